@@ -37,7 +37,7 @@ from .tables import markdown
 
 HOST: Final = "127.0.0.1"
 CEILING_BAR: Final = 1.3
-"""The maximum processor time of a small call, as a multiple of an application that answers constant bytes."""
+"""The maximum processor time of a small call, as a multiple of an application that returns constant bytes."""
 PEERS_BAR: Final = 2.5
 """The minimum factor by which the best of the other libraries needs more processor time."""
 PEERS: Final = (PJRPC, JSONRPCSERVER, FASTAPI)
@@ -115,7 +115,7 @@ class Server:
             connection.setblocking(False)
 
     def _check(self, connection: socket.socket, load: Load) -> int:
-        """Send a request, check the answer, and return its size."""
+        """Send a request, check the response, and return its size."""
         connection.sendall(self._request)
         received = b""
         end = -1

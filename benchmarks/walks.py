@@ -32,7 +32,7 @@ INITIALIZE: Final = (
 )
 INITIALIZED: Final = b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
 TURNS: Final = 50
-"""Turns of the loop in which a reply is certainly written."""
+"""Turns of the loop in which a response is certainly written."""
 
 Walk = list[str]
 """The functions entered, in order, each as `file:name`."""
@@ -117,7 +117,7 @@ def check_file() -> Walk:
 
 
 TASKS: Final[dict[str, Callable[[], Walk]]] = {
-    "bytes received to a tool's reply": call_tool,
+    "bytes received to a tool's response": call_tool,
     "encode_result": encode_result,
     "check FILE": check_file,
 }

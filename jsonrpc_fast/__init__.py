@@ -4,7 +4,7 @@
 
     message = decode(b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}')
     if isinstance(message, Request):
-        reply = encode_result(message.id, sum(message.params))
+        response = encode_result(message.id, sum(message.params))
 
 Nothing here does IO. `BACKEND` is the backend in use: "cython" or "python".
 """

@@ -1,4 +1,4 @@
-"""Checks of arguments, for all layers: a wrong one is refused where it is given, by its name."""
+"""Checks of arguments, for all layers: a wrong argument is refused where it is passed, and the error names it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def check_count(
         name: The name of the option, for the error's text.
         value: What the caller gave.
         minimum: The smallest accepted value.
-        maximum: The largest accepted value; None: there is none.
+        maximum: The largest accepted value; None: no limit.
         may_be_none: Whether None is accepted.
         show: How the error's text writes the range, such as `oct`.
 
@@ -81,7 +81,7 @@ def check_type(name: str, value: object, *kinds: Any, may_be_none: bool = False)
         may_be_none: Whether None is accepted.
 
     Raises:
-        TypeError: `value` is an instance of none of them.
+        TypeError: `value` is not an instance of any of them.
     """
     if not (value is None and may_be_none) and not isinstance(value, kinds):
         wanted = " or ".join([f"{'an' if kind.__name__[0] in 'AEIOaeio' else 'a'} {kind.__name__}" for kind in kinds])
@@ -99,10 +99,10 @@ def check_callable(name: str, value: object, *, may_be_none: bool = True) -> Non
 
 
 def check_texts(name: str, value: object, *, may_be_none: bool = True) -> None:
-    """Check an argument that maps names to texts, such as headers.
+    """Check an argument that maps names to strings, such as headers.
 
     Raises:
-        TypeError: `value` is not a mapping, or a name or a text is not a str.
+        TypeError: `value` is not a mapping, or a name or a value in it is not a str.
     """
     check_type(name, value, Mapping, may_be_none=may_be_none)
     if isinstance(value, Mapping):

@@ -29,7 +29,7 @@ class _Shortener(reprlib.Repr):
     repr_bytearray = repr_bytes
 
     def repr_Error(self, x: object, level: int) -> str:
-        # Its repr is shortened already.
+        # An Error shortens its own repr.
         return repr(x)
 
     def repr_dict(self, x: dict[Any, Any], level: int) -> str:

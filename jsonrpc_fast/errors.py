@@ -9,7 +9,7 @@
     ├── RuntimeError
     │   ├── StateError           the state of a transport or a session does not allow the call
     │   ├── HandshakeError       the handshake of a protocol failed
-    │   └── HttpStatusError      an HTTP server answered with a status of 3xx to 5xx, and without a response
+    │   └── HttpStatusError      an HTTP server responded with a status of 3xx to 5xx, without a JSON-RPC response
     ├── ConnectionError
     │   └── ConnectionLost       the channel to the peer is closed or broke
     ├── TimeoutError
@@ -53,7 +53,7 @@ class ProgramReport(NamedTuple):
         command: The program and its arguments.
         exit_status: Its exit code, -N if signal N ended it; None while it runs.
         stderr: The last lines of its stderr.
-        noise: The first lines of its stdout that are no messages.
+        noise: The first lines of its stdout that are not messages.
     """
 
     command: tuple[str, ...]
@@ -63,7 +63,7 @@ class ProgramReport(NamedTuple):
 
 
 class HandshakeError(RuntimeError):
-    """The handshake failed: no common version, or a malformed answer. `__cause__` is the peer's error, if any.
+    """The handshake failed: no common version, or a malformed response. `__cause__` is the peer's error, if any.
 
     Attributes:
         program: What is known of a program that an MCP client started; None for other peers.
@@ -73,10 +73,10 @@ class HandshakeError(RuntimeError):
 
 
 class ProgramStartError(OSError):
-    """The system did not start the program of an MCP server. `__cause__` is its error, whose `errno` this has.
+    """The system did not start the program of an MCP server. `__cause__` is the OSError; `errno` is the same.
 
     Attributes:
-        program: The command; the rest is empty.
+        program: The command, without exit status and output.
     """
 
     def __init__(self, number: int | None, text: str, program: ProgramReport) -> None:
@@ -89,12 +89,12 @@ class InvalidResponse(ValueError):
 
 
 class HttpStatusError(RuntimeError):
-    """An HTTP server answered a call with a status other than 2xx, and without a response.
+    """An HTTP server responded to a call with a status other than 2xx, and without a JSON-RPC response.
 
     Args:
-        status: the HTTP status.
-        headers: the headers of the answer.
-        body: the beginning of its body.
+        status: The HTTP status.
+        headers: The headers of the HTTP response.
+        body: The beginning of its body.
     """
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
@@ -111,12 +111,12 @@ class ConnectionLost(ConnectionError):
     """The channel to the peer is closed or broke. `__cause__` is the reason, if it is known.
 
     Args:
-        args: the text.
-        was_sent: see the attribute.
+        args: The text.
+        was_sent: See the attribute.
 
     Attributes:
         was_sent: False if the peer has not served the message of this call, and never will: it may be sent again.
-            "maybe" if it may have served it.
+            "maybe" if the peer may have served it.
         program: What is known of a program that an MCP client started; None for other peers.
     """
 
@@ -143,13 +143,13 @@ class RpcError(Exception):
     """An error response. A call raises the peer's; a handler raises one to send it.
 
     Args:
-        code: an int of 64 bits; `error_band` returns who allocates it.
-        message: one sentence.
-        data: any JSON value; UNSET if absent.
+        code: An int of 64 bits; `error_band` returns who allocates it.
+        message: One sentence.
+        data: Any JSON value; UNSET if absent.
 
     Raises:
-        TypeError: an argument has another type.
-        ValueError: the code is beyond 64 bits.
+        TypeError: An argument has another type.
+        ValueError: The code is beyond 64 bits.
     """
 
     def __init__(self, code: int, message: str, data: Any = UNSET) -> None:
@@ -167,15 +167,15 @@ class RpcError(Exception):
 
 HANDLER_FAILURES: Final = (Exception, SystemExit)
 """Exceptions of a handler that fail only its own message. KeyboardInterrupt and the cancellations of asyncio, anyio and
-trio pass on to the caller of the handler."""
+trio propagate to the caller of the handler."""
 
 
 LOOP_EXITS: Final = (KeyboardInterrupt, SystemExit)
-"""Exceptions that end the event loop. A callback that raises one has not failed: it is raised again, never logged."""
+"""Exceptions that end the event loop. If a callback raises one, it has not failed: it is raised again, never logged."""
 
 
 def standard_error(code: ErrorCode) -> RpcError:
-    """Return the error with one of JSON-RPC's own codes and the message that belongs to it."""
+    """Return the error with one of JSON-RPC's own codes and its message."""
     return RpcError(code, RPC_MESSAGES[code])
 
 
@@ -183,7 +183,7 @@ def invalid_params(message: str) -> RpcError:
     """Return the error -32602.
 
     Args:
-        message: which parameter is invalid, and why.
+        message: Which parameter is invalid, and why.
     """
     return RpcError(ErrorCode.INVALID_PARAMS, message)
 
@@ -192,9 +192,9 @@ def error_for(error: BaseException, method: str, id: MessageId = None) -> RpcErr
     """Return the error response to a request whose handler raised `error`.
 
     Args:
-        error: an RpcError is returned as it is. Any other exception is logged and becomes -32603.
-        method: the method of the request.
-        id: the id of the request.
+        error: An RpcError is returned as it is. Any other exception is logged and becomes -32603.
+        method: The method of the request.
+        id: The id of the request.
     """
     return error if isinstance(error, RpcError) else internal_error(error, method, id)
 
@@ -203,9 +203,9 @@ def internal_error(error: BaseException, method: str, id: MessageId = None) -> R
     """Log an exception with its traceback, and return the error -32603, which holds nothing of the exception.
 
     Args:
-        error: raised by a handler, or by encoding its result.
-        method: the method of the message.
-        id: the id of the message; None for a notification.
+        error: Raised by a handler, or by encoding its result.
+        method: The method of the message.
+        id: The id of the message; None for a notification.
     """
     from ._logs import logger_of  # `import jsonrpc_fast` must not load logging
 
@@ -277,14 +277,14 @@ class ParseError(ValueError):
     It holds nothing of the input except the id, which the repr, the message and the traceback do not show.
 
     Args:
-        code: the broken rule.
-        id: the id of the message, if it is certain and valid in the profile.
-        offset: the byte at which the text stops being JSON (or UTF-8), counted from 0; the length of the text if that
+        code: The broken rule.
+        id: The id of the message, if it is certain and valid in the profile.
+        offset: The byte at which the text stops being JSON (or UTF-8), counted from 0; the length of the text if it
             ends too early; None for a fault of a message.
-        index: the position in the batch, counted from 0.
+        index: The position in the batch, counted from 0.
         reply_expected: False if the message looks like a response (it has `result` or `error`) or a notification. True
             for MISSING_METHOD, which may be a response without its result.
-        hint: what the bytes look like, or what is wrong with a header; only from a stream.
+        hint: What the bytes look like, or what is wrong with a header; only from a stream.
 
     Raises:
         TypeError: `code` is not a ParseErrorCode.

@@ -24,15 +24,15 @@ class Limits:
     of a batch takes up to 3 microseconds in addition.
 
     Args:
-        message_bytes: the maximum size of a message's text, 1 or more. It is checked before the text is read.
-        depth: the maximum depth of the value of one member, 1 to 1024. A flat array has depth 1.
-        batch_items: the maximum number of items in a batch, 1 or more.
-        method_bytes: the maximum size of the method in UTF-8, 1 or more.
-        id_bytes: the maximum size of the id, 32 to 640: of a string in UTF-8, of a number as written.
+        message_bytes: The maximum size of a message's text, 1 or more. It is checked before the text is read.
+        depth: The maximum depth of the value of one member, 1 to 1024. A flat array has depth 1.
+        batch_items: The maximum number of items in a batch, 1 or more.
+        method_bytes: The maximum size of the method in UTF-8, 1 or more.
+        id_bytes: The maximum size of the id, 32 to 640: of a string in UTF-8, of a number as written.
 
     Raises:
-        TypeError: a limit is not an int.
-        ValueError: a limit is out of its range.
+        TypeError: A limit is not an int.
+        ValueError: A limit is out of its range.
     """
 
     message_bytes: int = dataclasses.field(default_factory=lambda: _message_bytes)
@@ -63,26 +63,26 @@ class Profile:
     """The rules that a protocol adds to JSON-RPC 2.0 or relaxes.
 
     Args:
-        name: a label for people; decoding does not use it.
-        null_request_ids: accept `"id": null` in a request, as the id None.
-        null_result_ids: accept `"id": null` with a result. With an error it is always accepted.
-        float_ids: accept a number with a fraction or an exponent as an id.
-        errors_without_id: accept an error response without an id.
-        optional_jsonrpc: accept a message without `jsonrpc`, as in JSON-RPC 1.0, where a null id makes a notification.
-        empty_methods: accept `"method": ""`.
-        array_params: accept an array as `params`.
-        null_params: treat `"params": null` as absent.
-        null_companions: treat `"error": null` next to a result as absent, and `"result": null` next to an error.
-        object_results: require `result` to be an object.
-        batches: accept an array of messages.
-        extra_members: what to do with members that JSON-RPC does not define, in a message and in its error object:
+        name: A label for people; decoding does not use it.
+        null_request_ids: Accept `"id": null` in a request, as the id None.
+        null_result_ids: Accept `"id": null` with a result. With an error it is always accepted.
+        float_ids: Accept a number with a fraction or an exponent as an id.
+        errors_without_id: Accept an error response without an id.
+        optional_jsonrpc: Accept a message without `jsonrpc`, as in JSON-RPC 1.0, where a null id makes a notification.
+        empty_methods: Accept `"method": ""`.
+        array_params: Accept an array as `params`.
+        null_params: Treat `"params": null` as absent.
+        null_companions: Treat `"error": null` next to a result as absent, and `"result": null` next to an error.
+        object_results: Require `result` to be an object.
+        batches: Accept an array of messages.
+        extra_members: What to do with members that JSON-RPC does not define, in a message and in its error object:
             ignore them (True), keep them in `extra` ("keep"), or treat them as a fault (False).
-        big_ints: decode integers beyond 64 bits in a payload to floats ("float", as orjson does, the fastest) or
+        big_ints: Decode integers beyond 64 bits in a payload to floats ("float", as orjson does, the fastest) or
             exactly ("exact"), or refuse them ("reject").
-        limits: the bounds on a message.
+        limits: The bounds on a message.
 
     Raises:
-        TypeError: an argument has another type.
+        TypeError: An argument has another type.
         ValueError: `big_ints` is not one of the three.
     """
 
@@ -121,7 +121,7 @@ class Profile:
 
 
 def plain_profile(profile: Profile) -> Profile:
-    """Return a profile of which no field runs code of a subclass: `profile` itself, or a copy of a subclass's."""
+    """Return a profile whose fields run no code of a subclass: `profile` itself, or a plain copy of it."""
     if type(profile) is Profile:
         return profile
     plain: Profile = object.__new__(Profile)
@@ -148,8 +148,8 @@ _PERMISSIONS: Final = (
 def is_at_least_as_strict(profile: Profile, other: Profile) -> bool:
     """Return whether every message that is valid in `profile` is valid in `other`, so that `parse` need not check it.
 
-    It does not compare batches, which extra members are kept, nor what only the text shows: size, depth, and integers
-    beyond 64 bits.
+    It compares neither batches, nor which extra members are kept, nor what only the text shows: size, depth, and
+    integers beyond 64 bits.
     """
     return (
         all(bool(getattr(profile, name)) <= bool(getattr(other, name)) for name in _PERMISSIONS)

@@ -61,5 +61,5 @@ MessageId = int | str | float | None
 
 
 def has_type(value: object, kind: type | tuple[type, ...]) -> bool:
-    """As `isinstance`, by the type alone: the `__class__` of a value may say another one, or raise."""
+    """Like `isinstance`, by the type alone: the `__class__` of a value may name another class, or raise."""
     return issubclass(type(value), kind)

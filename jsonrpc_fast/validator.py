@@ -3,12 +3,12 @@
     report = JsonRpcValidator(MCP_2025_11_25).validate_request(obj)
     if not report.valid:
         for fault in report.errors: ...              # fault.code, fault.path, fault.message, fault.index
-        reply = report.error_response()
+        response = report.error_response()
 
 Rules:
-  - messages are decoded from JSON already. Validation agrees with `parse`, except that the method of a request or a
-    notification must not be empty in any profile;
-  - a report holds nothing of the message except its id. Paths contain only members that JSON-RPC defines.
+  - Messages are decoded from JSON already. Validation agrees with `parse`, except that the method of a request or a
+    notification must not be empty in any profile.
+  - A report holds nothing of the message except its id. Paths contain only members that JSON-RPC defines.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TEXTS: Final = {
         for member in members
     },
 }
-"""The texts of faults in a message of a known kind, where they differ from that of the code."""
+"""The texts of faults in a message of a known kind, where they differ from the text of the code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,10 @@ class Fault:
     """A rule that a message breaks. Fields are also readable as `fault["code"]`.
 
     Attributes:
-        code: the rule.
-        path: a JSON pointer (RFC 6901) into the message; "" for the whole message.
-        message: the rule in words.
-        index: the position in the batch, counted from 0, or None.
+        code: The rule.
+        path: A JSON pointer (RFC 6901) into the message; "" for the whole message.
+        message: The rule in words.
+        index: The position in the batch, counted from 0, or None.
     """
 
     code: ParseErrorCode
@@ -75,11 +75,11 @@ class Report:
     """The result of a validation. Also readable as `report["valid"]` and `report["errors"]`.
 
     Attributes:
-        valid: there is no fault.
-        errors: every fault; for a batch, those of its items too.
-        kind: the expected kind of message.
-        id: the id of the message if it is certain, else None.
-        items: the reports of the items of a batch.
+        valid: There is no fault.
+        errors: Every fault; for a batch, those of its items too.
+        kind: The expected kind of message.
+        id: The id of the message if it is certain, else None.
+        items: The reports of the items of a batch.
     """
 
     valid: bool
@@ -102,7 +102,7 @@ class Report:
 
         Returns:
             None for a valid message and for a notification. For a request, -32600 with its id, if that is certain. For
-            a response, -32603 with the same id; its faults are a bug of this side, and are logged as `jsonrpc_fast`.
+            a response, -32603 with the same id; its faults are a bug of this side, and are logged to `jsonrpc_fast`.
             For a batch, a list with the responses to its items, or -32600 if it is not a batch.
         """
         if self.valid or self.kind == "notification":
@@ -130,7 +130,7 @@ class JsonRpcValidator:
     """Validate messages that are dicts by the rules of a profile.
 
     Args:
-        profile: the rules. The methods may also be called on the class, for those of `JSONRPC`.
+        profile: The rules. The methods may also be called on the class, for those of `JSONRPC`.
 
     Raises:
         TypeError: `profile` is not a Profile.
@@ -189,14 +189,14 @@ class JsonRpcValidator:
 
 
 def _faults(kinds: Kinds, kind: rules.ExpectedKind, profile: Profile, index: int | None) -> Iterator[Fault]:
-    """Every fault of a message of an expected kind, in the order of `parse`."""
+    """Return every fault of a message of an expected kind, in the order of `parse`."""
     for code, member in rules.faults(kinds, profile, kind):
         text = _TEXTS.get((code, member), code.value).format(kind)
         yield Fault(code, f"/{member}" if member else "", text, index)
 
 
 def _with_reply_kind(report: Report, parsed: object) -> Report:
-    """The report, as one on a request if the sender of an invalid notification expects a reply."""
+    """Return the report; as one on a request if the sender of an invalid notification expects a response."""
     is_request = report.kind == "notification" and isinstance(parsed, ParseError) and parsed.reply_expected
     return replace(report, kind="request") if is_request else report
 

@@ -8,9 +8,10 @@ A session names the connection that it uses:
 
 Rules:
   - The classes are subclasses of aiorpcX's own. They decode messages that are valid by this package's rules; all other
-    messages are judged by aiorpcX, so faults, codes and texts are the same.
-  - JSON-RPC 1.0, whose responses have both members, is judged by aiorpcX on dicts that orjson reads.
-  - What the core cannot read, and what orjson cannot write, the json module does. Without the core it reads everything.
+    messages go to aiorpcX, so faults, codes and texts are the same.
+  - JSON-RPC 1.0, whose responses have both members, is checked by aiorpcX, on dicts that orjson reads.
+  - The json module reads what the core cannot read, and writes what orjson cannot write. Without the core it reads
+    everything.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ _PROFILE: Final = JSONRPC.replace(name="json", big_ints="exact", extra_members=F
 _find_nan, _find_negative_nan = (
     re.compile(last + rb"(?<=[g\xe7].{6}[\xf0-\xff]" + last + rb")", re.DOTALL).search for last in (rb"\x7f", rb"\xff")
 )
-"""They find NaN and infinities in the format of `marshal` by the last byte, which is rare, and a few other values."""
+"""Find NaN and infinities in the format of `marshal` by the last byte, which is rare. A few other values match too."""
 _KEY_FAULT: Final = "Dict key must be str"
 _FLOAT_KEY: Final = re.compile(rb'"(-?[0-9]+(?:\.[0-9]+(?:e[+-]?[0-9]+)?|e[+-]?[0-9]+))":')
 """A key that is a float, or a string that looks like one."""
@@ -99,8 +99,8 @@ if BACKEND == "python":
 def loads_or(own: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that does what `own` does: it reads the JSON text that is its last argument.
 
-    What the core does not read as the json module does, or not as `bytes`, is left to `own`. Without the compiled core
-    the function is `own` itself, which is faster there.
+    `own` reads whatever the core reads differently from the json module, and arguments that are not `bytes`. Without
+    the compiled core the function is `own` itself, which is faster there.
     """
     if BACKEND == "python":
         return own

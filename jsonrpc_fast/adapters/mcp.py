@@ -12,10 +12,10 @@ Rules:
   - A malformed message arrives as an exception on the read stream; the next message is unaffected.
   - The SDK's own function is called with streams of the caller's, with a replaced `sys.stdin` or `sys.stdout`, with an
     encoding other than UTF-8, on an event loop other than asyncio's, and for the client on Windows.
-  - The SDK's session drops its unanswered requests at the end of the stream. So it sees the end only after it has
-    answered all of them, or half a second after its last answer.
-  - What the rules of `MCP_2025_11_25` refuse, the SDK's models read, as in the SDK: duplicate members, NaN, ids with a
-    fraction. What they refuse, too, and a message larger than `Limits.message_bytes`, arrives as a `ParseError`.
+  - The SDK's session drops its pending requests at the end of the stream. So it sees the end only after it has
+    responded to all of them, or half a second after its last response.
+  - The SDK's models read what the rules of `MCP_2025_11_25` refuse, as in the SDK: duplicate members, NaN, ids with a
+    fraction. What the models refuse too, and a message larger than `Limits.message_bytes`, arrives as a `ParseError`.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ MAX_READ_AHEAD: Final = 256
 """Maximum number of messages that wait for the session; reading pauses at it."""
 
 _ANSWER_SECONDS: Final = 0.5
-"""How long after its last answer a session with unanswered requests sees the end of the stream."""
+"""How long after its last response a session with pending requests sees the end of the stream."""
 
 _LINGER_TURNS: Final = 8
-"""How many turns of the loop an answer waits for others: some 100 microseconds of an idle loop."""
+"""How many turns of the loop a response waits for others: some 100 microseconds of an idle loop."""
 
 PROFILE: Final = MCP_2025_11_25.replace(
     name="mcp-sdk", big_ints="exact", null_params=True, null_companions=True, empty_methods=True
@@ -91,14 +91,14 @@ _validate: Final[Callable[[str], Any]] = (
 """How the SDK reads a line."""
 
 _sdk_servers: Final[list[None]] = []
-"""An item for each running server of the SDK that uses a standard stream: the SDK refuses a second one."""
+"""One item for each running server of the SDK that uses a standard stream: the SDK refuses a second server."""
 
 _EXCLUDED: Final[dict[str, Any]] = {"exclude_none" if _IS_WRAPPED else "exclude_unset": True}
 """How the SDK writes its models."""
 
 
 def read(text: bytes, errors: str = "strict") -> SessionMessage | Exception:
-    """Return the SDK's message for a text, or why it is none.
+    """Return the SDK's message for a line, or the exception that says why it is not a message.
 
     Args:
         text: A line.
@@ -358,10 +358,10 @@ def to_line(message: Any) -> bytes:
 
 
 class _Unanswered:
-    """The peer's requests that the session has not answered. While there are any, answers are written together.
+    """The peer's requests without a response. While there are any, responses are written together.
 
-    The SDK's session needs several turns of the loop for a request, and so answers one request per turn. A separate
-    write for each answer would cost as much as the rest of the transport.
+    The SDK's session needs several turns of the loop for a request, and so sends one response per turn. A separate
+    write for each response would cost as much as the rest of the transport.
     """
 
     def __init__(self, transport: Connection) -> None:
@@ -377,7 +377,7 @@ class _Unanswered:
         self._transport.linger_turns = _LINGER_TURNS
 
     def remove(self, id: Any) -> None:
-        self._ids.discard(id)  # a cancelled request may still be answered
+        self._ids.discard(id)  # a cancelled request may still get a response
         if not self._ids:
             self._transport.linger_turns = 0
 
@@ -422,7 +422,7 @@ class _ReadStream:
         self._wake()
 
     def _end_soon(self) -> None:
-        """End the stream, but delay that while requests are unanswered: the SDK would drop them."""
+        """End the stream, but only when no request is pending: the SDK would drop it."""
         if self._end_timer is not None:
             self._end_timer.cancel()
         if self._unanswered and not self._is_closed:
@@ -471,7 +471,7 @@ class _ReadStream:
         return item
 
     def close(self) -> None:
-        """Receive nothing more, and drop the messages that wait."""
+        """Stop receiving, and drop the messages that wait."""
         self._is_closed = True
         if self._end_timer is not None:
             self._end_timer.cancel()

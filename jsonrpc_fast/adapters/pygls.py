@@ -8,17 +8,17 @@ A program changes one import:
 Rules:
   - The classes are subclasses of pygls' own with the same methods. A protocol class of the user's is kept.
   - Each message is written before the handler goes on, and any thread may send, as in pygls.
-  - pygls' own reader is used in WebAssembly, and for streams without a descriptor.
-  - A request that pygls cannot structure is answered, with -32602 for wrong params, and so is one whose result cannot
-    be encoded; pygls answers neither. A call ends with an exception when its request cannot be encoded, its response
-    cannot be structured, or the connection is lost.
+  - Pygls' own reader is used in WebAssembly, and for streams without a descriptor.
+  - A request that pygls cannot structure gets an error response, with -32602 for wrong params, and so does one whose
+    result cannot be encoded; pygls responds to neither. A call ends with an exception when its request cannot be
+    encoded, its response cannot be structured, or the connection is lost.
   - Text between messages is skipped over pipes, as in pygls. Over TCP it ends the connection, because it may be a
     request from a browser.
   - Only a whole message is structured: an object with a member `jsonrpc` inside of params stays as it is. A custom
     request or notification without params has the params None.
-  - What the rules of `LSP` refuse, the json module reads, as in pygls: NaN, lone surrogates, duplicate members. What it
+  - The json module reads what the rules of `LSP` refuse, as in pygls: NaN, lone surrogates, duplicate members. What it
     cannot read either gets an error response, and so does a batch, which LSP does not have.
-  - What orjson would write differently, the json module writes, as in pygls.
+  - The json module writes what orjson would write differently, as in pygls.
   - An error response without an id ends the only call in flight.
 """
 
@@ -72,14 +72,14 @@ PROFILE: Final = LSP.replace(name="pygls", big_ints="exact", null_companions=Tru
 
 
 class Refused(NamedTuple):
-    """A text that the profile refuses."""
+    """A JSON text that the profile refuses."""
 
     text: bytes | bytearray
     fault: ParseError
 
 
 def read(text: bytes | bytearray) -> Request | Notification | Response | Refused:
-    """Return the message in a text, or the text itself if the profile refuses it."""
+    """Return the message in a JSON text, or the text itself if the profile refuses it."""
     received: Any = decode(text, PROFILE)
     return Refused(text, received) if type(received) is ParseError else received
 
@@ -166,7 +166,7 @@ class _Frames:
         self._receive = receive
         self._left = 0  # bytes of a body that have not arrived
         self._is_in_head = False
-        self._text = b""  # of a line that has not arrived completely
+        self._text = b""  # of a line that has not arrived as a whole
         self._size = 0  # of the body, when its header was read
         self._has_logged = False
 
@@ -307,7 +307,7 @@ class _FastProtocol(JsonRPCProtocol):
 
 @cache
 def _fast(protocol: Any) -> Any:
-    """Return a protocol class with this module's methods. pygls refuses what is not one."""
+    """Return a protocol class with this module's methods. pygls itself refuses anything but a class."""
     if issubclass(protocol, _FastProtocol) or not issubclass(protocol, JsonRPCProtocol):
         return protocol
     return type(protocol.__name__, (_FastProtocol, protocol), {})
@@ -467,7 +467,7 @@ async def _attach(
 
 
 def _as_pygls_reads(text: bytes | bytearray) -> dict[str, Any] | None:
-    """Return the message in a text; None if pygls would not handle it."""
+    """Return the message in a JSON text; None if pygls would not handle it."""
     try:
         message = json.loads(text)
     except (ValueError, RecursionError):

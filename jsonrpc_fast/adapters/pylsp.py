@@ -7,11 +7,10 @@ A program changes one import:
 python-lsp-server (pylsp) imports the classes by itself: call `install` before it starts.
 
 Rules:
-  - The classes are subclasses of the library's own. Messages stay dicts, without checks: the library's endpoint judges
+  - The classes are subclasses of the library's own. Messages stay dicts, without checks: the library's endpoint checks
     them, as before.
-  - What the core cannot read, and what orjson would write differently, the library's own parser does: ujson, or the
-    json module.
-    Without the core it reads everything.
+  - The library's own parser, ujson or the json module, reads what the core cannot read, and writes what orjson would
+    write differently. Without the core it reads everything.
   - A writer with arguments for `json.dumps` writes as the library does.
 """
 

@@ -2,14 +2,14 @@
 
     store = RedisEventStore(redis.asyncio.from_url("redis://localhost"))
 
-Rules, beside those of `EventStore`:
-  - each stream is a Redis stream with consecutive numbers, written by one worker. Who reads it compares the numbers:
-    whatever Redis lost or trimmed is noticed;
-  - the worker that writes a stream renews its expiry. The streams of a worker that died expire after `lease` seconds,
-    and those who follow them get `EventsLost`;
-  - an event that Redis does not store in time is sent all the same. After that nothing of its stream is stored, so the
-    stream cannot be resumed any more;
-  - the commands of all streams share one pipeline at a time, and all followers share one connection, on which Redis
+Rules, in addition to those of `EventStore`:
+  - Each stream is a Redis stream with consecutive numbers, written by one worker. A reader compares the
+    numbers, and so notices what Redis has lost or trimmed.
+  - The worker that writes a stream renews its expiry. The streams of a worker that died expire after `lease` seconds,
+    and those who follow them get `EventsLost`.
+  - An event that Redis does not store in time is sent anyway. After that no more events of its stream are stored, so
+    the stream can no longer be resumed.
+  - The commands of all streams share one pipeline at a time, and all followers share one connection, on which Redis
     publishes which streams have new events.
 """
 
@@ -45,13 +45,13 @@ _PIPELINE_BYTES: Final = 1024 * 1024
 _PIPELINE_ITEMS: Final = 256
 _READ_EVENTS: Final = 100
 _PAUSE_SECONDS: Final = 1.0
-"""After Redis did not answer, nothing is sent to it for so long."""
+"""How long nothing is sent to Redis after it did not respond."""
 
 _RETRY_SECONDS: Final = (0.0, 0.05, 0.2)
-"""After its connection broke, a pipeline waits so long until it is sent again."""
+"""How long a pipeline waits after its connection broke, before it is sent again."""
 
 _LISTEN_SECONDS: Final = 0.1
-"""How long it takes until a new follower hears of events at once, about."""
+"""About how long it takes until a new follower is notified of events at once."""
 
 _DATA: Final = b"d"
 _NO_DATA: Final = b"n"
@@ -209,7 +209,7 @@ class RedisEventStore:
     # Writing.
 
     async def _write(self, key: bytes, writing: _Writing, commands: _Commands) -> None:
-        """Store an event. If it may not be stored, store nothing more of the stream."""
+        """Store an event. If that fails, store no more events of the stream."""
         try:
             added = (await self._execute(*commands))[0]
         except ConnectionLost:
@@ -248,7 +248,7 @@ class RedisEventStore:
     # Commands.
 
     async def _execute(self, *commands: _Command) -> list[Any]:
-        """Run commands in a pipeline. Return their replies, of which some may be exceptions.
+        """Run commands in a pipeline. Return their replies, some of which may be exceptions.
 
         Raises:
             ConnectionLost: Redis did not answer in time; some commands may have been run.
@@ -261,7 +261,7 @@ class RedisEventStore:
         return await replies
 
     async def _flush(self) -> None:
-        """Run what is queued, also what is queued in the meantime."""
+        """Run the queued commands, including those that are queued in the meantime."""
         while self._queue:
             some = self._take_queued()
             try:
@@ -301,7 +301,7 @@ class RedisEventStore:
                 await asyncio.sleep(delay)
 
     def _take_queued(self) -> list[tuple[_Commands, asyncio.Future[list[Any]]]]:
-        """Take commands from the queue, as many as make a pipeline of moderate size."""
+        """Take commands from the queue, enough for a pipeline of moderate size."""
         size = count = 0
         for commands, _ in self._queue:
             count += 1
@@ -366,8 +366,8 @@ class RedisEventStore:
                     self._changed_channels.add(channel)
 
     async def _listen(self) -> None:
-        """Receive what Redis publishes, as long as somebody follows a stream."""
-        # One task does everything with the connection: redis-py does not allow to read and to reconnect at a time.
+        """Receive what Redis publishes, while any stream has a follower."""
+        # One task does everything with the connection: redis-py cannot read and reconnect at the same time.
         while self._followers:
             pubsub: Any = self._client.pubsub()
             self._changed_channels = set(self._followers)
@@ -381,7 +381,7 @@ class RedisEventStore:
                         if changed - new:
                             await pubsub.unsubscribe(*(changed - new))
                     message = await pubsub.get_message(timeout=_LISTEN_SECONDS)
-                    if message is not None:  # a subscription counts: there may be events from before it
+                    if message is not None:  # a subscription too: there may be events from before it
                         for event in self._followers.get(message["channel"], ()):
                             event.set()
             except (RedisError, OSError):

@@ -5,9 +5,9 @@ A program changes one import:
     from jsonrpc_fast.adapters.web3 import AsyncIPCProvider, IPCProvider, WebSocketProvider    # was web3
 
 Rules:
-  - The classes are subclasses of web3.py's own. Responses stay dicts, without checks: web3.py judges them, as before,
+  - The classes are subclasses of web3.py's own. Responses stay dicts, without checks: web3.py checks them, as before,
     so its exceptions, batches and middlewares are the same.
-  - What orjson cannot read or write, the json module does, with the exceptions of web3.py.
+  - The json module reads and writes what orjson cannot, with the exceptions of web3.py.
   - Requests are compact UTF-8, without escapes.
 """
 

@@ -91,7 +91,7 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
 
 
 def _advice(name: str, start: bytes, framing: Framing | None, profile: Profile) -> str:
-    """Return how to check a file that is evidently no stream of messages in this framing; "" for any other file.
+    """Return how to check a file that is evidently not a stream of messages in this framing; "" for any other file.
 
     Args:
         name: The file's name.
@@ -159,7 +159,7 @@ class _Report:
         self._coloured = not options.json and is_coloured(sys.stdout)
 
     def add(self, frame: Frame | None, item: Message | list[Message]) -> None:
-        """Count what was decoded from a frame, and show its faults; None: it has none."""
+        """Count what was decoded from a frame, and show its faults. None stands for a frame without messages."""
         if isinstance(item, list):
             self.counts["batch"] += 1
             for message in item:

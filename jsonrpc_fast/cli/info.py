@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _engine() -> str:
-    """What reads and writes the JSON of payloads, beside the core's fast path."""
+    """Return the name of the library that reads and writes the JSON of payloads outside the core's fast path."""
     if ORJSON_VERSION is not None:
         return f"orjson {ORJSON_VERSION}"
     return "the core" if BACKEND == "cython" else "json"

@@ -35,7 +35,7 @@ def print_error(text: str, program: str = "jsonrpc-fast") -> None:
 
 @contextlib.contextmanager
 def logging_to_stderr(program: str, debug: bool) -> Iterator[None]:
-    """Print the package's warnings on stderr as messages of a command; if `debug`, whatever the package logs."""
+    """Print the package's warnings on stderr as messages of a command; with `debug`, all that the package logs."""
     import logging
 
     from .._logs import NAME
@@ -73,17 +73,17 @@ def is_coloured(stream: Any) -> bool:
 
 
 def styled(text: str, style: str, coloured: bool) -> str:
-    """Return a text in a style of `_STYLES`, or unchanged if not `coloured`."""
+    """Return `text` in a style of `_STYLES`; unchanged unless `coloured`."""
     return f"\033[{_STYLES[style]}m{text}\033[0m" if coloured else text
 
 
 def escape(text: str) -> str:
-    """Return a text with escapes for characters that are not printable."""
+    """Return `text` with escapes for characters that are not printable."""
     return "".join([char if char.isprintable() else char.encode("unicode_escape").decode() for char in text])
 
 
 def shorten(text: str) -> str:
-    """Return a text from a message on one line, shortened and escaped."""
+    """Return a string from a message as one line, shortened and escaped."""
     return escape(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…")
 
 

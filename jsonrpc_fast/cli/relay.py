@@ -69,7 +69,7 @@ def place_of(text: str) -> tuple[str, int]:
     """Return host and port of "HOST:PORT".
 
     Raises:
-        ValueError: The text is something else.
+        ValueError: The text has another form.
     """
     host, _, port = text.rpartition(":")
     if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:

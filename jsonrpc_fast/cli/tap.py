@@ -267,7 +267,7 @@ class Watcher:
         self._add(self._channel if channel is None else channel, direction, chunk, "")
 
     def note(self, direction: Direction, line: str) -> None:
-        """Queue a line that is not about a message."""
+        """Queue a line about something other than a message."""
         self._add(self._channel, direction, b"", line)
 
     def _add(self, channel: Channel, direction: Direction, chunk: bytes, line: str) -> None:
@@ -282,7 +282,7 @@ class Watcher:
             self._changed.notify()
 
     def finish(self, ending: str) -> None:
-        """End the log with a line that says why."""
+        """End the log with a line that gives the reason."""
         with self._changed:
             self._ending = ending
             self._changed.notify()
@@ -316,7 +316,7 @@ class Watcher:
         try:
             _write(self._log, "".join([f"{start}{self._styled(line)}\n" for line in lines]).encode())
         except BrokenPipeError:
-            self._log = None  # nobody reads it; the channel goes on
+            self._log = None  # nobody reads it; the messages still pass
         except OSError as error:
             self._log = None
             print_error(f"no more messages are logged: {error.strerror}")

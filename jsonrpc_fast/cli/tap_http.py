@@ -4,8 +4,8 @@ Rules:
   - Method, path, query, headers and bodies are passed on unchanged, in both directions and at once. Two headers differ:
     `Host`, and `Accept-Encoding`, so that the server does not compress what the log decodes.
   - A response belongs to the request of the same HTTP exchange, or of the same session.
-  - An answer without a message is logged as its status, and a DELETE as it is.
-  - Nothing is followed and nothing is tried again. A server that cannot be reached gives the status 502.
+  - A response without a message is logged as its status, and a DELETE as it is.
+  - Redirects are not followed, and no request is repeated. A server that cannot be reached gives the status 502.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class _Tap:
             await send({"type": "websocket.close"})
 
     async def _pass_on(self, scope: Any, receive: Any, send: Any) -> None:
-        """Pass a request on, until its answer has ended or its client is gone."""
+        """Pass a request on, until its response has ended or the client has disconnected."""
         has_body = asyncio.Event()  # all of it
 
         async def body() -> AsyncIterator[bytes]:
@@ -187,7 +187,7 @@ class _Tap:
             request = self._library.Request(scope["method"], url, headers=fields, content=body)
             response = await self._http.send(request, stream=True, follow_redirects=False)
         except (self._library.HTTPError, ConnectionError) as error:
-            self._watcher.note("<-", f"no answer: {type(error).__name__}")
+            self._watcher.note("<-", f"no response: {type(error).__name__}")
             await _refuse(send, b"The server cannot be reached.\n")
             return
         try:
@@ -209,7 +209,7 @@ class _Tap:
         fields = [(name.lower(), value) for name, value in response.headers.raw]
         fields = [(name, value) for name, value in fields if name not in _OF_THE_CONNECTION]
         await send({"type": "http.response.start", "status": response.status_code, "headers": fields})
-        with contextlib.suppress(self._library.HTTPError):  # uvicorn closes the connection of an unfinished answer
+        with contextlib.suppress(self._library.HTTPError):  # uvicorn closes the connection of an unfinished response
             async for chunk in response.aiter_raw():
                 if is_json or is_stream:
                     self._watcher.add("<-", chunk, channel)
@@ -220,7 +220,7 @@ class _Tap:
 
 
 async def _refuse(send: Any, text: bytes) -> None:
-    """Answer for a server that did not."""
+    """Respond for a server that did not."""
     headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(text))]
     await send({"type": "http.response.start", "status": 502, "headers": headers})
     await send({"type": "http.response.body", "body": text})

@@ -1,15 +1,15 @@
-"""The framing "concatenated": JSON values one after the other, in any spacing, with or without anything between them.
+"""The framing "concatenated": JSON values one after the other, in any spacing, with or without other text between them.
 
 Rules:
-  - a value that begins with a bracket ends with the bracket that closes it. Brackets count outside strings; which kind
-    closes which is left to the decoder. A string between values ends with its quote;
-  - space, tabs and line breaks between values are skipped, and so is a byte order mark at the start of the stream;
-  - any other text between values is one frame, up to the end of its line or the next opening bracket;
-  - a value over the limit is reported at once, as one frame with its beginning; the rest is dropped up to its end;
-  - a control character in a string ends the frame: the value is malformed, and it is unknown where it ends. The stream
+  - A value that begins with a bracket ends with the bracket that closes it. Brackets in strings are ignored; matching
+    the kinds of brackets is the decoder's job. A string between values ends with its quote.
+  - Space, tabs and line breaks between values are skipped, and so is a byte order mark at the start of the stream.
+  - Any other text between values is one frame, up to the end of its line or the next opening bracket.
+  - A value over the limit is reported at once, as one frame with its beginning; the rest is dropped up to its end.
+  - A control character in a string ends the frame: the value is malformed, and it is unknown where it ends. The stream
     continues at the next line that begins with an opening bracket, because only there, and not in the payload of the
-    malformed value, a message may begin;
-  - a value that lacks a closing bracket extends over the following ones, up to the limit.
+    malformed value, a message may begin.
+  - A value that lacks a closing bracket extends over the following ones, up to the limit.
 """
 
 from __future__ import annotations

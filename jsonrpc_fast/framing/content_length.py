@@ -1,14 +1,14 @@
 """Content-Length framing: header lines, then a body.
 
 Rules (LSP 3.17, base protocol; names and values as in RFC 9110, section 5):
-  - header lines `name: value` in any order and case come first, then a blank line, then the body. A line ends at 0x0A;
-    one 0x0D before it is dropped, and so are spaces and tabs around a value;
-  - Content-Length occurs once, in decimal digits: the size of the body in bytes. With 0 there is no frame;
-  - the charset of a Content-Type, if there is one, is utf-8 or utf8. Other headers are ignored;
-  - a byte order mark at the start of the stream is dropped, and so are blank lines before the headers;
-  - a body over the limit is reported as soon as its beginning has arrived, as one frame with that beginning. The rest
-    is dropped, and the stream continues;
-  - headers that break these rules, are larger than MAX_HEADER_BYTES, or announce more than the limit and
+  - Header lines `name: value` in any order and case come first, then a blank line, then the body. A line ends at 0x0A;
+    one 0x0D before it is dropped, and so are spaces and tabs around a value.
+  - Content-Length occurs once, in decimal digits: the size of the body in bytes. With 0 there is no frame.
+  - The charset of a Content-Type, if there is one, is utf-8 or utf8. Other headers are ignored.
+  - A byte order mark at the start of the stream is dropped, and so are blank lines before the headers.
+  - A body over the limit is reported as soon as its beginning has arrived, as one frame with that beginning. The rest
+    is dropped, and the stream continues.
+  - Headers that break these rules, are larger than MAX_HEADER_BYTES, or announce more than the limit and
     MAX_SKIPPED_BYTES end the stream, because it is unknown where the next frame begins.
 """
 
@@ -38,14 +38,14 @@ class HeaderReader:
     """Read one header section, chunk by chunk, until it is complete or breaks a rule.
 
     Args:
-        limit: the maximum size of a body, in bytes.
-        at_start: this is the start of the stream.
+        limit: The maximum size of a body, in bytes.
+        at_start: This is the start of the stream.
 
     Attributes:
-        length: the size of the body; None until the section is complete.
-        is_bad: the section breaks a rule.
-        hint: the broken rule, or what the bytes look like instead.
-        at: the byte, counted from 0, at which the current or the invalid line begins.
+        length: The size of the body; None until the section is complete.
+        is_bad: The section breaks a rule.
+        hint: The broken rule, or what the bytes look like instead.
+        at: The byte, counted from 0, at which the current or the invalid line begins.
     """
 
     __slots__ = (

@@ -23,7 +23,7 @@ class FramingDetector:
     """Detect newline framing or Content-Length framing from the first bytes. Any chunking gives the same result.
 
     Attributes:
-        seen: all data fed: less than MAX_HEADER_BYTES, and the chunk that decided.
+        seen: All data fed: less than MAX_HEADER_BYTES, and the chunk that decided.
     """
 
     __slots__ = ("_at", "_in_value", "_line", "seen")

@@ -34,7 +34,7 @@ class EventFrames:
 
     @property
     def is_between_events(self) -> bool:
-        """Whether the next byte begins an event, or ends a blank line, which means nothing here."""
+        """Whether the next byte begins an event, or ends a blank line, which has no meaning here."""
         return self._events.is_between_events
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:

@@ -28,12 +28,12 @@ class Frame(NamedTuple):
     """A frame of a stream.
 
     Attributes:
-        text: the bytes without their framing. For MESSAGE_TOO_LARGE, the first HEAD_BYTES within the limit; for
+        text: The bytes without their framing. For MESSAGE_TOO_LARGE, the first HEAD_BYTES within the limit; for
             TRUNCATED, the bytes that arrived; None for INVALID_FRAMING.
-        line: the line number, counted from 1; None if frames are not lines.
-        offset: the byte of the stream at which the text, or the invalid header line, begins, counted from 0.
+        line: The line number, counted from 1; None if frames are not lines.
+        offset: The byte of the stream at which the text, or the invalid header line, begins, counted from 0.
         fault: MESSAGE_TOO_LARGE, TRUNCATED, INVALID_FRAMING or None.
-        hint: details of the fault.
+        hint: Details of the fault.
     """
 
     text: bytes | None
@@ -50,12 +50,12 @@ def frame(
     """Return one JSON text as a frame.
 
     Args:
-        payload: as `encode` returns it, with or without the `\\n` at its end. b"" gives b"": there is nothing to send.
-        framing: the framing of the stream.
+        payload: As `encode` returns it, with or without the `\\n` at its end. b"" gives b"".
+        framing: The framing of the stream.
 
     Raises:
         TypeError: `payload` is not bytes.
-        ValueError: `framing` is not one of the four, or frames are lines and `payload` holds another `\\n`.
+        ValueError: `framing` is none of the four, or frames are lines and `payload` holds another `\\n`.
     """
     if not isinstance(payload, bytes):
         payload = bytes(memoryview(payload))

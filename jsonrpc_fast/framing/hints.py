@@ -1,4 +1,4 @@
-"""Guesses, for people, what the bytes of a faulty stream are: another framing, or text that a program printed."""
+"""Guess what the bytes of a faulty stream are, for people: another framing, or text that a program printed."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ _HTTP: Final = b" HTTP/"
 class HttpDetector:
     """Detect a stream that begins like HTTP, by its first line: a method, a target, `HTTP/`.
 
-    Any chunking gives the same result. It is known before a message or a header can end.
+    Any chunking gives the same result. The result is known before a message or a header can end.
     """
 
     __slots__ = ("_in_target", "_seen")
@@ -30,7 +30,7 @@ class HttpDetector:
             if method is None:
                 return False
             if not method[1]:
-                self._seen = method[0].lstrip(b"\r\n")  # blank lines may go on for ever
+                self._seen = method[0].lstrip(b"\r\n")  # there may be any number of blank lines
                 return None
             text = (self._seen + text)[method.end() :]
             self._seen = b""

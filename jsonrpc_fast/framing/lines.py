@@ -1,12 +1,12 @@
 """Newline framing: one frame per line.
 
 Rules:
-  - a frame ends only at byte 0x0A: U+0085, U+2028, U+2029 and a bare 0x0D are data;
-  - one 0x0D before the 0x0A is dropped;
-  - a byte order mark at the start of the stream is dropped;
-  - a blank line (space, tab, carriage return) is skipped;
-  - a line over the limit is reported at once, as one frame with the beginning of its text; the rest is dropped;
-  - the end of the stream ends a last frame.
+  - A frame ends only at byte 0x0A: U+0085, U+2028, U+2029 and a bare 0x0D are data.
+  - One 0x0D before the 0x0A is dropped.
+  - A byte order mark at the start of the stream is dropped.
+  - A blank line (space, tab, carriage return) is skipped.
+  - A line over the limit is reported at once, as one frame with the beginning of its text; the rest is dropped.
+  - The end of the stream ends a last frame.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LineFrames:
         return not (self._buffer or self._dropping or self._at_start)
 
     def skip(self, lines: bytes) -> None:
-        """Count complete lines that something else has read. Only between lines."""
+        """Count complete lines that the caller has read itself. Call it between lines only."""
         self._line += lines.count(b"\n")
         self._offset += len(lines)
 
@@ -100,7 +100,7 @@ class LineFrames:
         left = end - start - room
         if self._at_start:
             if BYTE_ORDER_MARK.startswith(buffer) and len(buffer) < len(BYTE_ORDER_MARK):
-                return  # perhaps a mark, which is not data
+                return  # it may be a byte order mark, which is not data
             if buffer.startswith(BYTE_ORDER_MARK):
                 self._buffer = buffer = bytearray(memoryview(buffer)[len(BYTE_ORDER_MARK) :])
                 self._offset += len(BYTE_ORDER_MARK)

@@ -1,18 +1,18 @@
 """Server-sent events, without IO: bytes to events and back.
 
 Rules (WHATWG HTML, "Server-sent events", 9.2.5 and 9.2.6):
-  - a line ends at CR, LF or CRLF; a byte order mark at the start of the stream is dropped;
-  - a line without a colon is a field without a value; a line that begins with a colon is a comment; one space after the
-    colon is dropped; fields other than data, event, id and retry are ignored;
-  - the values of several data fields are joined by LF;
-  - a blank line ends an event. Without a data field there is no event, but its id counts;
-  - an id is valid until the next one. An id with a NUL is ignored, and so is a retry that is not all digits;
-  - a retry is valid from the end of its line on, with or without an event;
-  - an event that the end of the stream cuts off is dropped.
+  - A line ends at CR, LF or CRLF; a byte order mark at the start of the stream is dropped.
+  - A line without a colon is a field without a value; a line that begins with a colon is a comment; one space after the
+    colon is dropped; fields other than data, event, id and retry are ignored.
+  - The values of several data fields are joined by LF.
+  - A blank line ends an event. Without a data field there is no event, but its id is kept.
+  - An id is valid until the next one. An id with a NUL is ignored, and so is a retry that is not all digits.
+  - A retry is valid from the end of its line on, with or without an event.
+  - An event that the end of the stream cuts off is dropped.
 
 For untrusted input:
-  - data stays bytes: the decoder of the data finds what is not UTF-8;
-  - an event over the limit is reported at once, without its data; the rest is dropped.
+  - Data stays bytes: the decoder of the data finds invalid UTF-8.
+  - An event over the limit is reported at once, without its data; the rest is dropped.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Event(NamedTuple):
 
     Attributes:
         type: "message" if the stream does not set it.
-        data: the bytes, not decoded; None if they are over the limit.
-        id: the last event id: of this event or of an earlier one, or "".
-        retry: the reconnection time in milliseconds, if this event sets it.
+        data: The bytes, not decoded; None if they are over the limit.
+        id: The last event id: of this event or of an earlier one, or "".
+        retry: The reconnection time in milliseconds, if this event sets it.
     """
 
     type: str
@@ -57,7 +57,7 @@ class OversizedEvent(Event):
     """An event over the limit.
 
     Attributes:
-        head: the beginning of its data: the first HEAD_BYTES within the limit.
+        head: The beginning of its data: the first HEAD_BYTES within the limit.
     """
 
     head: bytes
@@ -69,7 +69,7 @@ class EventDecoder:
     It holds at most one event and the last chunk.
 
     Args:
-        limit: the maximum size of the data of one event, in bytes.
+        limit: The maximum size of the data of one event, in bytes.
     """
 
     __slots__ = (
@@ -119,7 +119,7 @@ class EventDecoder:
 
     @property
     def is_between_events(self) -> bool:
-        """Whether the next byte begins an event, or ends a blank line, which means nothing here."""
+        """Whether the next byte begins an event, or ends a blank line, which has no meaning here."""
         return (
             not (self._line or self._dropping or self._at_start or self._too_large)
             and self._data_offset is None
@@ -166,7 +166,7 @@ class EventDecoder:
                         self._after_return = True
                 blanks = _LINE_ENDINGS.match(chunk, at) if is_blank else None
                 if blanks is not None:
-                    # Further blank lines mean nothing.
+                    # Further blank lines have no meaning.
                     at = blanks.end()
                     self._after_return = at == len(chunk) and chunk.endswith(b"\r")
             # Searched again only after it is passed, so that each byte is searched once for each of the two.
@@ -180,7 +180,7 @@ class EventDecoder:
         return found
 
     def rest(self) -> list[tuple[Event | bytes, int]]:
-        """Return what the end of the stream cuts off, as `read` does: an event with data, or an ignored line."""
+        """Return what the end of the stream cuts off, an event with data or an ignored line, in the form of `read`."""
         line = bytes(self._line)
         if self._dropping or not line.startswith(b"data:"):
             value = b""
@@ -333,11 +333,11 @@ def encode_event(data: bytes, *, type: str | None = None, id: str | None = None,
     Args:
         data: UTF-8; b"" gives an event with empty data.
         type: None for "message".
-        id: the peer sends it as `Last-Event-ID` on reconnection.
-        retry: the reconnection time, in milliseconds.
+        id: The peer sends it as `Last-Event-ID` on reconnection.
+        retry: The reconnection time, in milliseconds.
 
     Raises:
-        ValueError: the type or the id has a line ending, the id has a NUL, or the retry is below 0.
+        ValueError: The type or the id has a line ending, the id has a NUL, or the retry is below 0.
     """
     head = b""
     if type is not None:

@@ -1,10 +1,10 @@
-"""What an HTTP answer means for the calls that it belongs to, without IO.
+"""Read the results of calls from the body of an HTTP response, without IO.
 
 Rules:
-  - a response counts only if it has the id of the call. An error with the id null counts as well: the server could not
-    read the id, and the HTTP response belongs to this request. In the answer to a batch it belongs to the whole batch
-    if it is alone, and otherwise to the only call without a response;
-  - a response counts whatever its HTTP status is, because some servers map error codes to statuses.
+  - A response settles a call only if it has the id of the call. So does an error with the id null: the server could not
+    read the id, and the HTTP response belongs to this request. In a batch such an error belongs to the whole batch if
+    it is the only response, and otherwise to the only call without a response.
+  - The HTTP status does not matter then, because some servers map error codes to statuses.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SHOWN_BYTES: Final = 4096
 
 
 class Answer:
-    """An HTTP response that has been read.
+    """An HTTP response that was received as a whole.
 
     Attributes:
         is_success: Whether the status is 2xx.
@@ -41,12 +41,12 @@ class Answer:
         return HttpStatusError(self.status, dict(self.headers), self.body[:_SHOWN_BYTES])
 
     def fault(self, reason: str) -> HttpStatusError | InvalidResponse:
-        """Return the exception for an answer without a response to the call."""
+        """Return the exception for an HTTP response that holds no response to the call."""
         return InvalidResponse(reason) if self.is_success else self.status_error()
 
 
 class AnswerReader:
-    """Reads the results in answers.
+    """Reads the results in HTTP responses.
 
     Args:
         profile: The rules for decoding.
@@ -66,16 +66,16 @@ class AnswerReader:
         return decoded
 
     def _read_result(self, answer: Answer, id: int) -> Any:
-        """Return the result in the answer to a call, or raise its error."""
+        """Return the result of a call, or raise its error."""
         response = self._decode(answer)
         if isinstance(response, Response) and _is_response_to(response, id):
             return _result_of(response)
         if isinstance(response, ParseError):
             raise InvalidResponse("the response is malformed") from response
-        raise answer.fault("the answer is not a response to this call")
+        raise answer.fault("the response does not belong to this call")
 
     def _read_results(self, answer: Answer, ids: list[int]) -> list[Any]:
-        """Return the results in the answer to a batch, in the order of its calls."""
+        """Return the results of the calls in a batch, in their order."""
         if not ids:
             if not answer.is_success:
                 raise answer.status_error()
@@ -87,10 +87,10 @@ class AnswerReader:
         if isinstance(whole, Response) and whole.id is None:
             _result_of(whole)  # the error of the whole batch
         if not isinstance(decoded, list):
-            raise answer.fault("the answer is not a batch")
+            raise answer.fault("the response is not a batch")
         sent = set(ids)
         found: dict[int, Any] = {}
-        unknown: list[Exception] = []  # faults without an id, each of which may be the answer to any call
+        unknown: list[Exception] = []  # faults without an id, each of which may belong to any call
         for item in decoded:
             if isinstance(item, ParseError):
                 value: Any = InvalidResponse("the response is malformed")

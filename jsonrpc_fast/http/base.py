@@ -1,9 +1,9 @@
-"""What the endpoints share: their options, the checks of a request, and the answers that no function gives.
+"""What the endpoints share: their options, the checks of a request, and the responses that need no function.
 
 Rules:
-  - every way into an endpoint makes the same checks in the same order: those of the headers before the body is read,
-    those of the body before it is decoded;
-  - a body that has not its declared length is refused: a framework has read it before, or a part of it is lost.
+  - Every way into an endpoint makes the same checks in the same order: those of the headers before the body is read,
+    those of the body before it is decoded.
+  - A body that does not have its declared length is refused: a framework has read it before, or a part of it is lost.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class EndpointOptions(TypedDict, total=False):
         context: Called with the ASGI scope, the WSGI environment, or the `request` of a framework, before the body is
             read. What it returns is `RequestContext.context` for the functions; it may raise a `Refusal`. By default
             that is the scope itself.
-        respond: Called with the context and the reply, b"" if there is none. Returns the status and further headers,
-            with names in lower case. It is not async.
+        respond: Called with the context and the JSON-RPC response, b"" if there is none. Returns the status and further
+            headers, with names in lower case. It is not async.
         health: The path, below where the application is mounted, that answers a GET with 200; None: no path.
             "/health" by default.
         raw: As in `Handlers.dispatch`.
@@ -126,7 +126,7 @@ class BaseEndpoint:
         return None if length is None else declared_length(length, self._max_body)
 
     def _answer_other_method(self, method: str, path: str, headers: Mapping[bytes, bytes], is_local: bool) -> Answer:
-        """Answer a request that is not a POST."""
+        """Return the response to a request that is not a POST."""
         self._access.check(headers.get(b"host"), headers.get(b"origin"), is_local)
         is_health = path == self._health
         allow = _ALLOW_HEALTH if is_health else _ALLOW
@@ -165,7 +165,7 @@ def checked_headers(headers: HttpHeaders) -> dict[bytes, bytes]:
     """Return the headers of a request, with names in lower case.
 
     Raises:
-        Refusal: One of those that are checked has two values (400).
+        Refusal: A header that is checked has two values (400).
     """
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     fields = [(name.lower().encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in pairs]
@@ -181,7 +181,7 @@ def may_be_local(address: Sequence[Any] | None) -> bool:
 
 
 def joined(answer: Answer) -> tuple[int, dict[str, str], bytes]:
-    """Return an answer for a framework. The values of a repeated header are joined with a comma."""
+    """Return a response in the form for a framework. The values of a repeated header are joined with a comma."""
     status, headers, body = answer
     found: dict[str, str] = {}
     for field in headers:
@@ -191,11 +191,11 @@ def joined(answer: Answer) -> tuple[int, dict[str, str], bytes]:
 
 
 def text_answer(status: int, text: bytes, method: str, fields: Iterable[Header] = ()) -> Answer:
-    """Return an answer in plain text, whose body is left out for HEAD."""
+    """Return a response in plain text; without its body for HEAD."""
     length = b"content-length", b"%d" % len(text)
     return status, [*fields, _TEXT, length], b"" if method == "HEAD" else text
 
 
 def refusal_answer(refusal: Refusal, method: str, fields: Iterable[Header] = ()) -> Answer:
-    """Return the answer to a refused request."""
+    """Return the response to a refused request."""
     return text_answer(refusal.status, refusal.reason.encode() + b"\n", method, [*refusal.headers, *fields])

@@ -4,11 +4,11 @@
         total = client.call("add", [1, 2])
 
 Rules:
-  - every call settles with a result, an `RpcError` from the server, or a local exception: `CallTimeout`,
-    `ConnectionLost`, `HttpStatusError`, `InvalidResponse`;
-  - answers.py says which response counts;
-  - library.py says which of the two libraries a client uses;
-  - nothing is sent a second time, and redirects are followed only if the library is told to.
+  - Every call settles with a result, an `RpcError` from the server, or a local exception: `CallTimeout`,
+    `ConnectionLost`, `HttpStatusError`, `InvalidResponse`.
+  - responses.py says which response settles a call.
+  - library.py says which of the two libraries a client uses.
+  - Nothing is sent a second time, and redirects are followed only if the library is told to.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _HEADERS: Final = {
 
 
 class _BaseClient(AnswerReader):
-    """What both clients share: everything but the IO."""
+    """The part that both clients share: everything but the IO."""
 
     def __init__(
         self,
@@ -201,10 +201,10 @@ class HttpClient(_BaseClient):
             The result.
 
         Raises:
-            RpcError: The server answered with an error.
+            RpcError: The server responded with an error.
             CallTimeout: The response did not arrive in time.
             ConnectionLost: The server cannot be reached, or the connection broke.
-            HttpStatusError: The server answered with a status other than 2xx, and without a response.
+            HttpStatusError: The server responded with a status other than 2xx, and without a JSON-RPC response.
             InvalidResponse: What the server sent is not a response to this call, or is too large.
             EncodeError, TypeError: The params cannot be encoded.
         """
@@ -226,7 +226,7 @@ class HttpClient(_BaseClient):
             params: As in `call`, like the other arguments.
 
         Raises:
-            Exception: As in `call`, but no RpcError and no InvalidResponse for what the server says.
+            Exception: As in `call`, except RpcError and InvalidResponse: the body of the HTTP response is not read.
         """
         answer = self._post(encode_notification(method, params, **self._encoding), timeout, headers)
         if not answer.is_success:
@@ -247,12 +247,12 @@ class HttpClient(_BaseClient):
             headers: As in `call`.
 
         Returns:
-            For each call, in the order of the calls: its result; the RpcError that the server answered with; or an
+            For each call, in the order of the calls: its result; the RpcError that the server responded with; or an
             InvalidResponse if its response is missing or malformed.
 
         Raises:
             RpcError: The server refused the batch as a whole.
-            InvalidResponse: A response belongs to no call, or two belong to one. No response is believed then.
+            InvalidResponse: A response belongs to no call, or two belong to one. Then none of them is used.
             Exception: As in `call`.
         """
         ids, text = self._encode_batch(items)

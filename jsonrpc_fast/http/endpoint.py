@@ -2,15 +2,15 @@
 
     app = Endpoint({"add": lambda a, b: a + b})  # uvicorn module:app
 
-`serve` is the same endpoint for frameworks that speak no ASGI, such as aiohttp, or have received the body already.
+`serve` is the same endpoint for frameworks that do not speak ASGI, such as aiohttp, or have already received the body.
 
 Rules:
-  - a message or a batch in the body of a POST is answered with 200 and the reply, or with 204 if there is nothing to
-    reply. JSON-RPC errors have the status 200 too, unless `respond` says otherwise;
-  - a fault of the HTTP request is answered with a status and a text, before anything is decoded: 400, 403 and 421
-    (origin and host), 405, 408, 413, 415. The connection is closed if the body is not read;
-  - when the client disconnects, the functions that serve its request are cancelled;
-  - a request that sync functions serve costs neither a timer nor a task.
+  - A message or a batch in the body of a POST gets 200 and the response, or 204 if there is no response. JSON-RPC
+    errors have the status 200 too, unless `respond` says otherwise.
+  - A fault of the HTTP request gets a status and a text, before anything is decoded: 400, 403 and 421
+    (origin and host), 405, 408, 413, 415. The connection is closed if the body is not read.
+  - When the client disconnects, the functions that serve its request are cancelled.
+  - A request that sync functions serve needs neither a timer nor a task.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _CLOSE: Final = (b"connection", b"close")
 
 
 class Endpoint(BaseEndpoint):
-    """An ASGI application that serves JSON-RPC over POST, at every path that it gets. It needs asyncio.
+    """An ASGI application that serves JSON-RPC over POST, at any path. It needs asyncio.
 
     Args:
         handlers: A `Handlers`, or functions by method.
@@ -79,7 +79,7 @@ class Endpoint(BaseEndpoint):
         self._body_seconds = body_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a scope of ASGI: an HTTP request, or the lifespan of the server. A WebSocket is refused."""
+        """Serve an ASGI scope: an HTTP request, or the lifespan of the server. A WebSocket is refused."""
         if scope["type"] != "http":
             await _serve_other(scope["type"], receive, send)
             return
@@ -128,7 +128,8 @@ class Endpoint(BaseEndpoint):
             path: The path, for `health`.
 
         Returns:
-            The status, the headers and the body of the answer. The values of a repeated header are joined with a comma.
+            The status, the headers and the body of the response. The values of a repeated header are joined with a
+            comma.
 
         Raises:
             TypeError: The body is not bytes.
@@ -169,7 +170,7 @@ class Endpoint(BaseEndpoint):
         body: Any
         try:
             waiting = reading.send(None)
-        except StopIteration as end:  # it is here already
+        except StopIteration as end:  # the body has arrived already
             body = end.value
         else:
             guarded = Guarded(reading, waiting, seconds=self._body_seconds)
@@ -197,7 +198,7 @@ class Endpoint(BaseEndpoint):
             return self._answer_reply(context, reply)
 
     async def _read_given(self, given: bytes | Callable[[], bytes | Awaitable[bytes]], declared: int | None) -> Any:
-        """Return a body, or what a function reads."""
+        """Return a body, or the body that a function reads."""
         body: Any = given() if callable(given) else given
         if is_awaitable(body):
             body = await body
@@ -212,7 +213,7 @@ def _closing(scope: Scope, headers: Mapping[bytes, bytes]) -> list[Header]:
 
 
 async def _serve_other(kind: str, receive: Receive, send: Send) -> None:
-    """Answer the events of a lifespan, and close a WebSocket before it opens."""
+    """Respond to the events of a lifespan, and close a WebSocket before it opens."""
     if kind == "websocket":
         await send({"type": "websocket.close"})
     elif kind == "lifespan":

@@ -1,11 +1,11 @@
-"""Functions that the user gave to an HTTP server: a failure of one fails the request that called it, and nothing else.
+"""User callbacks of an HTTP server: an exception fails only the current request.
 
 Rules:
-  - an endpoint of JSON-RPC leaves an exception to the server, which answers with 500 and logs it, as any application
-    does. MCP does both itself, because no log may show a token. A `Refusal` is the answer;
-  - SystemExit is a failure like any other, as that of a handler is;
-  - so is a cancellation that nobody asked for, such as that of a future which the function awaits. The cancellation of
-    the task itself passes on. Before Python 3.11, where tasks do not count their cancellations, any passes on.
+  - An endpoint of JSON-RPC leaves an exception to the server, which sends 500 and logs it, as for any application. MCP
+    does both itself, because no log may show a token. A `Refusal` becomes the response.
+  - SystemExit is a failure like any other, as in a handler.
+  - So is a foreign cancellation, such as the cancellation of a future that the function awaits. The cancellation of the
+    task itself propagates. Before Python 3.11, where tasks do not count their cancellations, every cancellation does.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .requests import Refusal
 
 
 class PlainFailures:
-    """A context in which a function of the user is called: whatever fails raises an `Exception`.
+    """A context that calls a user's function: every failure becomes an `Exception`.
 
         with PlainFailures():
             user = find_user(scope)
 
     Raises:
-        RuntimeError: The function raised SystemExit, or a cancellation that nobody asked for.
-        Exception: What else the function raised.
+        RuntimeError: The function raised SystemExit or a foreign cancellation.
+        Exception: Any other exception of the function.
     """
 
     __slots__ = ()
@@ -42,13 +42,13 @@ class PlainFailures:
 
 
 class RefusedFailures:
-    """A context in which a function of the user is called: whatever fails is logged and refused.
+    """A context that calls a user's function: every failure is logged, and the request refused.
 
-        with RefusedFailures("The user cannot be found out.", log):
+        with RefusedFailures("The user could not be identified.", log):
             user = find_user(scope)
 
     Args:
-        reason: The text of the answer.
+        reason: The text of the response.
         log: Called with the exception.
 
     Raises:

@@ -1,9 +1,10 @@
-"""Cancel the work of an HTTP request when its time is over or its client is gone.
+"""Cancel the work of an HTTP request when its time is over or its client has disconnected.
 
 Rules:
-  - work that ends without suspending costs neither a timer nor a task;
-  - the work runs in the task that awaits it. Cancelling it cancels that task, and the cancellation ends here;
-  - a cancellation from elsewhere passes on.
+  - Work that ends without suspending needs neither a timer nor a task.
+  - The work runs in the task that awaits it. The guard cancels it by cancelling that task, and catches the
+    cancellation.
+  - Any other cancellation propagates.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Guarded(Generic[Result]):
             the client disconnects.
 
     Attributes:
-        is_cancelled: Whether the coroutine was cancelled. It may have returned a result all the same.
+        is_cancelled: Whether the coroutine was cancelled. It may still have returned a result.
     """
 
     __slots__ = (
@@ -111,10 +112,10 @@ class Guarded(Generic[Result]):
         if self._watcher is not None:
             self._watcher.cancel()
         if self.is_cancelled and sys.version_info >= (3, 11) and self._task.uncancel() > 0:
-            raise asyncio.CancelledError  # somebody else cancelled the task as well
+            raise asyncio.CancelledError  # the task was also cancelled by someone else
 
     async def _end_watcher(self, watcher: asyncio.Task[None]) -> None:
-        """Leave no task behind when the work has ended."""
+        """End the watching task when the work has ended."""
         self._has_ended = True
         watcher.cancel()
         await asyncio.wait([watcher], timeout=_WATCHER_SECONDS)

@@ -1,9 +1,9 @@
 """Bodies of responses that are compressed with gzip.
 
 Rules:
-  - a body is decompressed in small pieces. gzip expands a text to at most 1032 times its size, so the piece bounds what
-    a few bytes of the server make here;
-  - a body that ends before its checksum is refused: a part of it may be missing.
+  - A body is decompressed in small pieces. gzip expands data to at most 1032 times its size, so the size of a
+    piece bounds the memory that a few bytes of the server can take.
+  - A body that ends before its checksum is refused: a part of it may be missing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from ..errors import InvalidResponse
 
 ACCEPTED: Final = "gzip"
-"""The content codings that a request accepts. brotli and zstd expand a text without a useful bound."""
+"""The content codings that a request accepts. brotli and zstd expand data without a useful bound."""
 PIECE_BYTES: Final = 64 * 1024
 """The maximum size of a piece of a body that was compressed."""
 
@@ -26,7 +26,7 @@ class Inflater:
     """Decompresses the body of a response.
 
     Args:
-        coding: The content coding: "gzip", or "" for a body as it is.
+        coding: The content coding: "gzip", or "" for none.
 
     Raises:
         InvalidResponse: The coding is not supported.
@@ -41,7 +41,7 @@ class Inflater:
         self._has_begun = False
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield what a chunk of the body holds, in pieces. One may be empty.
+        """Decompress a chunk of the body and yield the result in pieces, of which one may be empty.
 
         Raises:
             InvalidResponse: The chunk is malformed.
@@ -53,7 +53,7 @@ class Inflater:
             if self._inflater.eof:  # another member follows (RFC 1952, section 2.2)
                 self._inflater = zlib.decompressobj(_GZIP)
             self._has_begun = is_full = True
-            while is_full:  # more may be inside of zlib than in what it has not read
+            while is_full:  # zlib may hold more output although it has read all input
                 try:
                     piece = self._inflater.decompress(chunk, PIECE_BYTES)
                 except zlib.error:
@@ -67,7 +67,7 @@ class Inflater:
         """Check that the body is complete.
 
         Raises:
-            InvalidResponse: It is not.
+            InvalidResponse: The body is incomplete.
         """
         if self._has_begun and self._inflater is not None and not self._inflater.eof:
             raise InvalidResponse("the compressed response is incomplete")

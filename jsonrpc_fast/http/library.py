@@ -1,9 +1,9 @@
-"""The HTTP library of the clients: httpx2, or httpx, which it continues.
+"""The HTTP library of the clients: httpx2, or its predecessor httpx.
 
 Rules:
-  - the classes of the two are alike, but one takes no object of the other. A client uses the library to which the
-    objects belong that it is given: a client, a transport, `auth`. Without any it uses httpx2 if that is installed;
-  - nothing of the library reaches the caller as an exception, and no exception holds what the server sent.
+  - The classes of both are alike, but neither accepts objects of the other. A client uses the library of the objects
+    that it is given: a client, a transport, `auth`. Without any it uses httpx2 if that is installed.
+  - No exception of the library reaches the caller, and no exception holds what the server sent.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def url_of(url: object, library: ModuleType, *, may_be_relative: bool = False) -
     Args:
         url: The URL, as a str or an object of the library.
         library: What `library_of` returned.
-        may_be_relative: Whether the HTTP client may know the rest of it.
+        may_be_relative: Whether the HTTP client may have a base URL.
 
     Raises:
         TypeError: It is not a str.
@@ -70,7 +70,7 @@ def check_client(client: object, library: ModuleType, kind: str) -> None:
         kind: The class that it must have: "Client" or "AsyncClient".
 
     Raises:
-        TypeError: It is something else.
+        TypeError: It is an object of another class.
     """
     if client is not None and not isinstance(client, getattr(library, kind)):
         found = f"{type(client).__module__}.{type(client).__name__}"
@@ -78,9 +78,9 @@ def check_client(client: object, library: ModuleType, kind: str) -> None:
 
 
 def errors_of(library: ModuleType) -> tuple[type[Exception], ...]:
-    """Return what the library raises.
+    """Return the exception classes of the library.
 
-    It reads the location of a redirect also if it does not follow it: the last two are faults of that.
+    It reads the location of a redirect even if it does not follow it: the last two are faults of the location.
     """
     return library.HTTPError, library.InvalidURL, UnicodeError
 
@@ -117,7 +117,7 @@ def received_chunks(response: Any) -> Iterator[bytes]:
 
 
 def received_chunks_async(response: Any) -> AsyncIterator[bytes]:
-    """Return what `received_chunks` does, of an async client."""
+    """Do the same as `received_chunks` for an async client."""
     return response.aiter_bytes() if response.is_stream_consumed else response.aiter_raw()  # type: ignore[no-any-return]
 
 

@@ -1,10 +1,10 @@
 """Checks of an HTTP request that carries JSON-RPC. The endpoints and MCP's Streamable HTTP share them.
 
 Rules:
-  - a check that fails raises `Refusal`, which holds the status, the reason and the headers to send;
-  - a text is UTF-8 JSON without a content coding; what a browser sends without asking first (a form, text/plain) is
-    refused;
-  - a server that is reached through a loopback address accepts only the names of that address as `Host` and in
+  - A check that fails raises `Refusal`, which holds the status, the reason and the headers to send.
+  - A body is UTF-8 JSON without a content coding; what a browser sends without a CORS preflight (a form, text/plain) is
+    refused.
+  - A server that is reached through a loopback address accepts only the names of that address as `Host` and in
     `Origin`, because a web page can point its own name at 127.0.0.1 (DNS rebinding). Another server accepts any.
 """
 
@@ -39,12 +39,12 @@ _UTF8_NAMES: Final = (b"utf-8", b"utf8", b"us-ascii")
 
 
 class Refusal(Exception):
-    """An HTTP request is refused: nothing of it was decoded, and no function was called.
+    """An HTTP request is refused: it was not decoded, and no function was called.
 
     Args:
-        status: The HTTP status of the answer, 400 to 599.
-        reason: A sentence for the body of the answer, as plain text.
-        headers: Further headers of the answer, as names in lower case and values.
+        status: The HTTP status of the response, 400 to 599.
+        reason: A sentence for the body of the response, as plain text.
+        headers: Further headers of the response, as names in lower case and values.
 
     Raises:
         TypeError: An argument has the wrong type.
@@ -62,7 +62,7 @@ class Refusal(Exception):
 
 
 def check_status(status: object, minimum: int) -> None:
-    """Check the status of an answer.
+    """Check the status of a response.
 
     Raises:
         TypeError: It is not an int.
@@ -75,7 +75,7 @@ def check_status(status: object, minimum: int) -> None:
 
 
 def checked_fields(fields: Iterable[Header]) -> tuple[Header, ...]:
-    """Return the headers of an answer.
+    """Return the headers of a response.
 
     Raises:
         TypeError: They are not pairs of bytes.
@@ -183,7 +183,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_content(headers: Mapping[bytes, bytes]) -> None:
-    """Check that the body of a request is JSON in UTF-8, as it is.
+    """Check that the body of a request is declared as JSON in UTF-8, without a content coding.
 
     Args:
         headers: The headers of the request, with names in lower case.
@@ -200,7 +200,7 @@ def check_content(headers: Mapping[bytes, bytes]) -> None:
 
 
 def check_repeated(headers: Iterable[Header]) -> None:
-    """Check that the headers which are checked here have one value: a proxy or a framework may have read another one.
+    """Reject repeated single-value headers: a proxy or a framework may have read the other value.
 
     Args:
         headers: The headers of the request, with names in lower case.
@@ -215,7 +215,7 @@ def check_repeated(headers: Iterable[Header]) -> None:
 
 @lru_cache(64)
 def is_json(content_type: bytes) -> bool:
-    """Return whether a `Content-Type` is one of JSON-RPC's. Of its parameters, only a charset counts."""
+    """Return whether a `Content-Type` is one of JSON-RPC's. Of its parameters, only a charset is checked."""
     essence, *parameters = content_type.split(b";")
     if essence.strip().lower() not in CONTENT_TYPES:
         return False
@@ -249,8 +249,8 @@ def check_body(body: object, limit: int, declared: int | None) -> None:
     """Check a body that was received.
 
     Raises:
-        Refusal: It is larger than `limit` (413), or has not its declared length (400): something has read a part of it
-            before, or a part is lost.
+        Refusal: It is larger than `limit` (413), or does not have its declared length (400): a part was read before, or
+            is lost.
         TypeError: It is not bytes.
     """
     if not isinstance(body, (bytes, bytearray)):
@@ -273,8 +273,8 @@ async def read_body(receive: Receive, limit: int, declared: int | None) -> bytes
         The body; None if the client disconnected.
 
     Raises:
-        Refusal: The body is larger than `limit` (413), and nothing more was received; or it has not its declared length
-            (400).
+        Refusal: The body is larger than `limit` (413), and nothing more was received; or it does not have its declared
+            length (400).
     """
     message = await receive()
     body: bytes | bytearray = message.get("body", b"")

@@ -2,8 +2,8 @@
 
     app = WsgiEndpoint({"add": lambda a, b: a + b})  # gunicorn module:app
 
-The rules are those of `Endpoint`. Functions are sync: nothing can be cancelled, and the time for a body is the server's
-matter.
+The rules are those of `Endpoint`. Functions are sync, so none can be cancelled. Body timeouts are left to the WSGI
+server.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _READ_BYTES: Final = 64 * 1024
 
 
 class WsgiEndpoint(BaseEndpoint):
-    """A WSGI application that serves JSON-RPC over POST, at every path that it gets.
+    """A WSGI application that serves JSON-RPC over POST, at any path.
 
     Args:
-        handlers: A `Handlers`, or functions by method. A call of an async function is answered with -32603.
+        handlers: A `Handlers`, or functions by method. A call of an async function gets the error -32603.
         options: See `EndpointOptions`.
 
     Raises:
@@ -59,7 +59,8 @@ class WsgiEndpoint(BaseEndpoint):
                 gets. `environ` by default.
 
         Returns:
-            The status, the headers and the body of the answer. The values of a repeated header are joined with a comma.
+            The status, the headers and the body of the response. The values of a repeated header are joined with a
+            comma.
 
         Raises:
             TypeError: The body is not bytes.

@@ -28,11 +28,11 @@ class EventStore(Protocol):
         ...
 
     async def end(self, stream: str) -> None:
-        """End a stream: it gets no more events, and those who follow it reach its end."""
+        """End a stream: it gets no more events, and its followers reach its end."""
         ...
 
     async def stream_of(self, event_id: str) -> str | None:
-        """Return the name of the stream that can be resumed after an event, None if there is none.
+        """Return the name of the stream that can be resumed after an event, None if unknown.
 
         Raises:
             ConnectionLost: The store does not answer.
@@ -77,7 +77,7 @@ class HttpOptions(TypedDict, total=False):
             stream can be resumed. By default in memory.
         session_prefix: Names the worker: the ids of its sessions begin with it and a dot, so that a proxy can send the
             requests of a session to the worker that began it.
-        retry_ms: After how many milliseconds a client whose connection was closed reconnects. 1000 by default.
+        retry_ms: Milliseconds until a client whose connection was closed reconnects. 1000 by default.
         authorization: An `Authorization`, which checks bearer tokens; None: anybody may use the server.
         lifespan_seconds: How long the lifespan of the server may take to begin, and to end; None: no limit. 60 by
             default. Requests that wait for a lifespan that does not begin get 503; the next one tries again.
@@ -121,7 +121,7 @@ class Application(Protocol):
 
 
 class HttpServing(Protocol):
-    """What `mcp/http` provides: the application of a server, and its `main`."""
+    """The interface of `mcp/http`: the application of a server, and its `main`."""
 
     @property
     def McpEndpoint(self) -> Callable[..., Application]: ...

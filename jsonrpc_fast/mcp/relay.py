@@ -16,10 +16,10 @@ Rules:
     cancellation the request gets no response, after LSP's it does.
   - Progress tokens stay as they are: the side that made them is the only one that reads them.
   - A batch is split, since the other side may not support batches. Its responses are sent as one array.
-  - A malformed message is never passed on. It gets an error response if its id is known; otherwise `reply_policy`
-    decides. A malformed response is never answered: the request it belongs to gets the error -32603.
+  - A malformed message is never forwarded. It gets an error response if its id is known; otherwise `reply_policy`
+    decides. A malformed response gets none: the request it belongs to gets the error -32603.
   - Reading from a side pauses while the write buffer of the other side is full, or its own is full of error responses.
-  - Over HTTP a single request may fail: it gets the error -32000, which says why in one sentence.
+  - Over HTTP a single request may fail: it gets the error -32000 with the reason in one sentence.
   - When one side is lost, the requests that wait for it get the error -32000, and the other side is closed once these
     are written. A side that half-closes still gets its responses first, except those that end subscriptions.
 
@@ -83,7 +83,7 @@ class _Route:
         id: The id that the request arrived with.
         batch: The batch that the request arrived in, or None.
         index: The position of the request in its batch.
-        is_subscription: The request opens a subscription: nobody waits for its response.
+        is_subscription: Whether the request opens a subscription, so that no user waits for its response.
     """
 
     __slots__ = ("batch", "id", "index", "is_subscription")
@@ -99,7 +99,7 @@ class _Side:
     """One of the two peers.
 
     Attributes:
-        calls: The requests that this side has to answer, by the relay's ids; `Call.trace` is the `_Route`.
+        calls: The requests in flight to this side, by the relay's ids; `Call.trace` is the `_Route`.
         requests: The calls on the other side that stand for the requests of this side, by the original ids.
         waiting: Number of requests in `requests` that this side waits for: all but subscriptions.
         can_respond: Responses may still arrive: the stream of this side has not ended.
@@ -212,7 +212,7 @@ class Relay:
             raise
 
     async def close(self) -> None:
-        """Answer the requests in flight with -32000, and close both transports once their buffers are written.
+        """End the requests in flight with -32000, and close both transports once their buffers are written.
 
         A second call waits for the first. If the call is cancelled, unwritten data is dropped.
         """
@@ -248,7 +248,7 @@ class Relay:
 
     @property
     def has_been_answered(self) -> bool:
-        """Whether the right side has answered every request; a cancelled request counts as not answered."""
+        """Whether every request has its response from the right side; False after a cancelled request."""
         return not self._right.calls.is_owed
 
     def _begin_closing(self) -> None:
@@ -274,7 +274,7 @@ class Relay:
         self._begin_closing()
 
     def _on_fail(self, side: _Side, id: MessageId, error: Exception) -> None:
-        """Answer a request with an error, because this side cannot answer it."""
+        """End a request to this side with an error, because this side cannot serve it."""
         self._report(side, error)
         call = side.calls.settle(id, Outcome.FAULT)
         if call is None:
@@ -291,14 +291,14 @@ class Relay:
             self._ending = self._loop.call_later(self._close_seconds, self._begin_closing)
 
     def _lose(self, side: _Side) -> None:
-        """Answer the requests that wait for this side with an error: it sends no more responses."""
+        """End the requests that wait for this side with an error: it sends no more responses."""
         side.can_respond = False
         for call in side.calls.lose():
             self._send_error(side.other, call.trace, RELAY_ERROR, _CLOSED)
 
     def _on_message(self, side: _Side, message: Received) -> None:
         if type(message) is list:
-            # One more than its items: this slot keeps the batch open until all its requests are sent.
+            # One more than the batch has items: this slot keeps it open until all its requests are sent.
             batch = InboundBatch(len(message) + 1)
             batch.wait()
             for index, item in enumerate(message):
@@ -464,7 +464,7 @@ class Relay:
             _logger.debug("%s: %s: %s", side.name, type(error).__qualname__, error)
 
     def _send_error(self, side: _Side, route: _Route, code: int, message: str) -> None:
-        """Answer a request of this side with an error."""
+        """Send an error response to a request of this side."""
         self._finish(side, route, encode_error(route.id, code, message, UNSET, delimited=route.batch is None))
 
     def _finish(self, side: _Side, route: _Route, text: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What the sessions of an MCP server and of an MCP client share."""
+"""The common part of the sessions of an MCP server and of an MCP client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class McpSession(Session):
     Args:
         transport: A transport that is not started.
         serve: The function for every request and notification: takes the context and the params.
-        options: Options of `Session`. By default parse errors get no reply.
+        options: Options of `Session`. By default parse errors get no response.
         convention: The convention, unless the options have one.
     """
 
@@ -29,7 +29,7 @@ class McpSession(Session):
         options: SessionOptions,
         convention: Convention | None = None,
     ) -> None:
-        # A program may print to its stdout; a reply to that would make no sense to it.
+        # A program may print to its stdout; it could not make sense of a response to that.
         merged: SessionOptions = {"convention": convention or McpConvention(), "reply_policy": "never"}
         merged.update(options)
         super().__init__(transport, _SingleHandler(serve), **merged)

@@ -1,4 +1,4 @@
-"""The reply budget: how many malformed messages without a certain id are answered with an error."""
+"""The response budget: how many malformed messages without a certain id get an error response."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ ReplyPolicy = Literal["always", "never", "limited"]
 
 
 class ReplyBudget:
-    """A token bucket for error replies.
+    """A token bucket for error responses.
 
     Args:
-        per_second: Replies per second in the long run.
-        burst: Maximum number of replies at once.
+        per_second: Responses per second in the long run.
+        burst: Maximum number of responses at once.
     """
 
     __slots__ = ("_burst", "_left", "_per_second", "_seen")
@@ -24,7 +24,7 @@ class ReplyBudget:
         self._seen: float | None = None
 
     def take(self, now: float) -> bool:
-        """Return whether one more message may be answered, and count it. `now` is in seconds."""
+        """Return whether one more error response may be sent, and count it. `now` is in seconds."""
         if self._seen is not None:
             self._left = min(self._burst, self._left + max(0.0, now - self._seen) * self._per_second)
         self._seen = now
@@ -35,7 +35,7 @@ class ReplyBudget:
 
 
 def budget_for(policy: ReplyPolicy | ReplyBudget) -> ReplyBudget:
-    """Return the budget of a reply policy.
+    """Return the budget of a response policy.
 
     Raises:
         ValueError: `policy` is neither a policy nor a budget.

@@ -1,16 +1,17 @@
 """The calling half of a session: sends calls and notifications, and settles each call once.
 
-One class, because the ways to call share the wait for room, the timer and the settling; half of it describes arguments.
+One class, because the ways to call share the wait for room, the timer and the settling; half of its lines describe
+arguments.
 
 Rules:
-  - when the task that waits for a call is cancelled, so is the call; the peer is notified if the convention allows it,
-    as after a timeout;
-  - calls and notifications wait while the transport's write buffer is full, and calls also while `max_pending` calls
-    are in flight. A thread that does not wait for its notifications is refused when as many of them wait;
-  - there is one timer, for the earliest deadline;
-  - after the peer's goodbye nothing more is sent except answers. Calls that it has read go on, the others have settled;
-  - a ConnectionLost says that a message was not sent only if the peer cannot have got it, or has disclaimed it;
-  - everything except `call_threadsafe` and `notify_threadsafe` runs on the loop's thread.
+  - When the task that waits for a call is cancelled, so is the call; the peer is notified if the convention allows it,
+    as after a timeout.
+  - Calls and notifications wait while the transport's write buffer is full, and calls also while `max_pending` calls
+    are in flight. A thread whose notifications wait is refused further ones when `max_pending` of them wait.
+  - There is one timer, for the earliest deadline.
+  - After the peer's goodbye only responses are sent. Calls that it has read go on; the others have settled.
+  - A ConnectionLost says that a message was not sent only if the peer cannot have received it, or has disclaimed it.
+  - Everything except `call_threadsafe` and `notify_threadsafe` runs on the loop's thread.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Caller:
     """The half of a `Session` that calls the peer; what a handler sees of its session.
 
     Attributes:
-        context: Any object of the application, such as the user. A handler may replace it; later ones get the new one.
+        context: Any object of the application, such as the user. A handler may replace it; later handlers get the new
+            one.
     """
 
     def __init__(
@@ -91,12 +93,12 @@ class Caller:
             The result.
 
         Raises:
-            RpcError: The peer answered with an error. Of the class that `errors` has for its code, if any.
-            CallTimeout: No answer came in time.
+            RpcError: The peer responded with an error. The option `errors` may name a subclass for its code.
+            CallTimeout: No response came in time.
             CallCancelled: `cancel` was called.
             ConnectionLost: The connection was lost or closed, or the peer is closing it. `was_sent` is False if it has
                 not served the request, and never will.
-            ParseError: The answer is malformed.
+            ParseError: The response is malformed.
             StateError: The session is not started.
             EncodeError, TypeError: The params cannot be encoded.
         """
@@ -148,7 +150,7 @@ class Caller:
         is_returned = False
 
         def settle(result: Any, error: Exception | None) -> None:
-            if not is_returned:  # a hook has cancelled the call: the caller does not know its id yet
+            if not is_returned:  # a hook has cancelled the call: the caller does not know the id yet
                 self._loop.call_soon(self._engine.run_callback, settle, result, error)
                 return
             if run is not None:
@@ -306,7 +308,7 @@ class Caller:
 
         Args:
             id: The id of the call.
-            reason: A text for people, if the convention has a place for it.
+            reason: Why, for people. Sent only if the convention has a place for it.
 
         Returns:
             False if no such call is in flight.
@@ -315,7 +317,7 @@ class Caller:
         return call is not None and self._engine.cancel(call, reason)
 
     def is_serving(self, request: InboundRequest) -> bool:
-        """Return whether a request has had no answer yet."""
+        """Return whether a request has had no response yet."""
         return self._engine.requests.serving.has(request.id, request)
 
     def report_progress(self, request: InboundRequest, value: Any) -> bool:
@@ -350,10 +352,7 @@ class Caller:
 
     @property
     def peer(self) -> Any:
-        """Who is at the other end, as the transport knows it: an address, or `PeerCredentials` of a Unix socket.
-
-        None if that is not known.
-        """
+        """The other end, if known to the transport: an address, or the `PeerCredentials` of a Unix socket."""
         return self._transport.peer
 
     async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:

@@ -12,13 +12,13 @@ __all__ = ["Function", "Handler", "Handlers", "SessionContext"]
 
 
 class SessionContext(RequestContext):
-    """What a handler can ask about the message that it serves, and about its session.
+    """The message that a handler serves, and its session.
 
     Attributes:
         session: The session, for calls back to the peer.
         method: The method of the message.
         id: The id of the request; None for a notification.
-        is_notification: Whether the message is a notification, which gets no answer.
+        is_notification: Whether the message is a notification, which gets no response.
         context: The `context` of the session when the handler was called.
         destination: The exchange that the message came by, such as an HTTP request; None: the stream.
     """
@@ -39,7 +39,7 @@ class SessionContext(RequestContext):
 
     @property
     def peer(self) -> Any:
-        """Who is at the other end of the session: see `Session.peer`."""
+        """The other end of the session: see `Session.peer`."""
         return self.session.peer
 
     @property
@@ -49,7 +49,7 @@ class SessionContext(RequestContext):
 
     @property
     def is_served(self) -> bool:
-        """Whether the request has had no answer yet."""
+        """Whether the request has had no response yet."""
         return self._request is not None and self.session.is_serving(self._request)
 
     def report_progress(self, value: Any) -> bool:

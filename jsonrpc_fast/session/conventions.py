@@ -1,6 +1,6 @@
 """Conventions: how a protocol on top of JSON-RPC cancels requests, reports progress, pings and says goodbye.
 
-JSON-RPC 2.0 has nothing of this. Another protocol's convention is a subclass of `Convention`.
+JSON-RPC 2.0 defines none of these. The convention of another protocol is a subclass of `Convention`.
 
     Convention         none
     JsonRpcConvention  the default: the request `rpc.ping`, the notification `rpc.goodbye`
@@ -8,13 +8,13 @@ JSON-RPC 2.0 has nothing of this. Another protocol's convention is a subclass of
     McpConvention      MCP up to 2025-11-25: `notifications/cancelled`, `notifications/progress`, `_meta.progressToken`,
                        `ping`
 
-A peer need not know a ping: the error "Method not found" is an answer, too.
+A peer need not know the ping: the error "Method not found" is a response too.
 
 A side that begins to close says goodbye: the notification has the id of the last request that this side has read and
-will answer. The peer sends no more requests, and knows that those behind it are not served (as GOAWAY of HTTP/2).
+will serve. The peer sends no more requests, and knows that later ones are not served (like GOAWAY in HTTP/2).
 
 A convention also says where a message carries its trace context (`traceparent` and `tracestate` of W3C Trace Context):
-beside the members of JSON-RPC, or in MCP's `_meta`.
+next to the members of JSON-RPC, or in MCP's `_meta`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TRACE_MEMBERS: Final = ("traceparent", "tracestate")
 
 
 class Cancellation(NamedTuple):
-    """The peer cancels one of its requests. `reason` is a text for people, or None."""
+    """The peer cancels one of its requests. `reason` is for people, or None."""
 
     id: MessageId
     reason: str | None
@@ -59,9 +59,9 @@ class Convention:
 
     Attributes:
         methods: The notifications that `read` understands.
-        ping: The method of a request that asks for any answer; None if there is none.
+        ping: The method of a request that asks for any response; None if there is none.
         never_cancelled: The methods whose requests neither side cancels.
-        cancelled_error: Code and message of the answer to a cancelled request; None: it gets no answer.
+        cancelled_error: Code and message of the response to a cancelled request; None: it gets no response.
     """
 
     methods: ClassVar[frozenset[str]] = frozenset()
@@ -74,11 +74,11 @@ class Convention:
         return None
 
     def goodbye(self, last: MessageId) -> MethodAndParams | None:
-        """Return the notification that this side begins to close; None if there is none. `last` is as in `Goodbye`."""
+        """Return the notification that says goodbye; None if there is none. `last` is as in `Goodbye`."""
         return None
 
     def read(self, method: str, params: Any) -> Cancellation | Progress | Goodbye | None:
-        """Read a notification whose method is one of `methods`. Returns None if it is of no such kind."""
+        """Read a notification whose method is one of `methods`. Returns None if it is none of the three."""
         return None
 
     def token(self, params: Any) -> ProgressToken | None:
@@ -128,8 +128,8 @@ class JsonRpcConvention(Convention):
 class LspConvention(Convention):
     """Language Server Protocol 3.17: "Cancellation Support", "Progress Support", "Work Done Progress".
 
-    Progress is any value. A cancelled request is still answered, with -32800 or a result. LSP has no ping: `$/ping` is
-    answered with -32601, as an unknown request that begins with `$/` must be.
+    Progress is any value. A cancelled request still gets a response: -32800 or a result. LSP has no ping: `$/ping` gets
+    -32601, as any unknown request that begins with `$/` must.
     """
 
     methods: ClassVar[frozenset[str]] = frozenset({"$/cancelRequest", "$/progress"})
@@ -164,7 +164,7 @@ class McpConvention(Convention):
     """Model Context Protocol, "Cancellation" and "Progress", up to revision 2025-11-25.
 
     Progress is a dict with `progress`, a number, and optionally `total`, a number, and `message`, a str; anything else
-    is not read as progress. A cancelled request gets no answer, and `initialize` is never cancelled.
+    is not read as progress. A cancelled request gets no response, and `initialize` is never cancelled.
     """
 
     methods: ClassVar[frozenset[str]] = frozenset({"notifications/cancelled", "notifications/progress"})

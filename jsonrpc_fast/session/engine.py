@@ -488,7 +488,7 @@ class Engine:
         elif outcome is Outcome.FAULT:
             error = call.answer
         elif outcome is Outcome.TIMEOUT:
-            error = CallTimeout("no answer came in time")
+            error = CallTimeout("no response came in time")
         elif outcome is Outcome.CANCELLED:
             error = CallCancelled("the call was cancelled")
         else:

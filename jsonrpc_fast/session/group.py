@@ -1,11 +1,12 @@
 """Bounds that sessions share, such as all sessions of a server.
 
 Rules:
-  - when the handlers of the group have all slots, further ones wait in the queue of their session. A slot that becomes
-    free goes to the sessions in turn, so that one of them cannot keep the others waiting;
-  - when the inboxes of the group are full, a session still keeps one message: one of them cannot shut the others out;
-  - what a session does at a bound of the group is what it does at its own, and its own bounds hold, too;
-  - all sessions of a group run on one loop.
+  - When the handlers of the group have all slots, further ones wait in the queue of their session. A slot that becomes
+    free goes to the sessions in turn, so that one of them cannot keep the others waiting.
+  - When the inboxes of the group are full, a session may still keep one message, so that one session cannot shut out
+    the others.
+  - At a bound of the group, a session does the same as at its own bound, and its own bounds apply too.
+  - All sessions of a group run on one loop.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _TURN_HANDLERS: Final = 256
 
 
 class Member(Protocol):
-    """What a session is to its group."""
+    """The part of a session that its group uses."""
 
     def start_one(self) -> bool:
         """Start the first handler in the queue. Return whether another one could start now."""
@@ -67,7 +68,7 @@ class SessionGroup:
         self.waiting_bytes: int = 0
 
     def has_slot(self) -> bool:
-        """Return whether a handler may start before all that wait."""
+        """Return whether a handler may start at once: a slot is free, and no other handler waits."""
         return self.running < self._max_handlers and not self._queue
 
     def release(self) -> None:
@@ -83,7 +84,7 @@ class SessionGroup:
             self._start_soon()
 
     def leave(self, member: Member) -> None:
-        """Forget a session that has nothing to start any more."""
+        """Remove a session that has no more handlers to start."""
         self._queue.pop(member, None)
 
     def has_room(self, size: int) -> bool:
@@ -98,12 +99,12 @@ class SessionGroup:
         self.waiting_bytes += size
 
     def drop(self, size: int) -> None:
-        """Count a message no longer."""
+        """Undo `keep`."""
         self.waiting -= 1
         self.waiting_bytes -= size
 
     def _start_soon(self) -> None:
-        # Not at once: it would recurse when handlers that are started begin to wait.
+        # Later, because a started handler may begin to wait at once, which would recurse.
         if not self._is_start_due:
             self._is_start_due = True
             asyncio.get_running_loop().call_soon(self._start)

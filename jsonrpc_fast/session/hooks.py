@@ -2,7 +2,7 @@
 
 Hooks are one object with any of these methods. They are looked up once, when the session is created; absent ones cost
 nothing. They are called on the loop's thread, are not async, must not block, and never receive params, results or error
-data. An exception that one of them raises is logged and otherwise ignored, and so is a trace context that is not one.
+data. An exception that a hook raises is logged and otherwise ignored, and so is an invalid trace context.
 
 Each method has a protocol of its own below, and `Hooks` is any of them. Their arguments:
 
@@ -64,11 +64,11 @@ class RequestStartedHook(Protocol):
 
 class RequestReceivedHook(Protocol):
     def request_received(self, id: MessageId, method: str, context: dict[str, str], /) -> Any:
-        """Do as `request_started`, which is not called.
+        """A handler is about to be called. Called instead of `request_started`.
 
         Args:
-            context: `traceparent` and `tracestate` of the message (W3C Trace Context), as far as it has them. Messages
-                keep them beside the members of JSON-RPC with `Profile(extra_members="keep")`, in MCP always.
+            context: `traceparent` and `tracestate` of the message (W3C Trace Context), as far as it has them. Next to
+                the members of JSON-RPC they need `Profile(extra_members="keep")`; MCP always keeps them.
         """
 
 
@@ -81,23 +81,23 @@ class RequestServedHook(Protocol):
 
 class FaultHook(Protocol):
     def fault(self, error: BaseException, /) -> object:
-        """Something went wrong that no exception reports to a caller.
+        """A failure that no exception reports to a caller.
 
         Args:
-            error: A ParseError; a StateError for an answer to no call, for a request with an id in flight, or for a
-                message that the session had no room or no time to serve; an exception of a handler or a callback; an
-                OSError of the transport.
+            error: A ParseError; a StateError for a response with an unknown id, for a request with an id in flight, or
+                for a message that the session had no room or no time to serve; an exception of a handler or a callback;
+                an OSError of the transport.
         """
 
 
 class HandlerFaultHook(Protocol):
     def fault(self, error: BaseException, method: str | None, id: MessageId, /) -> object:
-        """Do as `FaultHook.fault`, and say whose handler failed.
+        """A failure, as for `FaultHook`, together with the request whose handler failed.
 
         Args:
             error: As in `FaultHook`.
-            method: The method of the request or notification whose handler raised `error`, or returned what cannot be
-                written; None for any other error.
+            method: The method of the request or notification whose handler raised `error`, or returned a value that
+                cannot be encoded; None for any other error.
             id: The id of that request; None for a notification, and for any other error.
         """
 
@@ -116,7 +116,7 @@ Hooks: TypeAlias = (
 
 
 class FoundHooks:
-    """The methods that a hooks object has; None for the others.
+    """The methods of a hooks object; None for those that it does not have.
 
     Without a `fault` hook, faults are logged: this side's own as errors, with the exception's text and traceback; the
     peer's at debug level only, because it can cause any number of them.

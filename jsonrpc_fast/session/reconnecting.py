@@ -4,23 +4,23 @@
         print(await client.call("subtract", [42, 23]))
 
 Rules:
-  - each connection is a `Session` of its own over a new transport. Nothing that may have been served is sent twice:
-    calls in flight fail with ConnectionLost when the connection is lost. What was surely not served, because it was not
-    sent, or because the peer said goodbye before it read it, or refused it afterwards (SERVER_BUSY), is sent again in
-    the next connection, until its timeout;
-  - a notification that was sent may be lost without an error: nobody can know how far the peer has read;
-  - calls and notifications made while there is no connection wait for the next one, within their timeout;
-  - after the peer's goodbye the next connection is not delayed by the calls in flight. They end in the old session,
-    which is closed by the peer, or by this side when nothing is in flight any more;
-  - the delay before an attempt is random, between 0 and a bound that doubles with each attempt, up to `max_delay`. It
+  - Each connection is a `Session` of its own over a new transport. Nothing that may have been served is sent twice:
+    calls in flight fail with ConnectionLost when the connection is lost. A message that was certainly not served is
+    sent again in the next connection, until its timeout: it was not sent, or the peer said goodbye before it read it,
+    or refused it after the goodbye (SERVER_BUSY).
+  - A notification that was sent may be lost without an error: this side cannot know how far the peer has read.
+  - Calls and notifications made while there is no connection wait for the next one, within their timeout.
+  - After the peer's goodbye the next connection is not delayed by the calls in flight. They end in the old session,
+    which is closed by the peer, or by this side when nothing is in flight any more.
+  - The delay before an attempt is random, between 0 and a bound that doubles with each attempt, up to `max_delay`. It
     starts anew after a connection that lasted longer than the bound before it: a peer that accepts and closes at once
-    is not contacted more often than one that refuses;
+    is not contacted more often than one that refuses.
   - `on_connect` is awaited after each connection, before calls that wait: to log in. `on_disconnect` is called once for
-    each session that `on_connect` has accepted, when it takes no more calls;
-  - an attempt fails by any exception of `make_transport`, the start and `on_connect`, and if the connection has ended
-    when `on_connect` returns. It is reported to the hook `fault`, or else logged at debug level;
-  - after `max_attempts` failed attempts in a row, and after an exception for which `retry` says no, nothing more is
-    tried: the log says why, and calls fail with ConnectionLost, whose cause is that exception.
+    each session that `on_connect` has accepted, when it takes no more calls.
+  - An attempt fails by any exception of `make_transport`, the start and `on_connect`, and if the connection has ended
+    when `on_connect` returns. It is reported to the hook `fault`, or else logged at debug level.
+  - After `max_attempts` failed attempts in a row, and after an exception for which `retry` returns False, no more
+    attempts are made: the log says why, and calls fail with ConnectionLost, whose cause is that exception.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LEAVING_SECONDS: Final = 5.0
-"""After so long a session whose peer has said goodbye is closed, if nothing is in flight."""
+"""How often a session whose peer has said goodbye is checked, and closed if nothing is in flight."""
 
 _TEMPORARY_STATUSES: Final = (500, 502, 503, 504)
 _SECOND_BOUND: Final = 0.01  # after a `min_delay` of 0, which would never grow
@@ -69,7 +69,7 @@ class Backoff:
         max_delay: The last bound.
 
     Attributes:
-        bound: That of the next delay.
+        bound: The bound of the next delay.
     """
 
     def __init__(self, min_delay: float, max_delay: float) -> None:
@@ -79,24 +79,24 @@ class Backoff:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Start again with the first bound."""
         self.bound = min(self._min_delay, self._max_delay)
 
     def next_delay(self) -> float:
-        """Return a delay."""
+        """Return the next delay."""
         delay = random.uniform(0, self.bound)
         self.bound = min(2 * self.bound or _SECOND_BOUND, self._max_delay)
         return delay
 
 
 class Follower(Protocol):
-    """What is told about the sessions of a `ReconnectingSession`, in this order."""
+    """An object that is notified about the sessions of a `ReconnectingSession`, in this order."""
 
     def session_began(self, session: Session) -> None:
         """A session begins, before calls that wait are sent."""
 
     def session_ended(self) -> None:
-        """It takes no more calls."""
+        """The session takes no more calls."""
 
     def connecting_ended(self, loss: ConnectionLost) -> None:
         """There will be no more session."""
@@ -105,8 +105,8 @@ class Follower(Protocol):
 def is_temporary(error: Exception) -> bool:
     """Return whether a new attempt may help after an exception.
 
-    It may after an OSError, such as ConnectionLost, unless the certificate is invalid, after a timeout, and after the
-    error SERVER_BUSY of the peer. It may also if an HTTP server refused the handshake of WebSocket with the status 500,
+    It may after an OSError, such as ConnectionLost, unless the certificate is invalid; after a timeout; and after the
+    error SERVER_BUSY of the peer. It also may if an HTTP server refused the handshake of WebSocket with the status 500,
     502, 503 or 504.
     """
     if isinstance(error, (OSError, asyncio.TimeoutError)):
@@ -123,13 +123,13 @@ class ReconnectingSession:
         make_transport: Returns a new transport that is not started, or an awaitable of one. Called for each attempt.
         handlers: As in `Session`.
         on_connect: Awaited with each new session. The attempt has failed if it raises an exception.
-        on_disconnect: Called with each of these sessions when it takes no more calls. Its `fault` is what broke the
-            connection, and None after a close or a goodbye of either side.
+        on_disconnect: Called with each of these sessions when it takes no more calls. Its `fault` is the exception
+            that broke the connection; None after a close or a goodbye of either side.
         min_delay: Bound of the first delay, in seconds.
         max_delay: Bound of all delays, in seconds.
-        max_attempts: Number of failed attempts in a row after which nothing more is tried; None: no limit.
+        max_attempts: Maximum number of failed attempts in a row; None: no limit.
         retry: Called with an exception of `make_transport`, of the start or of `on_connect`; returns whether to try
-            again. By default it may help after lost connections, timeouts and busy servers, and not after others.
+            again. By default True for lost connections, timeouts and busy servers.
         options: As in `Session`, for each of them.
 
     Raises:
@@ -171,10 +171,10 @@ class ReconnectingSession:
         self._session: Session | None = None
         self._followers: list[Follower] = []
         self._leaving: dict[Session, asyncio.Task[None]] = {}  # sessions that take no more calls, and are not closed
-        self._changed: asyncio.Event  # there is a session, or there will be none
+        self._changed: asyncio.Event  # a session has begun, or no more attempts are made
         self._driver: asyncio.Task[None] | None = None
         self._is_closed = False
-        self._reason: BaseException | None = None  # why nothing more is tried
+        self._reason: BaseException | None = None  # why no more attempts are made
 
     @property
     def session(self) -> Session | None:
@@ -189,12 +189,12 @@ class ReconnectingSession:
 
         Raises:
             StateError: It was started already.
-            ConnectionLost: `max_attempts` attempts have failed, or one for a reason that remains.
+            ConnectionLost: `max_attempts` attempts have failed, or one failed for a reason that `retry` refuses.
         """
         if self._driver is not None or self._is_closed:
             raise StateError("the session was started already")
         self._changed = asyncio.Event()
-        # If a handler starts it, its waiting is not the handler's.
+        # Clear `current_run`: a handler that starts this would give up its slot while this waits.
         context = contextvars.copy_context()
         context.run(current_run.set, None)
         self._driver = context.run(lambda: asyncio.Task(self._run(), loop=asyncio.get_running_loop()))
@@ -261,7 +261,7 @@ class ReconnectingSession:
             raise self._loss()
 
     async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
-        """Close the session and connect no more. Calls that wait for a connection fail with ConnectionLost.
+        """Close the session and stop connecting. Calls that wait for a connection fail with ConnectionLost.
 
         Args:
             grace_seconds: As in `Session.close`.
@@ -334,7 +334,7 @@ class ReconnectingSession:
     async def use(
         self, send: Callable[[Session, float | Unset | None], Awaitable[T]], timeout: float | Unset | None = UNSET
     ) -> T:
-        """Send something in the session of a connection, and in the next one as long as it was surely not served.
+        """Send a message in the session of a connection, and again in the next one while it was certainly not served.
 
         Args:
             send: Sends it. Gets the session, and the timeout that is left. Its ConnectionLost says whether it was sent.
@@ -346,7 +346,7 @@ class ReconnectingSession:
             What `send` returns.
 
         Raises:
-            CallTimeout: No connection took it in time. The cause is what the last one said, if any.
+            CallTimeout: No connection served it in time. The cause is the last refusal, if any.
             ConnectionLost: It is closed, or nothing more is tried.
             Exception: What `send` raises.
         """
@@ -441,7 +441,7 @@ class ReconnectingSession:
         return Backoff(self._min_delay, self._max_delay)
 
     def may_retry(self, error: Exception, failed: int) -> bool:
-        """Return whether to try again what has failed so often in a row, the last time by this exception."""
+        """Return whether to try again after `failed` failures in a row, the last one with this exception."""
         return failed != self._max_attempts and self._retry(error)
 
     async def _run_session(self, session: Session) -> None:
@@ -482,11 +482,11 @@ class ReconnectingSession:
             callback(*arguments)
         except LOOP_EXITS:
             raise
-        except BaseException as error:  # such as the CancelledError of a future that the callback asked
+        except BaseException as error:  # such as the CancelledError of a future whose result the callback asked for
             self._hooks.fault(error)
 
     def follow(self, follower: Follower) -> None:
-        """Tell an object about the sessions, beginning with the current one.
+        """Notify an object about the sessions, beginning with the current one.
 
         Raises:
             StateError: There will be no more session.
@@ -516,7 +516,7 @@ class ReconnectingSession:
 
 
 def _is_unserved(session: Session, outcome: Any) -> bool:
-    """Return whether the peer has surely not served what ended so in a session, and never will."""
+    """Return whether the peer has certainly not served a message with this outcome, and never will."""
     if isinstance(outcome, ConnectionLost):
         return outcome.was_sent is False
     return session.is_leaving and isinstance(outcome, RpcError) and outcome.code == SessionErrorCode.SERVER_BUSY

@@ -1,7 +1,7 @@
 """Runs: async handlers at work, and how a call finds the handler that makes it.
 
 A handler that waits for its peer must not occupy a slot: the peer may need another handler before it answers. So
-whatever waits for a peer looks up the handler in which it was made, by the context (`contextvars`), and marks it as
+an operation that waits for a peer finds the handler that called it, by the context (`contextvars`), and marks it as
 waiting. Tasks that a handler starts inherit the context, and so do threads of `asyncio.to_thread`. The handler may
 belong to another session: a gateway waits there for the peer here.
 """
@@ -52,7 +52,7 @@ class Run:
     Attributes:
         work: What the handler returned.
         item: The message that it serves.
-        request: The same, if it is a request; None for a notification.
+        request: That message, if it is a request; None for a notification.
         context: The context that it runs in; None when it has ended.
         size: Bytes of the params; -1 until they are counted.
         waits: The number of operations in it that wait for a peer.

@@ -1,15 +1,15 @@
 """A session on asyncio: both roles over any transport.
 
 Rules:
-  - an engine (engine.py) decides, and a driver (loop_driver.py) carries that out on asyncio. This class has the states
-    of the connection, and `Caller` (calling.py) the ways to call;
-  - everything runs on the loop's thread, except that `call_threadsafe` and `notify_threadsafe` may be called from
-    another thread;
-  - when the peer ends its stream, the calls of this side are lost, but every received message is served before the
-    transport is closed;
-  - while the session closes, handlers that run or wait may finish, and new requests are refused (SERVER_BUSY). Before
-    that it says goodbye, if a server stops, or if the peer has ever sent a request;
-  - after `close`, and after the connection is lost, nothing remains: no call in flight, no handler, no task, no timer.
+  - An engine (engine.py) decides, and a driver (loop_driver.py) carries out its decisions on asyncio. This class has
+    the states of the connection, and `Caller` (calling.py) the ways to call.
+  - Everything runs on the loop's thread, except that `call_threadsafe` and `notify_threadsafe` may be called from
+    another thread.
+  - When the peer ends its stream, the calls of this side are lost, but every received message is served before the
+    transport is closed.
+  - While the session closes, handlers that run or wait may finish, and new requests are refused (SERVER_BUSY). Before
+    that it says goodbye, if a server stops, or if the peer has ever sent a request.
+  - After `close`, and after the connection is lost, nothing remains: no call in flight, no handler, no task, no timer.
     Only a handler that calls `close` itself continues.
 """
 
@@ -163,7 +163,7 @@ class Session(Caller):
         if self._heartbeat is not None and self._state is _RUNNING:
             if transport.received_chunks is None:
                 transport.onmessage = partial(self._count_message, self._heartbeat, self._receiver())
-            # A handler that starts a session waits neither for its pings nor for their answers.
+            # Clear `current_run`: the pings would mark a handler that starts the session as waiting.
             context = contextvars.copy_context()
             context.run(current_run.set, None)
             context.run(self._heartbeat.start)
@@ -189,7 +189,7 @@ class Session(Caller):
 
     @property
     def unanswered(self) -> int:
-        """The number of requests without an answer because the session was closed before their handlers finished."""
+        """The number of requests without a response because the session was closed before their handlers finished."""
         return self._engine.inbox.unanswered
 
     async def wait_closed(self) -> None:
@@ -272,7 +272,7 @@ class Session(Caller):
                 await self._transport.disconnect()
             await self._end_handlers()
             if self.unanswered:
-                # A client that leaves before its answer is everyday life, and can be repeated at will.
+                # Debug level only: clients often leave early, and a hostile one could do so at will.
                 fault = StateError(f"the session was closed before it answered {self.unanswered} requests")
                 self._engine.hooks.peer_fault(fault)
 
@@ -323,7 +323,7 @@ class Session(Caller):
                 self._engine.hooks.fault(StateError("a handler continues although it was cancelled"))
 
     def _on_close(self) -> None:
-        """Clean up after the loss of the connection."""
+        """Clean up after the connection is lost."""
         self._stop_heartbeat()
         self._state = _State.CLOSED
         self._engine.lose()
@@ -347,7 +347,7 @@ class Session(Caller):
             self._engine.ping(seconds)
 
     def _on_silence(self) -> None:
-        """End a connection whose peer gives no sign of life. There is nobody to close it with."""
+        """End a connection whose peer gives no sign of life. No peer takes part in a close."""
         self._engine.fault = ConnectionLost("the peer is silent")
         self._engine.hooks.peer_fault(self._engine.fault)
         self._state = _State.CLOSING
@@ -359,7 +359,7 @@ class Session(Caller):
         await self._end_handlers()
 
     def _on_end(self) -> None:
-        """The peer half-closed: no more answers, but it may still expect ours."""
+        """The peer half-closed: no more responses, but it may still expect ours."""
         self._engine.lose_calls()
         self._begin_closing(self._end_seconds)
 

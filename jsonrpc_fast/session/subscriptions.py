@@ -6,21 +6,21 @@
             print(head["number"])
 
 Rules:
-  - the params of a notification are an object with the members `subscription`, the id, and `result`;
-  - notifications may arrive before the caller has seen the id: while a call of `subscribe` is in flight, those with
+  - The params of a notification are an object with the members `subscription`, the id, and `result`.
+  - Notifications may arrive before the caller has seen the id: while a call of `subscribe` is in flight, those with
     unknown ids are kept, at most `max_items` in all. One more ends the new subscription with a StateError. Others with
-    unknown ids are dropped: their subscription is closed;
-  - a subscription keeps at most `max_items` that are not read yet. One more ends it with a StateError, because a reader
-    of the rest would not notice the gap;
-  - a subscription that ends is unsubscribed, so that the peer stops sending: when it is closed, when it has ended with
-    a StateError, and when the peer answers after `subscribe` was cancelled or has timed out;
-  - when the connection is closed, by either side or by a loss, the reader gets what has arrived, then ConnectionLost;
-  - over a `ReconnectingSession` a subscription goes on instead: it is made again with the same params in each new
+    unknown ids are dropped: their subscription is closed.
+  - A subscription keeps at most `max_items` that are not read yet. One more ends it with a StateError, because a reader
+    of the rest would not notice the gap.
+  - A subscription that ends is unsubscribed, so that the peer stops sending: when it is closed, when it has ended with
+    a StateError, and when the response arrives after `subscribe` was cancelled or has timed out.
+  - When the connection is closed, by either side or by a loss, the reader gets what has arrived, then ConnectionLost.
+  - Over a `ReconnectingSession` a subscription goes on instead: it is made again with the same params in each new
     session, and gets a new id. The reader gets a `Gap` in the place of what may be missing. The new subscription is
-    there by then, so a reader that asks for the missing part when it sees the gap misses nothing;
-  - if the peer refuses that, or does not answer, the session's rules for attempts (`retry`, `max_attempts`, the delays)
-    say whether it is asked again. If it is not, the reader gets the error;
-  - what a session answers after the next one has begun changes nothing.
+    there by then, so a reader that asks for the missing part when it sees the gap misses nothing.
+  - If the peer refuses that, or does not respond, the session's rules for attempts (`retry`, `max_attempts`, the
+    delays) say whether it is asked again. If it is not, the reader gets the error.
+  - Responses in a session are ignored after the next session has begun.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LATE_SECONDS: Final = 300.0
-"""How long after the timeout of a `subscribe` the answer is expected, to unsubscribe."""
+"""How long after the timeout of a `subscribe` the response is expected, to unsubscribe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Subscription:
         self.id: int | str = ""
         self._owner = owner
         self._params = params
-        self._lost_at: float | None = None  # since when the peer sends nothing
+        self._lost_at: float | None = None  # when the connection ended
         self._items: deque[Any] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._is_closed = False
@@ -114,7 +114,7 @@ class Subscription:
 
         Raises:
             RpcError: The peer does not unsubscribe.
-            CallTimeout: It does not answer in time.
+            CallTimeout: It does not respond in time.
         """
         self._end(None)
         task, self._unsubscribing = self._unsubscribing, None
@@ -167,12 +167,12 @@ class _Routes:
 
     Attributes:
         session: The session.
-        ended: Done when it takes no more calls.
+        ended: A future that is done when the session takes no more calls.
         by_id: The subscriptions.
         subscribing: The number of calls in flight that subscribe.
-        early: What arrived meanwhile with unknown ids.
-        has_dropped: Whether there was no room in `early`.
-        abandoned: The ids that meanwhile nobody wanted any more. One of them may be given again.
+        early: The results with unknown ids that arrived meanwhile.
+        has_dropped: Whether an item was dropped because `early` was full.
+        abandoned: The ids of subscriptions that were closed meanwhile. The peer may use one of them again.
     """
 
     def __init__(self, session: Session) -> None:
@@ -233,8 +233,8 @@ class Subscriptions:
 
         Args:
             params: The params, such as "newHeads", or "logs" and a filter.
-            timeout: Seconds until the call times out, including the time spent waiting for a connection; None: as the
-                session's options say.
+            timeout: Seconds until the call times out, including the time spent waiting for a connection; None: the
+                timeout of the session's options.
 
         Raises:
             Exception: What `Session.call` raises.
@@ -249,7 +249,7 @@ class Subscriptions:
         return subscription
 
     async def _establish(self, session: Session, subscription: Subscription, timeout: float | Unset | None) -> None:
-        """Let the peer subscribe, and route what it sends.
+        """Call the method that subscribes, and route the results.
 
         Raises:
             Exception: As `subscribe`.
@@ -289,9 +289,9 @@ class Subscriptions:
                     self._abandon(routes, late)
 
     def _on_missed(self, session: Session, subscription: Subscription) -> None:
-        """The session ended between the answer and its arrival at the task that waits for it."""
+        """The session ended between the response and its arrival at the task that waits for it."""
         if subscription._is_closed or subscription in self._open:
-            return  # the next session makes those that are open
+            return  # the next session subscribes again
         self._open[subscription] = None
         subscription._lost_at = session._loop.time()
         if self._loss is not None:
@@ -299,10 +299,10 @@ class Subscriptions:
         elif self._routes is not None:
             self._begin_again(self._routes, subscription)
 
-    # Over one connection after the other: a `Follower`.
+    # Reconnecting: the methods of a `Follower`.
 
     def session_began(self, session: Session) -> None:
-        """Make the subscriptions in a new session."""
+        """Subscribe again in a new session."""
         routes = _Routes(session)
         try:
             session.register(self._notification, partial(self._receive, routes), unpack=False)
@@ -346,7 +346,7 @@ class Subscriptions:
                 await self._establish(routes.session, subscription, UNSET)
                 return
             except ConnectionLost:
-                return  # the next session makes it
+                return  # the next session subscribes again
             except Exception as error:
                 if routes is not self._routes:
                     return
@@ -356,7 +356,7 @@ class Subscriptions:
             await asyncio.wait([routes.ended], timeout=backoff.next_delay())
 
     def _may_retry(self, subscription: Subscription, error: Exception, failed: int) -> bool:
-        """Return whether to subscribe again, and end the subscription if not."""
+        """Return whether to subscribe again; otherwise end the subscription."""
         assert isinstance(self._source, ReconnectingSession)
         try:
             if self._source.may_retry(error, failed):
@@ -375,7 +375,7 @@ class Subscriptions:
     # Calling and receiving.
 
     async def _call(self, routes: _Routes, params: list[Any], timeout: float | Unset | None) -> Any:
-        """Call the method that subscribes. If nobody waits for the answer any more, unsubscribe when it arrives."""
+        """Call the method that subscribes. If the caller has stopped waiting, unsubscribe when the response arrives."""
         session = routes.session
         seconds = session._seconds(timeout)
         if seconds is not None and not seconds >= 0:
@@ -401,7 +401,7 @@ class Subscriptions:
             elif is_late:
                 self._abandon(routes, outcome)
 
-        token = current_run.set(None)  # a handler does not wait for an answer that comes too late
+        token = current_run.set(None)  # a late response must not keep a handler marked as waiting
         try:
             session.call_soon(
                 self._subscribe_method,
@@ -412,7 +412,7 @@ class Subscriptions:
             )
         finally:
             current_run.reset(token)
-        error = CallTimeout("no answer came in time")
+        error = CallTimeout("no response came in time")
         timer = (
             None if seconds is None else session._loop.call_later(seconds, settle, answer.set_exception, False, error)
         )
@@ -427,7 +427,7 @@ class Subscriptions:
                 timer.cancel()
 
     def _abandon(self, routes: _Routes, answer: Any) -> None:
-        """Unsubscribe what the peer subscribed too late."""
+        """Unsubscribe from a subscription whose response came too late."""
         with contextlib.suppress(StateError):
             id = _id_of(answer)
             if routes.subscribing:
@@ -454,7 +454,7 @@ class Subscriptions:
             routes.has_dropped = True
 
     def _forget(self, subscription: Subscription) -> asyncio.Task[Exception | None] | None:
-        """Forget a subscription, and begin to unsubscribe it if the peer knows it."""
+        """Forget a subscription, and begin to unsubscribe if the peer knows it."""
         self._open.pop(subscription, None)
         routes = self._routes
         if routes is None or routes.by_id.get(subscription.id) is not subscription:
@@ -463,7 +463,7 @@ class Subscriptions:
         return self._unsubscribe(routes, subscription.id)
 
     def _unsubscribe(self, routes: _Routes, id: int | str) -> asyncio.Task[Exception | None] | None:
-        """Begin to unsubscribe. The task returns the error that the peer answers, or the timeout."""
+        """Begin to unsubscribe. The task returns the peer's error or the timeout, if any."""
         if routes is not self._routes or not routes.session.is_connected:
             return None
         return self._run(self._call_unsubscribe(routes.session, id))
@@ -482,7 +482,7 @@ def _id_of(answer: Any) -> int | str:
     """Return the id of a subscription.
 
     Raises:
-        StateError: The answer is not one.
+        StateError: The response is not an id.
     """
     if isinstance(answer, Raw):
         answer = answer.decode()

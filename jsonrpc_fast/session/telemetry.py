@@ -130,8 +130,8 @@ class OpenTelemetryHooks:
 class TraceContextHooks(OpenTelemetryHooks):
     """Hooks that also send and read the trace context.
 
-    It is beside the members of JSON-RPC, or where the convention of the session puts it: in `_meta` for MCP. To read it
-    beside them, the transport needs `Profile(extra_members="keep")`. A peer that refuses unknown members refuses these,
+    It is next to the members of JSON-RPC, or where the convention of the session puts it: in `_meta` for MCP. To read
+    it there, the transport needs `Profile(extra_members="keep")`. A peer that refuses unknown members refuses these,
     and a peer that is not trusted can choose the trace that its requests belong to.
     """
 

@@ -1,8 +1,8 @@
 """Run a coroutine of a session's loop for another thread.
 
 Rules:
-  - the thread gets a future. Cancelling it cancels the coroutine;
-  - if the loop is closed before the coroutine begins, the future fails with ConnectionLost.
+  - The thread gets a future. Cancelling it cancels the coroutine.
+  - If the loop is closed before the coroutine begins, the future fails with ConnectionLost.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Begin: TypeAlias = Callable[[concurrent.futures.Future[Any]], Coroutine[Any, Any
 
 
 _lock: Final = threading.Lock()
-"""Of every `Room`: it is held for a moment, and a lock for each session would cost memory."""
+"""Shared by all `Room` objects: it is held briefly, and a lock for each session would cost memory."""
 
 
 class Room:
-    """How many messages of other threads a session keeps. All threads may use it.
+    """Bounds the number of messages from other threads that a session keeps. Thread-safe.
 
     Args:
         count: The maximum.
@@ -45,11 +45,11 @@ class Room:
         """
         with _lock:
             if not self._left:
-                raise StateError("too many notifications of other threads wait")
+                raise StateError("too many notifications from other threads wait")
             self._left -= 1
 
     def give(self, _: object = None) -> None:
-        """Count it no longer."""
+        """Undo `take`."""
         with _lock:
             self._left += 1
 

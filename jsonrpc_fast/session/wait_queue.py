@@ -16,7 +16,7 @@ class WaitQueue:
     It creates no tasks, so no cancellation gets lost.
 
     Attributes:
-        waiters: Those that wait; for reading only.
+        waiters: The waiters, the first one first; for reading only.
     """
 
     __slots__ = ("waiters",)

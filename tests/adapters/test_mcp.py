@@ -334,7 +334,7 @@ async def test_answers_are_written_together_while_requests_are_unanswered(monkey
             await write_stream.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=id, result={})))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-        # The third request was cancelled: no answer is missing.
+        # The third request was cancelled: no response is missing.
         assert written == [b'{"jsonrpc":"2.0","id":1,"result":{}}\n{"jsonrpc":"2.0","id":2,"result":{}}\n']
 
 
@@ -696,7 +696,7 @@ def test_hostile_requests_are_answered_as_by_the_sdk() -> None:
 
 
 def answers_of(transport: str, lines: list[bytes]) -> Counter[str]:
-    """Return what a server answers to lines that each have a good request behind a hostile one."""
+    """Return the responses of a server to lines, each of which has a good request after a hostile one."""
     answers: Counter[str] = Counter()
     command = [sys.executable, SERVER, transport]
     with subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

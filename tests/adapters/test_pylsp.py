@@ -153,7 +153,7 @@ def test_install(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answers(module: Any, text: bytes) -> list[Any]:
-    """Return what an endpoint answers to a hostile text and a good one behind it."""
+    """Return the responses of an endpoint to a hostile text and a good one after it."""
     output = io.BytesIO()
     good = b'{"jsonrpc":"2.0","id":"good","method":"echo","params":{}}'
     handlers = {"echo": lambda params: repr(params), "value": lambda params: hostile_messages.VALUES[params["name"]]}

@@ -170,7 +170,7 @@ def check_calls(client: web3.Web3) -> None:
 
 @pytest.mark.parametrize("name", SYNC)
 def test_a_batch(node: Node, name: str) -> None:
-    """The node replies in reverse order."""
+    """The node responds in reverse order."""
     with connected(adapter, name, node) as provider:
         client = web3.Web3(provider)
         with client.batch_requests() as batch:

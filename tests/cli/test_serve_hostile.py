@@ -1,4 +1,4 @@
-"""Hostile clients and templates: `serve` replies or reports, and goes on serving."""
+"""Hostile clients and templates: `serve` responds or reports, and goes on serving."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Way:
     def answered(self, work: Do, answer: Any, status: int = 200, sent: Any = None, **options: Any) -> Any:
         """Run a piece of work with a client whose server gives a certain answer, or calls a function with the request.
 
-        The body of the answer may be several chunks.
+        The body of the response may be several chunks.
         """
 
         def handle(request: Any) -> Any:

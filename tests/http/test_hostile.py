@@ -215,7 +215,7 @@ def test_a_gzip_bomb(server: Server) -> None:
 
 
 def test_a_body_over_the_limit_that_is_sent_regardless(server: Server) -> None:
-    """The answer may get lost when the connection is closed, but the rest of the body is not read."""
+    """The response may get lost when the connection is closed, but the rest of the body is not read."""
     with server.connect() as connection:
         connection.sendall(request(b"", JSON, "Content-Length: 50000000"))
         sent = 0

@@ -8,7 +8,7 @@ One after the other, while the good client calls all the time:
 
     idle      many connections that send nothing (for WebSocket: after their handshake)
     refused   a flood of connections beyond the maximum
-    slow      clients that send their messages a byte at a time, and clients that do not read their replies
+    slow      clients that send their messages a byte at a time, and clients that do not read their responses
     flood     clients that send requests without a pause and do not read
     large     clients that send the beginning of large messages
 

@@ -67,7 +67,7 @@ SMALL: Final = 4 * 1024
 
 
 def peer(data: bytes) -> str:
-    """Receive, and count the bytes of replies."""
+    """Receive, and count the bytes of responses."""
     end = End(convention=LspConvention())
     end.call("m", None, 0.0, on_progress=str)
     sent = 0
@@ -76,7 +76,7 @@ def peer(data: bytes) -> str:
         kinds.add(type(step).__name__)
         sent += len(step) if isinstance(step, bytes) else len(step.response) if isinstance(step, Fault) else 0
         kinds.discard("bytes")
-    return f"{', '.join(sorted(kinds)) or 'dropped'}; {sent / len(data):.0f} bytes of replies per byte"
+    return f"{', '.join(sorted(kinds)) or 'dropped'}; {sent / len(data):.0f} bytes of responses per byte"
 
 
 def flood(unit: bytes) -> Callable[[int], bytes]:
@@ -103,7 +103,7 @@ row(
     flood(b'{"jsonrpc":"2.0","method":"$/progress","params":{"token":"%d","value":0}}\n'),
     peer,
 )
-row("peer", "answers to unknown calls", flood(b'{"jsonrpc":"2.0","id":%d,"result":0}\n'), peer)
+row("peer", "responses to unknown calls", flood(b'{"jsonrpc":"2.0","id":%d,"result":0}\n'), peer)
 row("peer", "one id again and again", fill(b'{"jsonrpc":"2.0","id":1,"method":"m"}\n'), peer)
 row("peer", "an error storm of `1`", fill(b"1\n"), peer)
 row("peer", "a batch of `1`", lambda size: b"[" + b"1," * min(9999, size // 2) + b"1]\n", peer, 4000)
@@ -144,7 +144,7 @@ def session(reads: bool, **options: Any) -> Callable[[bytes], str]:
         await end.close(0)
         share = "all read" if taken == len(data) else "reading pauses"
         return f"{share}, {'some' if busy else 'none'} refused" + (
-            "" if reads else f", {sent >> 10} KiB of replies held"
+            "" if reads else f", {sent >> 10} KiB of responses held"
         )
 
     return lambda data: asyncio.run(serve(data))
@@ -239,7 +239,7 @@ row(
     lambda size: b"a" * size,
     lambda data: asgi(0, (b"content-type", b"text/" + data))(b"{}"),
 )
-row("MCP client", "a gzip bomb in an answer", bomb, gzip, 16_000)
+row("MCP client", "a gzip bomb in a response", bomb, gzip, 16_000)
 row(
     "MCP client",
     "an event without an end",
@@ -390,7 +390,7 @@ async def _mcp(stream: bytes) -> str:
     wire.channel_events.received(b"")
     await task
     errors = wire.sent.count(b'"error":') + wire.sent.count(b'"isError":true')
-    return f"{'errors' if errors else 'no errors'}; {len(wire.sent) / len(stream):.1f} bytes of replies per byte"
+    return f"{'errors' if errors else 'no errors'}; {len(wire.sent) / len(stream):.1f} bytes of responses per byte"
 
 
 HELLO: Final = (

@@ -6,7 +6,7 @@ Each scene has 100,000 messages of random sizes up to 1 MB. They are numbered, a
 
     both ways     both send at the same time, as fast as they can
     slow readers  both pause reading again and again
-    echo          the child replies, and stops reading while its replies are not read
+    echo          the child responds, and stops reading while its responses are not read
     slow writer   the child writes pieces of any size, with pauses
     killed        the child kills itself while both send: what it wrote arrives, and the parent is notified
 """

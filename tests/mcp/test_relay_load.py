@@ -133,7 +133,7 @@ class Server:
 
 
 async def talk(session: Session, name: str, chance: random.Random, calls: int) -> dict[str, int]:
-    """Make calls, 50 at a time, and check every answer. Returns the number of calls by outcome."""
+    """Make calls, 50 at a time, and check every response. Returns the number of calls by outcome."""
     ends = {"result": 0, "error": 0, "cancelled": 0}
     limit = asyncio.Semaphore(50)
 

@@ -69,7 +69,7 @@ async def wait(params: Any) -> float:
 
 @server.feature("custom/ask")
 async def ask(params: Any) -> Any:
-    """Ask the client, and return its answer."""
+    """Ask the client, and return its response."""
     settings = await server.workspace_configuration_async(
         types.ConfigurationParams(items=[types.ConfigurationItem(section="here")])
     )

@@ -21,7 +21,7 @@ def add(a: int, b: int = 1) -> dict[str, int]:
 async def count(to: int, context: Context) -> str:
     for number in range(1, to + 1):
         context.report_progress(number, to)
-        await asyncio.sleep(0.02)  # clients of the TypeScript SDKs lose the progress that comes with the answer
+        await asyncio.sleep(0.02)  # clients of the TypeScript SDKs lose the progress that comes with the response
     context.log("warning", f"counted to {to}")
     return context.revision.version
 

@@ -98,7 +98,7 @@ class Client:
         return Answer(start["status"], dict(start["headers"]), body)
 
     async def run(self, endpoint: Any) -> Answer:
-        """Return the answer of the endpoint."""
+        """Return the response of the endpoint."""
         await endpoint(self.scope, self.receive, self.send)
         answer = self.answer
         assert answer is not None
@@ -106,7 +106,7 @@ class Client:
 
 
 async def post(endpoint: Any, body: bytes | list[bytes], *headers: tuple[bytes, bytes], **scope: Any) -> Answer:
-    """Return the answer to a POST of JSON."""
+    """Return the response to a POST of JSON."""
     return await Client(body, [JSON, *headers], **scope).run(endpoint)
 
 

@@ -25,7 +25,7 @@ async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
     # Without the loop that looks for signals ten times a second, and ends no sooner.
     await server.startup()
     assert server.started
-    await server.on_tick(0)  # sets the headers of all answers
+    await server.on_tick(0)  # sets the headers of all responses
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
         yield f"http://{HOST}:{port}"

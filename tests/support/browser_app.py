@@ -21,7 +21,7 @@ try {
 } catch (error) {
   lines.push("blocked");
 }
-// What a browser sends without asking: the page cannot read the answer.
+// What a browser sends without asking: the page cannot read the response.
 await fetch(target, { method: "POST", mode: "no-cors", body }).catch(() => {});
 const report = new URLSearchParams(location.search).get("report");
 await fetch(report, { method: "POST", mode: "no-cors", body: lines.join() });

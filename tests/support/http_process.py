@@ -47,7 +47,7 @@ class Server:
             return read_all(connection)
 
     def post(self, body: bytes, *headers: str) -> tuple[int, bytes]:
-        """Return the status of the answer to a POST, and its body."""
+        """Return the status of the response to a POST, and its body."""
         fields = ["Content-Type: application/json", f"Content-Length: {len(body)}", *headers]
         return parse(self.send(request(body, *fields, "Connection: close")))
 
@@ -65,7 +65,7 @@ def request(body: bytes, *headers: str) -> bytes:
 
 
 def parse(answer: bytes) -> tuple[int, bytes]:
-    """Return the status and the body of an answer that ends with its connection."""
+    """Return the status and the body of a response that ends with its connection."""
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 "), answer[:200]
     if b"transfer-encoding: chunked" in head.lower():
@@ -74,7 +74,7 @@ def parse(answer: bytes) -> tuple[int, bytes]:
 
 
 def read_all(connection: socket.socket) -> bytes:
-    """Return what comes until the peer closes the connection, or resets it after an answer."""
+    """Return what comes until the peer closes the connection, or resets it after a response."""
     received = b""
     with contextlib.suppress(ConnectionResetError):
         while chunk := connection.recv(1 << 16):

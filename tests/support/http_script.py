@@ -1,4 +1,4 @@
-"""An HTTP server on loopback that answers as a test says, byte by byte if it wants."""
+"""An HTTP server on loopback that responds as a test says, byte by byte if it wants."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class HttpRequest:
 
 
 class Reply:
-    """What a test answers to one request."""
+    """The responses of a test to one request."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self.writer = writer

@@ -21,8 +21,8 @@ DISCOVERED = {"supportedVersions": ["2026-07-28"], "capabilities": {}, "resultTy
 class Script:
     """The server: answers requests by method, and keeps the messages it receives.
 
-    An answer is a result, an RpcError, bytes to send verbatim (`%s` is the id), or None for no answer. From a list each
-    request gets the next answer; a function is called with the params.
+    A response is a result, an RpcError, bytes to send verbatim (`%s` is the id), or None for no response. From a list
+    each request gets the next answer; a function is called with the params.
     """
 
     def __init__(self, transport: MemoryTransport, answers: Mapping[str, Any]) -> None:
@@ -53,7 +53,7 @@ class Script:
             self.reply(message["id"], answer)
 
     def reply(self, id: int, answer: object) -> None:
-        """Send an answer to a request."""
+        """Send a response to a request."""
         if isinstance(answer, bytes):
             self.write(answer.replace(b"%s", b"%d" % id))
         elif isinstance(answer, RpcError):

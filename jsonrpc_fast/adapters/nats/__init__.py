@@ -5,17 +5,17 @@
         total = await ServiceClient(connection, "calculator").call("add", [1, 2])
 
 Rules:
-  - the members of a queue group share the requests of a subject; the broker sends each to one of them. Reconnecting and
-    subscribing again are done by nats-py;
-  - core NATS delivers a message once or not at all. A call whose worker dies, or whose messages are lost with a
+  - The members of a queue group share the requests of a subject; the broker sends each to one of them. Reconnecting and
+    subscribing again are done by nats-py.
+  - Core NATS delivers a message once or not at all. A call whose worker dies, or whose messages are lost with a
     connection, ends with `CallTimeout`; without any worker it ends with `ConnectionLost` at once. Nothing is sent
-    twice;
-  - with a JetStream context, a service takes its messages from a stream, and acknowledges them when the functions have
+    twice.
+  - With a JetStream context, a service takes its messages from a stream, and acknowledges them when the functions have
     ended. The broker sends those of a worker that died to another one: functions may run more than once. Each queue
-    and subject has a consumer of its own;
-  - a service that has too many messages answers with `SessionErrorCode.SERVER_BUSY`; a reply over the broker's
-    `max_payload` becomes an error with the same id, or one without an id if the errors of a batch are too large, too;
-  - a session needs every message, so its transport has a connection of its own, which does not reconnect. Whatever may
+    and subject has a consumer of its own.
+  - A service that has too many messages answers with `SessionErrorCode.SERVER_BUSY`; a response over the broker's
+    `max_payload` becomes an error with the same id, or one without an id if the errors of a batch are too large, too.
+  - A session needs every message, so its transport has a connection of its own, which does not reconnect. Whatever may
     lose a message closes it: the connection breaks, the peer is not subscribed, or this side reads too slowly.
 """
 

@@ -95,7 +95,7 @@ class ServiceClient:
         Args:
             method: The method to call.
             params: A list (positional), a dict (named) or None.
-            timeout: Seconds until the call times out; None for those of the client.
+            timeout: Seconds until the call times out; None for the timeout of the client.
             headers: Further headers of the message.
 
         Returns:
@@ -157,7 +157,7 @@ class ServiceClient:
         if isinstance(response, ParseError):
             raise InvalidResponse("the response is malformed") from response
         if not isinstance(response, Response) or not _is_response_to(response, id):
-            raise InvalidResponse("the answer is not a response to this call")
+            raise InvalidResponse("the response does not belong to this call")
         if response.error is not None:
             raise RpcError(response.error.code, response.error.message, response.error.data)
         return response.result

@@ -1,4 +1,4 @@
-"""What services and transports do with a connection of nats-py."""
+"""Helpers of services and transports for a connection of nats-py."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def confirm(connection: Client) -> None:
 
 
 async def close_client(client: Client) -> None:
-    """Close a connection, without waiting long for a broker that reads nothing."""
+    """Close a connection, without waiting long for a broker that does not read."""
     closing = asyncio.ensure_future(client.close())
     try:
         await asyncio.wait([closing], timeout=CLOSE_SECONDS)

@@ -1,9 +1,9 @@
 """The subject on which a connection receives the responses to its calls: one subscription for all of them.
 
 Rules:
-  - where a stream stores the subject of a service, JetStream answers each request as well: with a PubAck, which says
-    that the message is stored. That is no response. The `request` of nats-py takes whatever arrives first;
-  - the subscription is as old as the connection. nats-py makes it again when it reconnects.
+  - Where a stream stores the subject of a service, JetStream also sends a PubAck for each request, which says that
+    the message is stored. It is not a response, but the `request` of nats-py takes whatever arrives first.
+  - The subscription is as old as the connection. nats-py makes it again when it reconnects.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from nats.errors import NoRespondersError
 from ...errors import CallTimeout
 
 NO_RESPONDERS: Final = "503"
-"""The status of the broker's message that nobody is subscribed."""
+"""The status of the message by which the broker says that nobody is subscribed."""
 
 _MAX_PUB_ACK_BYTES: Final = 4096
 
 
 class Inbox:
-    """What receives the responses to the calls over one connection. It does not hold the connection."""
+    """Receives the responses to the calls over one connection, without a reference to that connection."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -102,7 +102,7 @@ async def inbox_of(connection: Client) -> Inbox:
 
 
 def _is_pub_ack(text: bytes) -> bool:
-    """Return whether a text is what JetStream answers to a message that it stored, or could not store."""
+    """Return whether a message is the PubAck of JetStream, which has stored a request or could not store it."""
     if len(text) > _MAX_PUB_ACK_BYTES or b'"stream"' not in text or b'"jsonrpc"' in text:
         return False
     try:

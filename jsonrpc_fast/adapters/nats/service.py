@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 REPLY_HEADER: Final = "Jsonrpc-Reply-To"
-"""The header with the subject for the reply to a message in a stream. Its own reply subject is JetStream's."""
+"""The header with the subject for the response to a message in a stream, whose reply subject belongs to JetStream."""
 
 MAX_REPLY_SUBJECT_BYTES: Final = 1024
-"""The maximum size of a subject for a reply. The broker ends a connection that publishes to one of about 4 KB."""
+"""The maximum size of a subject for a response. The broker ends a connection that publishes to one of about 4 KB."""
 
 _BROKER_SECONDS: Final = 10.0
 """How long a service that stops waits for the broker at most."""
 
 _BUSY_TEXT: Final = "the service has too many messages"
-_TOO_LARGE_TEXT: Final = "the reply is larger than the broker allows"
+_TOO_LARGE_TEXT: Final = "the response is larger than the broker allows"
 
 _NOT_IN_NAMES: Final = r"[^A-Za-z0-9_-]"
 _MAX_READABLE: Final = 200
@@ -166,10 +166,11 @@ class Service:
         )
 
     async def stop(self, grace_seconds: float | None = 30.0) -> None:
-        """Stop receiving, serve the messages that have arrived, and return when their replies are sent.
+        """Stop receiving, serve the messages that have arrived, and return when their responses are sent.
 
         Args:
-            grace_seconds: After this time the functions that still run are cancelled, and their callers get no reply;
+            grace_seconds: After this time the functions that still run are cancelled, and their callers get no
+                response;
                 None: no limit.
         """
         check_seconds("grace_seconds", grace_seconds)
@@ -196,7 +197,7 @@ class Service:
                 await self._connection.flush(broker_seconds)
 
     async def _unsubscribe(self, subscription: Any, broker_seconds: Any) -> None:
-        """Receive nothing more but what the broker has sent already. A broker that does not answer is not waited for.
+        """Receive only what the broker has sent already. Do not wait for a broker that does not respond.
 
         nats-py keeps a subscription whose `drain` fails, and makes it again when it reconnects.
         """
@@ -210,7 +211,7 @@ class Service:
             await (subscription.drain() if answers else subscription.unsubscribe())
 
     async def _receive(self, message: Msg) -> None:
-        """Begin to serve a message. It never waits, so that nats-py does not drop messages."""
+        """Begin to serve a message. Never waits, because nats-py would drop messages meanwhile."""
         if len(self._tasks) < self._max_handlers:
             self._begin(message)
         elif len(self._waiting) < self._max_waiting or self._jetstream is not None:
@@ -239,19 +240,19 @@ class Service:
         try:
             await self._reply(message, reply)
         finally:
-            # Also if the reply cannot be sent: otherwise the functions would run again without an end.
+            # Also if the response cannot be sent: otherwise the functions would run again and again.
             if self._jetstream is not None:
                 await message.ack()
 
     def _refusal(self, data: bytes, code: int, text: str) -> bytes:
-        """Return what refuses all requests of a message."""
+        """Return the error responses that refuse all requests of a message."""
         reply = _refusal(decode(data, self._profile), code, text)
         return reply if len(reply) <= self._connection.max_payload else encode_error(None, code, text, delimited=False)
 
     async def _reply(self, message: Msg, reply: bytes) -> None:
-        """Publish a reply to the subject that the sender chose.
+        """Publish a response to the subject that the sender chose.
 
-        The sender may not be allowed to publish to it, but this side is. So the reply does not go to the subjects of
+        The sender may not be allowed to publish to it, but this side is. So the response does not go to the subjects of
         the broker, which begin with `$`: a message to JetStream's API may delete what a stream has stored.
         """
         subject = (message.headers or {}).get(REPLY_HEADER, "")
@@ -264,13 +265,13 @@ class Service:
                 raise BadSubjectError
             await self._connection.publish(subject, reply)
         except BadSubjectError:  # any client can cause it
-            _logger.debug("a reply is dropped: its subject is invalid, is too long or belongs to the broker")
+            _logger.debug("a response is dropped: its subject is invalid, is too long or belongs to the broker")
 
 
 def consumer_name(queue: str, subject: str) -> str:
     """Return the name of the durable consumer of the services with a queue and a subject.
 
-    Two subjects never have the same name: a hash tells those apart that differ in what a name may not hold.
+    Two subjects never share a name: a hash distinguishes subjects that differ in characters a name may not contain.
     """
     digest = sha256(f"{queue} {subject}".encode()).hexdigest()[:_DIGEST_DIGITS]
     return f"{re.sub(_NOT_IN_NAMES, '_', f'{queue}-{subject}')[:_MAX_READABLE]}-{digest}"

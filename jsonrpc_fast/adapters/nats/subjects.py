@@ -142,7 +142,7 @@ class _SubjectChannel(Channel):
         self._lose(ConnectionLost("the connection to the broker is closed"))
 
     def _lose(self, fault: Exception | None, *, says_end: bool = True) -> None:
-        """Close the connection, and report the end of the channel. The peer is told of the end if it can be."""
+        """Close the connection, and report the end of the channel. Tell the peer of the end if possible."""
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self._close(fault, says_end))
 

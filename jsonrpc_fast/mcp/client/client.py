@@ -1,11 +1,11 @@
 """The client: one connection to one server, for scripts and tests.
 
 Rules:
-  - Results are returned as JSON has them: dicts, whose members keep the protocol's spelling. Typed are
-    `client.server.capabilities`, `client.server.info` and the arguments of `connect`.
+  - Results are returned as dicts, whose members keep the protocol's spelling. Only `client.server.capabilities`,
+    `client.server.info` and the arguments of `connect` are typed.
   - A failed tool is a result with `isError`. An error response is raised as RpcError. A result that breaks the protocol
     is raised as ValueError; as ParseError, a subclass, if it breaks the rules of JSON-RPC.
-  - `handlers` answer what the server asks; anything else gets the error -32601. Up to 2025-11-25 the server asks with
+  - `handlers` serve the server's requests; other requests get the error -32601. Up to 2025-11-25 the server asks with
     requests of its own. In 2026-07-28 its result asks for input, and the client repeats the request with that input, at
     most MAX_ROUNDS times, before the method returns.
   - A result of another `resultType` belongs to an extension: it is returned unchecked if this side declares an
@@ -86,7 +86,7 @@ class Client:
 
     Args:
         transport: A transport that is not started, made with an MCP profile; None with `start`.
-        start: Returns a new transport to a server that is a program, which is not started.
+        start: Returns a new transport, not started, to a server that is a program.
         max_restarts: As in `connect`.
         options: Options of `Session`.
 
@@ -119,7 +119,7 @@ class Client:
         info = Implementation(name="jsonrpc_fast", version=__version__) if info is None else info
         capabilities = capabilities_of(handlers or {}) if capabilities is None else capabilities
         self._declares_extensions = bool(capabilities.extensions)
-        # A server always answers over HTTP, but a person may have to authorize the client first.
+        # Over HTTP a server always responds, but a person may have to authorize the client first.
         probe_seconds = None if getattr(transport, "has_exchanges", False) else PROBE_SECONDS
         self._make_handshake = partial(_handshake, mode, info, capabilities, probe_seconds)
         self._make_session = partial(ClientSession, handlers=handlers or {}, on_notification=on_notification, **options)
@@ -145,7 +145,7 @@ class Client:
         return self
 
     async def _connect(self, deadline: float) -> None:
-        """Open the session and perform the handshake; leave nothing open if that fails."""
+        """Open the session and perform the handshake; close everything if that fails."""
         left = seconds_left(deadline)
         kept = _MAX_EXIT_SECONDS if left is None else min(_MAX_EXIT_SECONDS, left / 10)
         try:
@@ -184,7 +184,7 @@ class Client:
         await closing
 
     async def _restart(self, deadline: float) -> None:
-        """Start a program again that has ended, unless that was done too often: then the call fails as the last one."""
+        """Restart a program that has ended, at most `max_restarts` times: then the call fails like the last one."""
         await wait_until(deadline, self._restarting.acquire(), "the server was not started again in time")
         try:
             now = asyncio.get_running_loop().time()
@@ -326,7 +326,7 @@ class Client:
         await self.session.notify(method, None if params is None else dict(params))
 
     async def ping(self, *, timeout: float | Unset | None = UNSET) -> None:
-        """Wait for an answer of the server. 2026-07-28 has no `ping`: `server/discover` is sent instead."""
+        """Send a ping and wait for the response. 2026-07-28 has no `ping`: `server/discover` is sent instead."""
         await self.call("server/discover" if self.server.revision.is_modern else "ping", timeout=timeout)
 
     async def list_prompts(self, *, timeout: float | Unset | None = UNSET) -> list[dict[str, Any]]:
@@ -421,7 +421,7 @@ class Client:
         ttl_ms: int | None = None,
         timeout: float | Unset | None = UNSET,
     ) -> ClientTask:
-        """Call a tool as a task, whose result is there later.
+        """Call a tool as a task, whose result is available later.
 
             task = await client.start_task("compute", {"steps": 1000})
             result = await task.result()
@@ -535,7 +535,7 @@ class Client:
 async def _explain(
     error: ConnectionLost | HandshakeError, program: ProgramTransport | None, seconds: float = EXIT_SECONDS
 ) -> None:
-    """Add to an error what is known of the program that it is about."""
+    """Add a description of the program to an error about it."""
     if program is None or error.program is not None:
         return
     error.program = report = await program.report(min(EXIT_SECONDS, seconds))

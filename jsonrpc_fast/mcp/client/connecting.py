@@ -88,7 +88,7 @@ def connect(
     Entering the `async with` block raises ProgramStartError, an OSError, if the system does not start the program,
     HandshakeError if the handshake fails, ConnectionLost and CallTimeout, within the `timeout` of the options. A
     program that failed has been ended then. The text of an error about it, and `program` of the error, show the
-    command, the exit status, the last lines of stderr, and what it printed to stdout that is no message.
+    command, the exit status, the last lines of stderr, and the first lines of its stdout that are not messages.
 
     A program that ends by itself fails the calls in flight with ConnectionLost. The next call starts it again; what
     belonged to the old process is lost with it, such as subscriptions and the level of log messages (2025-11-25).
@@ -119,7 +119,7 @@ def connect(
             not closed.
         options: Options of `Session`: `timeout` (seconds that entering the block may take, and each method unless it
             says otherwise, 300 by default; None: no timeout), `hooks`, `max_handlers`, … The convention is MCP's and
-            the reply policy "never", unless the options say otherwise.
+            the response policy "never", unless the options say otherwise.
 
     Raises:
         TypeError: There are arguments for a program but no program, or for HTTP but no URL; or one has the wrong type.

@@ -1,4 +1,4 @@
-"""The client's side of the handshake, without IO: which request to send next, and what the answers say of the server.
+"""The client's side of the handshake, without IO: the next request, and what the responses tell about the server.
 
 Rules:
   - Mode "legacy": send `initialize` with the latest version that this client supports, and fail if the server chooses
@@ -44,7 +44,7 @@ from ..protocol.versions import (
 )
 
 PROBE_SECONDS: Final = 10.0
-"""How long a client waits for the answer to its probe before it treats the server as legacy."""
+"""How long a client waits for the response to its probe before it treats the server as legacy."""
 
 _NO_COMMON_VERSION: Final = "the server and this client support no common version"
 
@@ -57,7 +57,7 @@ class ServerContext:
         revision: The revision of the protocol.
         capabilities: What the server offers.
         info: The server's name and version; None if a modern server leaves them out.
-        instructions: How to use the server; None if it does not say.
+        instructions: How to use the server; None if the server sends none.
         meta: The members of `_meta` that every request carries: none for a legacy server.
     """
 
@@ -88,8 +88,8 @@ class SendRequest:
     Attributes:
         method: The method of the request.
         params: The params of the request.
-        timeout_seconds: How long to wait for the answer; None: the caller's own timeout.
-        is_probe: Whether there is something else to try if there is no answer: some time must be left for that.
+        timeout_seconds: How long to wait for the response; None: the caller's own timeout.
+        is_probe: Whether there is something else to try if there is no response: some time must be left for that.
     """
 
     method: str
@@ -98,7 +98,7 @@ class SendRequest:
     is_probe: bool = False
 
     def seconds(self, left: float | None) -> float | None:
-        """Return how long to wait for the answer, with some seconds left for the handshake (None: no limit)."""
+        """Return how long to wait for the response, with some seconds left for the handshake (None: no limit)."""
         if left is not None and self.is_probe:
             left -= min(PROBE_SECONDS, left / 2)
         return min((seconds for seconds in (self.timeout_seconds, left) if seconds is not None), default=None)
@@ -123,7 +123,7 @@ class ClientHandshake:
         step = handshake.start()
         while isinstance(step, SendRequest):
             try:
-                result = …                          # send step.method and step.params, wait for the answer
+                result = …                          # send step.method and step.params, wait for the response
             except (RpcError, CallTimeout) as error:
                 step = handshake.failed(error)
             else:
@@ -134,7 +134,7 @@ class ClientHandshake:
         capabilities: What the client supports. Each server gets the members that its revision defines.
         mode: "legacy", "modern" or "auto"; see the rules of this module.
         versions: The versions that the client supports, in any order.
-        probe_seconds: How long to wait for the answer to a probe; None: the caller's own timeout.
+        probe_seconds: How long to wait for the response to a probe; None: the caller's own timeout.
 
     Raises:
         ValueError: The mode is unknown, or none of the versions belongs to it.
@@ -197,13 +197,13 @@ class ClientHandshake:
                 raise HandshakeError(_NO_COMMON_VERSION) from error
         if self._asked == "server/discover" and self._legacy_versions:
             return self._initialize()
-        raise HandshakeError(f"the server did not answer {self._asked} with a result") from error
+        raise HandshakeError(f"the server did not respond to {self._asked} with a result") from error
 
     def restarted(self) -> SendRequest | None:
         """Return the first step on a new connection, after the first connection was lost.
 
         Returns:
-            The step, or None if the probe cannot be the cause: the handshake was done, or there was no probe.
+            The step; None if the probe cannot be the cause, because the handshake was done or there was no probe.
         """
         if self._server is not None or not self._modern_versions or not self._legacy_versions:
             return None
@@ -217,7 +217,7 @@ class ClientHandshake:
             The context for a handler, or the result if the handshake itself serves the request.
 
         Raises:
-            RpcError: The error to answer with: the method is unknown, or the handshake is not done.
+            RpcError: The error to send: the method is unknown, or the handshake is not done.
         """
         server = self._server
         if server is None:

@@ -1,4 +1,4 @@
-"""A server that is a program: what it printed, for the error when it ends or does not answer."""
+"""A server that is a program: what it printed, for the error when it ends or does not respond."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class ProgramTransport(StdioClient):
 
     @property
     def has_read(self) -> bool:
-        """Whether the program has read anything, as far as the system tells."""
+        """Whether the program has read any input, as far as the system tells."""
         unread = self.channel.unread_bytes
         return unread is None or unread < self.channel.sent_bytes
 
@@ -101,7 +101,7 @@ class ProgramTransport(StdioClient):
         )
 
     async def end(self, seconds: float) -> None:
-        """End the program within some seconds: SIGTERM, and SIGKILL in the end."""
+        """End the program within some seconds: by SIGTERM, finally by SIGKILL."""
         ending = asyncio.ensure_future(self.disconnect())
         await asyncio.wait([ending], timeout=seconds)
         if not ending.done():
@@ -125,7 +125,7 @@ class ProgramTransport(StdioClient):
 
 
 def explained(fault: str, report: ProgramReport) -> str:
-    """Return a text for an error about a program: what happened, then the command and what it printed."""
+    """Return the text of an error about a program: what happened, then the command and its output."""
     status = report.exit_status
     if status is not None:
         fault = f"the server ended with exit code {status}" if status >= 0 else f"signal {-status} ended the server"

@@ -1,9 +1,9 @@
 """A task on a server: a call of a tool that goes on after its response.
 
 Rules:
-  - Up to 2025-11-25 `tasks/result` waits for the result, and the handlers of the client answer what the task asks.
-  - In 2026-07-28 the client polls with `tasks/get`, as often as the server suggests, and sends what the task asks with
-    `tasks/update`, once for each question.
+  - Up to 2025-11-25 `tasks/result` waits for the result, and the handlers of the client serve the requests of the task.
+  - In 2026-07-28 the client polls with `tasks/get`, as often as the server suggests, and sends the requested
+    input with `tasks/update`, once for each request.
 
 Sources: specification 2025-11-25 "Tasks"; SEP-2663, extension `io.modelcontextprotocol/tasks`.
 """
@@ -123,7 +123,7 @@ class ClientTask:
         raise RpcError(-32600, f"the task is {task['status']}")
 
     async def _answer(self, task: dict[str, Any]) -> bool:
-        """Send the responses to what the task asks, and return whether there was something new."""
+        """Send the input that the task requests, and return whether there was a new request."""
         requests = task.get("inputRequests")
         if not isinstance(requests, dict):
             raise invalid_result("tasks/get", "/inputRequests must be an object")

@@ -5,7 +5,7 @@
     capabilities   capabilities, name and version of a client or a server
     definitions    tools, prompts and resources
     schemas        JSON Schemas of tools
-    faults         the words for a value that does not match a schema
+    faults         descriptions of values that do not match a schema
     contents       checks of content blocks, messages and contents of resources
     uris           URIs and contents of resources
     uri_expansion  the URI that a template stands for

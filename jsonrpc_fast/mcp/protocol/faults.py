@@ -1,4 +1,4 @@
-"""The faults of a value that does not match a JSON Schema, in words from which a language model can mend the value.
+"""The faults of a value that does not match a JSON Schema, phrased so that a language model can fix the value.
 
 Rules:
   - A fault names the place and the keyword. It may show the schema, never the value, and its length is limited.
@@ -27,7 +27,7 @@ _MAX_ERRORS: Final = 40
 _MAX_REASONS: Final = 3
 """Maximum number of faults that are listed for one of several alternatives."""
 
-# The messages of these keywords, with the value masked, show only the schema.
+# With the value masked, the messages of these keywords show only the schema.
 _SHOWN_KEYWORDS: Final = frozenset(
     {
         "type",
@@ -58,7 +58,7 @@ class SchemaFault(NamedTuple):
     Attributes:
         path: The JSON pointer (RFC 6901) to the place in the value; "" for the whole value.
         keyword: The JSON Schema keyword; "depth" if the value nests too deep or is too large; "" if unknown.
-        message: The rule, as a text for people and models.
+        message: The rule, for people and models.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""Constants and helpers of both sides: names in `_meta`, log levels, missing methods, replies of the handshake."""
+"""Constants and helpers of both sides: names in `_meta`, log levels, missing methods, responses of the handshake."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Rules:
   - Only the members that the revision defines are checked. All others are kept in `extra` and written back, since the
     protocol's objects are open.
   - Members keep their order: a record is written as it was read.
-  - An absent member is UNSET. null counts as absent, because some clients send it; `{}` is present.
+  - An absent member is UNSET. null is treated as absent, because some clients send it; `{}` is present.
   - An object or array with more than MAX_MEMBERS entries is refused before it is read.
   - An error text names the path of the member, and never shows a value.
 """
@@ -188,7 +188,7 @@ def _read(member: Member, value: Any, version: str | None, path: str) -> Any:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:
-        pass  # raise outside of this block: the text of this error may show the value
+        pass  # raised outside this block: the text of this error may show the value
     if get_origin(kind) is Literal:
         raise ValueError(f"{path} must be one of {', '.join(get_args(kind))}")
     raise ValueError(f"{path} must be {_EXPECTED[kind]}")

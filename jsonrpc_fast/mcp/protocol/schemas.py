@@ -124,8 +124,8 @@ def _children(value: Any) -> Iterator[Any]:
 def measure(value: Any, max_depth: int, max_values: int) -> tuple[int, int]:
     """Return the nesting depth and the number of values, nested ones included.
 
-    Counting stops as soon as either exceeds its maximum. The length of a container counts before its items are visited,
-    so at most `max_values` values are visited. There is no recursion: the value may nest as deep as it likes.
+    Counting stops as soon as either exceeds its maximum. The length of a container is added before its items are
+    visited, so at most `max_values` values are visited. There is no recursion: the value may nest to any depth.
     """
     depth, count = 0, 1
     level = [value] if isinstance(value, _CONTAINERS) else []
@@ -144,7 +144,7 @@ def measure(value: Any, max_depth: int, max_values: int) -> tuple[int, int]:
 
 
 def _patterns(value: Any) -> Iterator[str]:
-    """The patterns in a schema of limited depth. Other objects with members of these names count, too."""
+    """The patterns in a schema of limited depth. This includes other objects with members of these names."""
     if isinstance(value, dict):
         if isinstance(pattern := value.get("pattern"), str):
             yield pattern
@@ -172,7 +172,7 @@ def _pattern_work(value: Any, power: int) -> int:
 
 
 def _size(value: Any) -> int:
-    """Count the values in a part of a schema; a long string counts as several."""
+    """Count the values in a part of a schema; a long string is several."""
     text = len(value) // _CHARACTERS_PER_VALUE if isinstance(value, str) else 0
     return 1 + text + sum(map(_size, _children(value)))
 
@@ -190,12 +190,12 @@ _INTO_EACH: Final = (
 )
 _COMPARED: Final = ("enum", "const", "required", "dependentRequired", "dependencies", "pattern")
 """Keywords whose entries are compared with a value one by one, or repeated in the text of a fault."""
-_CHARACTERS_PER_VALUE: Final = 64  # a string of this length counts as one value
+_CHARACTERS_PER_VALUE: Final = 64  # a string has the weight of one value for each so many characters
 _MAX_WORK: Final = 1 << 60
 
 
 class _Work:
-    """How many values of a schema one value is checked against in the worst case, by the depth of the value."""
+    """The number of schema values that one value is checked against in the worst case, by the depth of the value."""
 
     __slots__ = ("_levels", "_schema", "_targets")
 

@@ -60,7 +60,7 @@ def _expand(expression: Expression, values: Mapping[str, Value]) -> str:
 
 
 def _pairs(variable: Variable, value: object, keeps_reserved: bool) -> list[tuple[str, str]]:
-    """Return the names and the texts that a list or a dict is written as."""
+    """Return the names and the values as which a list or a dict is written."""
     if variable.maximum is not None:
         raise TypeError(f"{variable.name} must be a str: the template limits its length")
     if isinstance(value, Mapping):

@@ -30,7 +30,7 @@ _is_uri: Final = jsonschema_rs.Draft202012Validator({"type": "string", "format":
 
 
 class UriFault(enum.Enum):
-    """What is wrong with the URI of a resource. The value is the text for people."""
+    """A fault of the URI of a resource. The value is the description for people."""
 
     NOT_A_STRING = "the URI is not a string"
     TOO_LONG = f"the URI has more than {MAX_URI_CHARACTERS} characters"
@@ -40,7 +40,7 @@ class UriFault(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class UriReport:
-    """What is wrong with a URI. `report["valid"]` and `report["errors"]` work, too."""
+    """The faults of a URI. `report["valid"]` and `report["errors"]` work, too."""
 
     errors: tuple[UriFault, ...]
 
@@ -163,7 +163,7 @@ class Variable:
     Attributes:
         name: Its name.
         maximum: Maximum number of characters; None: no limit.
-        explodes: Whether it stands for a list or an object, each member of which is written apart.
+        explodes: Whether it stands for a list or an object whose members are written separately.
     """
 
     name: str

@@ -8,7 +8,7 @@ Rules:
   - Each template is a prompt and a resource. The prompt's name is the file's name without the suffixes; files that
     would share a name keep their suffixes. A template in a file or folder whose name begins with "_" is neither: it is
     there to be included.
-  - The description is the comment that the file begins with, if it does.
+  - The description is the comment at the beginning of the file, if there is one.
   - The arguments are the undeclared variables in the template and in the templates it includes (see `sandbox`). A
     template that cannot be read or compiled is not a prompt; the log says why.
   - `refresh` takes a snapshot of the folder, which all calls use until the next one.
@@ -47,7 +47,7 @@ _logger: Final = logging.getLogger("jsonrpc_fast")
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a `refresh` found.
+    """The changes that a `refresh` found.
 
     Attributes:
         prompts: Whether the list of prompts has changed.
@@ -286,7 +286,7 @@ class TemplatePrompts:
 
 
 def _warn(warnings: list[str]) -> None:
-    """Log the first few: a reader that does not read must not be able to block the writer."""
+    """Log the first few only: a reader of stderr that does not read must not block this process."""
     for warning in warnings[:_MAX_WARNINGS]:
         _logger.warning("%s", warning)
     if len(warnings) > _MAX_WARNINGS:

@@ -158,7 +158,7 @@ class _Process:
     """A process that runs `sandbox.main`.
 
     Attributes:
-        loaded: The key of the sources that it has loaded; None: none.
+        loaded: The key of the sources that it has loaded; None before the first.
     """
 
     def __init__(self, memory_bytes: int) -> None:

@@ -28,7 +28,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import missing
 
 _DESCRIPTION: Final = re.compile(r"\s*\{#-?(.*?)-?#\}", re.DOTALL)
-# Its first line break is not a part of the prompt. -# and +# are the template's own say about that.
+# Its first line break is not a part of the prompt. `-#}` and `+#}` override this.
 _DESCRIPTION_LINE: Final = re.compile(r"(\s*\{#(?:(?!#\}).)*)(?<![-+])#\}([ \t]*\r?\n)", re.DOTALL)
 _DESCRIPTION_CHARACTERS: Final = 1000
 _GUARDS: Final = ("default", "d", "defined", "undefined")

@@ -26,7 +26,7 @@ from .prompts import TemplatePrompts
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-_DEBOUNCE_MS: Final = 200  # a burst of changes counts as one
+_DEBOUNCE_MS: Final = 200  # changes that follow each other closer than this are one
 _WATCHER_STEP_MS: Final = 50
 _POLL_MS: Final = 10_000
 _GRACE_SECONDS: Final = 1.0  # after a signal; nearly every template renders in less
@@ -89,7 +89,7 @@ class TemplateFolder:
     async def watch(self, server: Server, stop: asyncio.Event) -> None:
         """Notify the server's clients of changes until `stop` is set; return early if the folder cannot be watched."""
         try:
-            # The reading starts when the watcher first waits, so no change is lost between both.
+            # Reading starts when the watcher first waits, so that no change between both is missed.
             self._begin_reading()
             async for _ in watchfiles.awatch(
                 self._directory,

@@ -1,4 +1,4 @@
-"""What clients refuse: answers of services that are not this package's, and options."""
+"""What clients refuse: responses of services that are not this package's, and options."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ class TestServices:
             async with connected(server) as connection, Service(connection, "s", {"x": lambda size: "x" * size}):
                 client = ServiceClient(connection, "s", timeout=10)
                 assert await client.call("x", [4000]) == "x" * 4000
-                with pytest.raises(RpcError, match="the reply is larger than the broker allows") as caught:
+                with pytest.raises(RpcError, match="the response is larger than the broker allows") as caught:
                     await client.call("x", [4096])
                 assert caught.value.code == -32603
                 with pytest.raises(ValueError, match=r"^the message is larger than the broker allows$"):
@@ -208,7 +208,7 @@ class TestServices:
                 service = Service(connection, "s", handlers, max_handlers=1, max_waiting=0)
                 await service.start()
                 reply = await connection.request("s", batch, timeout=10)
-                text = b'"message":"the reply is larger than the broker allows"}}'
+                text = b'"message":"the response is larger than the broker allows"}}'
                 assert reply.data == b'{"jsonrpc":"2.0","id":null,"error":{"code":-32603,' + text
                 await connection.publish("s", b'{"jsonrpc":"2.0","method":"wait"}')
                 reply = await connection.request("s", batch, timeout=10)
@@ -328,7 +328,7 @@ class TestStreams:
     async def test_a_client_has_no_use_of_the_permissions_of_a_worker(
         self, stream_server: NatsServer, streamed: bool
     ) -> None:
-        """The subject for the reply is the client's choice: it must not end the worker, nor call JetStream's API."""
+        """The subject for the response is the client's choice: it must not end the worker, nor call JetStream's API."""
         text = b'{"jsonrpc":"2.0","id":1,"method":"m"}'
         subjects = ["a" * 5000, "a b", ">", "$JS.API.STREAM.PURGE.kept"]
         runs: list[int] = []

@@ -91,7 +91,7 @@ async def test_a_failed_handshake_disconnects(mode: str, answers: dict[str, Any]
 
 @pytest.mark.virtual_time
 async def test_a_silent_server_times_out() -> None:
-    with pytest.raises(HandshakeError, match="did not answer initialize"):
+    with pytest.raises(HandshakeError, match="did not respond to initialize"):
         async with scripted({"initialize": lambda params: None}, timeout=0.05):
             pass
 
@@ -317,7 +317,7 @@ IGNORES_THE_END = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG
 @rows("code", ["", IGNORES_THE_END])
 async def test_the_timeout_bounds_the_handshake_and_the_end_of_the_program(code: str) -> None:
     began = asyncio.get_running_loop().time()
-    with pytest.raises(HandshakeError, match=r"^the server did not answer initialize with a result"):
+    with pytest.raises(HandshakeError, match=r"^the server did not respond to initialize with a result"):
         async with connect(sys.executable, "-c", f"{code}\nimport time; time.sleep(60)", timeout=3):
             pass
     assert asyncio.get_running_loop().time() - began < 5  # the machine may be busy
@@ -328,7 +328,7 @@ async def test_a_program_that_prints_something_else_is_named() -> None:
     client = connect(sys.executable, "-c", code, timeout=0.5, stderr="discard")
     with pytest.raises(HandshakeError) as raised:
         await client.__aenter__()
-    assert str(raised.value).startswith("the server did not answer initialize with a result\ncommand: ")
+    assert str(raised.value).startswith("the server did not respond to initialize with a result\ncommand: ")
     assert raised.value.program is not None
     if raised.value.program.noise:  # a busy machine may not have started it yet
         assert (raised.value.program.noise, raised.value.program.exit_status) == ("hello", None)

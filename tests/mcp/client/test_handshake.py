@@ -227,7 +227,7 @@ def test_a_refused_initialize() -> None:
     handshake = client()
     handshake.start()
     handshake.failed(RpcError(-32601, "no"))
-    with pytest.raises(HandshakeError, match="did not answer initialize"):
+    with pytest.raises(HandshakeError, match="did not respond to initialize"):
         handshake.failed(RpcError(-32603, "no"))
 
 

@@ -16,7 +16,7 @@ LEFT: dict[str, Any] = {"NaN": math.nan, "a lone surrogate": "\ud800", "2**70": 
 
 
 def measure(dispatch: Callable[[Any], Dispatch]) -> Works:
-    """Measure a server's reply, which has the params as its result.
+    """Measure a server's response, which has the params as its result.
 
     Args:
         dispatch: Returns a server's function from request to reply, on the json module that it gets.
