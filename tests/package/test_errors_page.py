@@ -11,9 +11,9 @@ PAGE = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 
 
 def test_parse_errors() -> None:
-    rows = table_rows(PAGE, "code", "reply", "what it means", "what to do")
+    rows = table_rows(PAGE, "code", "response", "what it means", "what to do")
     expected = [(f"`{code.name}`", str(int(code.rpc_code))) for code in codes.ParseErrorCode]
-    assert [(code, reply) for code, reply, _, _ in rows] == expected
+    assert [(code, response) for code, response, _, _ in rows] == expected
     assert all(meaning.endswith(".") and advice.endswith(".") for _, _, meaning, advice in rows)
 
 
