@@ -167,6 +167,8 @@ cdef dict known_rules = {}  # all profiles, by their address
 cdef inline Rules rules_of(profile):
     cdef size_t address = <size_t><PyObject*>profile
     cdef RulePlace* place = &rule_places[(address >> 4 ^ address >> 9) % RULE_PLACES]
+    if FREE_THREADED:
+        return shared_rules(profile)
     if place.profile == <PyObject*>profile:
         return <Rules>place.rules
     return find_rules(profile, place)
@@ -182,6 +184,8 @@ cdef Rules find_rules(profile, RulePlace* place):
         if len(known_rules) >= MAX_PROFILES:
             known_rules.clear()
         known_rules[<size_t><PyObject*>profile] = found
+    if place == NULL:
+        return <Rules>found
     old = place.rules
     place.profile = <PyObject*>profile
     place.rules = held(found)
@@ -230,8 +234,8 @@ cdef object batch_fault(Py_ssize_t items, Rules rules):
 
 
 cdef inline object member_of(dict obj, name):
-    cdef PyObject* value = PyDict_GetItemWithError(obj, name)
-    return ABSENT if value == NULL else <object>value
+    cdef PyObject* value = value_in(<PyObject*>obj, <PyObject*>name)
+    return ABSENT if value == NULL else owned(value)
 
 
 cdef object check_dict(obj, Rules rules, index):

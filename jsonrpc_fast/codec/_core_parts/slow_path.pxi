@@ -126,7 +126,7 @@ cdef object copied_bytes(data):
     `recv_into` in another thread writes without the GIL, another process writes to shared memory, and before Python 3.12
     a finalizer may run in an allocation. Since 3.12 a subclass may have a `__buffer__`, whose bytes may not be contiguous.
     """
-    if type(data) is bytearray:
+    if type(data) is bytearray and not FREE_THREADED:
         return PyBytes_FromStringAndSize(PyByteArray_AS_STRING(data), PyByteArray_GET_SIZE(data))
     return bytes(memoryview(data))
 
