@@ -135,19 +135,21 @@ cdef class Rules:
 
 cdef inline Verdict* verdict_on(Rules rules, uint32_t kinds) except NULL:
     """The verdict on a message with these kinds."""
-    cdef uint8_t* page = rules.pages[kinds >> PAGE_BITS]
-    cdef uint8_t place = 0 if page == NULL else page[kinds & (PAGE_BYTES - 1)]
+    cdef uint8_t* page = page_at(&rules.pages[kinds >> PAGE_BITS])
+    cdef uint8_t place = 0 if page == NULL else byte_at(&page[kinds & (PAGE_BYTES - 1)])
     return &verdicts[place] if place != 0 else ask_verdict(rules, kinds)
 
 
 cdef Verdict* ask_verdict(Rules rules, uint32_t kinds) except NULL:
-    cdef uint8_t** page = &rules.pages[kinds >> PAGE_BITS]
+    cdef uint8_t** page_place = &rules.pages[kinds >> PAGE_BITS]
     cdef uint8_t place = find_verdict(kinds, rules.profile) + 1
-    if page[0] == NULL:
-        page[0] = <uint8_t*>calloc(PAGE_BYTES, 1)
-        if page[0] == NULL:
+    cdef uint8_t* page = page_at(page_place)
+    if page == NULL:
+        page = <uint8_t*>calloc(PAGE_BYTES, 1)
+        if page == NULL:
             raise MemoryError
-    page[0][kinds & (PAGE_BYTES - 1)] = place
+        page = set_page(page_place, page)
+    set_byte(&page[kinds & (PAGE_BYTES - 1)], place)
     return &verdicts[place]
 
 

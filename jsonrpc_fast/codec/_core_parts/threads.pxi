@@ -5,7 +5,7 @@ Rules:
   - what every message refers to is immortal: threads that count the references to one object wait for each other;
   - a list or a dict of the caller is locked while its items are read. The lock is given up where this thread waits, so
     that what the core says about Python code that runs meanwhile holds for other threads, too;
-  - the rules of a profile are looked up in a dict, which has a lock of its own;
+  - the rules of a profile are looked up in a dict, which has a lock of its own; their table is filled atomically;
   - a `Decoder` is locked as a whole (`decoder.pxi`), so that no two threads are in one `Reader`.
 With the GIL, FREE_THREADED is False when the core is compiled, and nothing of this is left.
 """
@@ -32,8 +32,24 @@ cdef extern from *:
     #else
     static _Thread_local struct jsonrpc_fast_name *jsonrpc_fast_thread_names;
     #endif
+
+    /* A table that several threads fill: a page is complete before others see it, and a byte is 0 or final. */
+    #define jsonrpc_fast_page_at(place) ((unsigned char *)_Py_atomic_load_ptr_acquire(place))
+    #define jsonrpc_fast_byte_at(place) _Py_atomic_load_uint8_relaxed(place)
+    #define jsonrpc_fast_set_byte(place, byte) _Py_atomic_store_uint8_relaxed(place, byte)
+    static unsigned char *jsonrpc_fast_set_page(unsigned char **place, unsigned char *page) {
+        void *found = NULL;
+        if (_Py_atomic_compare_exchange_ptr(place, &found, page))
+            return page;
+        free(page);
+        return (unsigned char *)found;
+    }
     #else
     #define JSONRPC_FAST_FREE_THREADED 0
+    #define jsonrpc_fast_page_at(place) (*(place))
+    #define jsonrpc_fast_byte_at(place) (*(place))
+    #define jsonrpc_fast_set_byte(place, byte) (*(place) = (byte))
+    #define jsonrpc_fast_set_page(place, page) (*(place) = (page))
     #define jsonrpc_fast_begin_section(value) ((void)(value))
     #define jsonrpc_fast_end_section() ((void)0)
     #define jsonrpc_fast_make_immortal(value) ((void)(value))
@@ -61,6 +77,10 @@ cdef extern from *:
     void end_section "jsonrpc_fast_end_section"() noexcept
     void set_immortal "jsonrpc_fast_make_immortal"(PyObject* value) noexcept
     PyObject* value_in "jsonrpc_fast_value_in"(PyObject* items, PyObject* name) except? NULL
+    uint8_t* page_at "jsonrpc_fast_page_at"(uint8_t** place) noexcept
+    uint8_t byte_at "jsonrpc_fast_byte_at"(uint8_t* place) noexcept
+    void set_byte "jsonrpc_fast_set_byte"(uint8_t* place, uint8_t byte) noexcept
+    uint8_t* set_page "jsonrpc_fast_set_page"(uint8_t** place, uint8_t* page) noexcept  # the page that is there then
     Name* thread_names "jsonrpc_fast_thread_names"  # of this thread, or NULL
 
 cdef extern from "Python.h":
@@ -136,4 +156,6 @@ cdef int keep_shared_objects() except -1:
         *(encode_request, encode_notification, encode_result, encode_error, answer, Decoder, Decoder.feed),
     ):
         make_immortal(shared)
+    for rule in RULES.values():
+        make_immortal((<Rule>make_immortal(rule)).code)
     return keep_presets()
