@@ -387,12 +387,14 @@ class Inbox:
             # At least one, because the transport's high-water mark may be below `reply_bytes`.
             if self._is_blocked():
                 break
-        if self._is_paused and len(self._held) <= self._bounds.max_inbox // 2:
-            self._resume()
+        if self._is_paused:
+            if len(self._held) <= self._bounds.max_inbox // 2:
+                self._resume()
+            else:
+                self._watch_pause()
         if self._held or self._refusal_bytes:
             self._driver.drain()
-        else:
-            self._check_idle()
+        self._check_idle()
 
     def _pause(self) -> None:
         if not self._is_paused:

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from jsonrpc_fast import Error, Notification, ParseError, decode
 from jsonrpc_fast.errors import StateError
+from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.session import InboundRequest
 from jsonrpc_fast.session.budget import ReplyBudget
 from jsonrpc_fast.session.conventions import McpConvention
+from jsonrpc_fast.session.inbox import PAUSE_SECONDS, Bounds
 from jsonrpc_fast.session.tracker import Call, Outcome
 
 from ..support.engines import End, Fault, fault_from, receive, request_from
@@ -410,3 +412,31 @@ def test_no_input_breaks_an_engine_and_no_response_is_answered(lines: list[bytes
     assert len(settled) == len({call.id for call in settled})
     assert len(end.calls) + len(settled) == 3
     assert {call.id for call in [*settled, *end.lose()]} == {call.id for call in calls}
+
+
+# A peer that does not read.
+
+
+def test_a_pause_still_has_its_limit_after_the_peer_has_read_a_little() -> None:
+    """Found by the simulation: two ends that both paused waited for each other."""
+    end = End(bounds=Bounds(max_inbox=1, reply_bytes=10))
+    end.unwritten_bytes = 100
+    for id in (b"1", b"2"):
+        receive(end, b'{"jsonrpc":"2.0","id":%b,"method":"m"}' % id)
+    assert not end.is_reading
+    end.engine.drained()
+    assert not end.is_reading
+    end.expire(PAUSE_SECONDS)
+    assert end.is_reading
+
+
+def test_an_end_that_drains_is_idle_although_the_peer_has_not_read_its_refusal() -> None:
+    """Found by the simulation."""
+    end = End(handlers=Handlers(), bounds=Bounds(reply_bytes=10))
+    end.unwritten_bytes = 100
+    receive(end, b'{"jsonrpc":"2.0","id":1,"method":"unknown"}')
+    end.engine.begin_draining()
+    assert not end.is_idle
+    end.engine.drained()
+    assert end.take() == [b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found"}}\n']
+    assert end.is_idle

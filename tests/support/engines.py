@@ -58,12 +58,17 @@ class End:
         engine: The engine.
         steps: What the engine has decided: settled calls, requests and notifications that are being served, faults of
             the peer, and bytes.
+        unwritten_bytes: How many bytes the peer has not read; for a test to set.
+        is_reading: Whether the engine wants to read.
+        is_idle: Whether the engine has reported that everything is served.
     """
 
     def __init__(self, *, decoder: Decoder | None = None, handlers: Handlers | None = None, **options: Any) -> None:
         self.steps: list[Any] = []
         self.now = 0.0
         self.unwritten_bytes = 0
+        self.is_reading = True
+        self.is_idle = False
         self._decoder = decoder or Decoder()
         self.engine: Engine = Engine(
             self,
@@ -98,7 +103,7 @@ class End:
         pass
 
     def set_reading(self, wanted: bool) -> None:
-        pass
+        self.is_reading = wanted
 
     def soon(self) -> None:
         pass
@@ -110,7 +115,7 @@ class End:
         pass
 
     def idle(self) -> None:
-        pass
+        self.is_idle = True
 
     # The hooks.
 

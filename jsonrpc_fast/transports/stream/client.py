@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import socket
 import ssl as tls
@@ -51,12 +50,13 @@ async def open_connection(
     # The time is limited by the caller.
     secured = TlsLayer(protocol, context, server_hostname=server_hostname or host, handshake_seconds=None)
     assert secured.opened is not None
-    with contextlib.ExitStack() as on_failure:
-        on_failure.callback(secured.abort)
-        on_failure.callback(secured.opened.cancel)
+    try:
         await loop.create_connection(lambda: secured, host, port)
         await secured.opened
-        on_failure.pop_all()
+    except BaseException:
+        secured.opened.cancel()
+        secured.abort()
+        raise
 
 
 class TcpClient(StreamTransport):
@@ -124,9 +124,11 @@ async def _connect_unix(path: str, protocol: asyncio.BufferedProtocol) -> None:
     if not is_abstract(path):
         await loop.create_unix_connection(lambda: protocol, path)
         return
-    with contextlib.ExitStack() as on_failure:
-        connected = on_failure.enter_context(socket.socket(socket.AF_UNIX))
+    connected = socket.socket(socket.AF_UNIX)
+    try:
         connected.setblocking(False)
         await loop.sock_connect(connected, path)
         await loop.create_unix_connection(lambda: protocol, sock=connected)
-        on_failure.pop_all()
+    except BaseException:  # also a cancellation
+        connected.close()
+        raise

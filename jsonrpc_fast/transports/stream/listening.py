@@ -101,17 +101,16 @@ async def listen_on(
     loop: asyncio.AbstractEventLoop, factory: Factory, sock: socket.socket, backlog: int
 ) -> asyncio.Server:
     """Listen on a bound socket, or go on listening. It is closed if that fails."""
-    with contextlib.ExitStack() as on_failure:
-        on_failure.callback(sock.close)
-        options: dict[str, Any] = {}
+    try:
         if not _is_unix(sock):
-            server = await loop.create_server(factory, sock=sock, backlog=backlog)
-        else:
-            if sys.version_info >= (3, 13) and isinstance(loop, asyncio.BaseEventLoop):
-                options["cleanup_socket"] = False  # or asyncio removes the path
-            server = await loop.create_unix_server(factory, sock=sock, backlog=backlog, **options)
-        on_failure.pop_all()
-    return server
+            return await loop.create_server(factory, sock=sock, backlog=backlog)
+        options: dict[str, Any] = {}
+        if sys.version_info >= (3, 13) and isinstance(loop, asyncio.BaseEventLoop):
+            options["cleanup_socket"] = False  # or asyncio removes the path
+        return await loop.create_unix_server(factory, sock=sock, backlog=backlog, **options)
+    except BaseException:
+        sock.close()
+        raise
 
 
 async def listen_on_port(
@@ -145,14 +144,16 @@ def bind_path(path: str | bytes, mode: int | None) -> socket.socket:
     Raises:
         OSError: Another server listens there (EADDRINUSE), or the path cannot be used.
     """
-    with contextlib.ExitStack() as on_failure:
-        bound = on_failure.enter_context(socket.socket(socket.AF_UNIX))
+    bound = socket.socket(socket.AF_UNIX)
+    try:
         if not is_abstract(path):
             _remove_left(path)
         bound.bind(path)
         if mode is not None and not is_abstract(path):
             os.chmod(path, mode)
-        on_failure.pop_all()
+    except BaseException:
+        bound.close()
+        raise
     return bound
 
 

@@ -24,6 +24,7 @@ from websockets.protocol import State as WireState
 from websockets.server import ServerProtocol
 
 from ..._checks import check_callable, check_type
+from ...errors import LOOP_EXITS
 from ...profile import JSONRPC
 from ...types import UNSET, Unset
 from ..channel import Events
@@ -56,20 +57,20 @@ class AcceptedChannel(WebSocketChannel):
 
     is_server = True
 
-    def __init__(self, server: WebSocketServer, run_callback: Callable[..., None]) -> None:
+    def __init__(self, server: WebSocketServer, report: Callable[[BaseException, str], None]) -> None:
         super().__init__(AcceptedSocket())
         self.path: str = ""
         self.headers: Headers = Headers()
         self.handshake: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._server = server
-        self._run_callback = run_callback
+        self._report = report
 
     async def open(self, events: Events) -> None:
         self.events = events
         await self.socket.open(self.socket_events)
 
     def handshake_received(self, data: bytes) -> None:
-        wire = self.wire
+        wire = cast("ServerProtocol", self.wire)
         if self.handshake.done():
             self.drop(len(data))
             return
@@ -82,7 +83,7 @@ class AcceptedChannel(WebSocketChannel):
             self.path, self.headers = request.path, request.headers
             response = wire.accept(request)
             if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
-                status = self._server.status_for(request, self._run_callback)
+                status = self._server.status_for(request, self._report)
                 if status is not None:
                     response = wire.reject(status, f"{status.phrase}\n")
             wire.send_response(response)
@@ -120,7 +121,7 @@ class AcceptedWebSocket(WebSocketTransport):
     channel: AcceptedChannel
 
     def __init__(self, server: WebSocketServer, options: WebSocketOptions) -> None:
-        channel = AcceptedChannel(server, self.run_callback)
+        channel = AcceptedChannel(server, self.report_unhandled)
         super().__init__(channel, **options)
         cast("AcceptedSocket", channel.socket).begin(server, self)
         channel.begin_handshake(server.new_wire(channel.max_bytes))
@@ -217,19 +218,18 @@ class WebSocketServer(TcpServer):
             max_size=max_bytes,
         )
 
-    def status_for(self, request: Request, run_callback: Callable[..., None]) -> HTTPStatus | None:
+    def status_for(self, request: Request, report: Callable[[BaseException, str], None]) -> HTTPStatus | None:
         """Return the status to refuse a request with, 500 if the application's function fails; None to accept it."""
-        found: list[HTTPStatus | None] = []
-
-        def ask() -> None:
-            assert self._authorize is not None
-            status = self._authorize(request.path, request.headers)
-            found.append(None if status is None else HTTPStatus(status))
-
         if self._authorize is None:
             return None
-        run_callback("authorize", ask)
-        return found[0] if found else HTTPStatus.INTERNAL_SERVER_ERROR
+        try:
+            status = self._authorize(request.path, request.headers)
+            return None if status is None else HTTPStatus(status)
+        except LOOP_EXITS:
+            raise
+        except BaseException as error:  # asyncio would reset the connection
+            report(error, "authorize")
+            return HTTPStatus.INTERNAL_SERVER_ERROR
 
     def _check_options(self) -> None:
         WebSocketTransport(WebSocketChannel(SocketChannel()), **self._options)
