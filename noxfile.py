@@ -82,6 +82,7 @@ NIGHTLY: list[tuple[str, ...]] = [
     ("mutants",),
     ("hostile",),
     ("leaks",),
+    ("simulation", "--conversations", "1000000", "--first", TODAY),
     ("soaks",),
     ("threads", "--seconds", "600", "--seed", TODAY),
     ("sanitizers", "--seconds", "600"),
@@ -312,6 +313,12 @@ def leaks(session: nox.Session) -> None:
     """Call each function of the codec a million times, on both backends: neither memory nor objects are left."""
     session.run("python", "-m", "tests.isolated.leaks", *session.posargs)
     session.run("python", "-m", "tests.isolated.leaks", *session.posargs, env={"JSONRPC_FAST_PURE": "1"})
+
+
+@nox.session
+def simulation(session: nox.Session) -> None:
+    """Simulate 100,000 conversations from seeds; `-- --seed 7 --trace` shows one, `-- --conversations 1000000`."""
+    session.run("python", "-m", "tests.isolated.simulation", "--conversations", "100000", *session.posargs)
 
 
 @nox.session

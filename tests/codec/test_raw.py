@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,8 +104,6 @@ def test_compares_hashes_and_copies_by_value(impl: ModuleType) -> None:
 
 
 def test_decodes_with_orjson_or_a_given_decoder(impl: ModuleType) -> None:
-    msgspec = pytest.importorskip("msgspec")
-
     class Point(msgspec.Struct):
         x: int
 

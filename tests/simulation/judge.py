@@ -1,0 +1,352 @@
+"""The judge of one end: what it owes its peer, and the invariants that hold after every event.
+
+Invariants:
+- Each request that was read is answered exactly once, by a response that its plan allows; a batch by one array in the
+  order of the batch. Nothing else is answered, and a request that was cancelled only if the convention says so.
+- Functions are called in the order of arrival, each once, and coroutines get their slots in that order. Nothing is
+  called while the peer does not read, except one message each time it has read.
+- Slots, waiting messages, their bytes, the counts of a group, and refusals to a peer that does not read are bounded.
+- There is a timer for the earliest deadline, and a side that drains reports when it has served everything.
+- At the end nothing is left: no call, request, handler, byte or count; and reading goes on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from jsonrpc_fast import Notification, ParseError, Request, Response, decode
+from jsonrpc_fast.codes import ParseErrorCode, SessionErrorCode
+from jsonrpc_fast.session import Cancellation
+from jsonrpc_fast.session.running import Run, RunState
+
+from .plans import RPC_ERROR, Plan
+
+if TYPE_CHECKING:
+    from .end import End
+
+BUSY: Final = int(SessionErrorCode.SERVER_BUSY)
+CANCELLED: Final = -32800
+REFUSALS: Final = (BUSY, -32600, -32700)
+"""The errors that no handler gives."""
+REFUSAL_FACTOR: Final = 16
+"""The multiple of `reply_bytes` that refusals may have before reading pauses."""
+
+
+def key_of(id: Any) -> tuple[type, Any]:
+    return type(id), id
+
+
+class Judge:
+    """What one end owes, and what it must keep to."""
+
+    def __init__(self, end: End) -> None:
+        self._end = end
+        self._world = end.world
+        self._owed: Counter[Any] = Counter()  # responses by the keys of their ids
+        self._allowed: Counter[Any] = Counter()  # responses that may come, but need not
+        self._faulty: set[Any] = set()  # the keys of malformed messages that were read
+        self._batches: list[list[Any]] = []  # the keys of each batch that was read
+        self._plans: dict[Any, list[Plan]] = {}  # of the requests that were read, by key
+        self._arrivals = 0
+        self._last_invoked = self._last_started = -1
+        self._may_invoke_one = self._is_told = False
+        self._notifications = self._invoked_notifications = self._late_notifications = 0
+        self._refusals_for_room = 0
+        self._busy_responses = 0
+        self._was_draining = False
+        self._other_bytes = 0  # beside results of the fast path, since everything was written
+        self._refused_bytes = 0  # of refusals since the peer has read
+        self._unread_bytes = 0  # of errors since then
+        self._had_served = True
+        self._unread_items = 0  # that were received since reading paused
+
+    # What is read.
+
+    def read(self, message: Any) -> None:
+        """Note what the engine is about to receive."""
+        if not self._end.is_reading:
+            self._unread_items += len(message) if isinstance(message, list) else 1
+        if isinstance(message, list):
+            keys = [key for item in message if (key := self._read_item(item, True)) is not None]
+            if keys:
+                self._batches.append(keys)
+        else:
+            self._read_item(message, False)
+
+    def _read_item(self, item: Any, is_in_batch: bool) -> Any:
+        """Note an item, and return the key of the response that it may get."""
+        self._arrivals += 1
+        engine = self._end.engine
+        if isinstance(item, Request):
+            key = key_of(item.id)
+            plan = self._plan_of(item)
+            plan.arrival, plan.key, plan.is_in_batch = self._arrivals, key, is_in_batch
+            self._plans.setdefault(key, []).append(plan)
+            self._owed[key, is_in_batch] += 1
+            return key
+        if isinstance(item, Notification):
+            if isinstance(item.params, dict) and "n" in item.params:
+                self._plan_of(item).arrival = self._arrivals
+                if engine.is_draining:
+                    self._late_notifications += 1
+                else:
+                    self._notifications += item.method != "unknown"
+            elif item.method in self._end.convention.methods and not is_in_batch:
+                notice = self._end.convention.read(item.method, item.params)
+                if isinstance(notice, Cancellation):
+                    self._read_cancellation(notice)
+        elif isinstance(item, ParseError) and item.reply_expected:
+            key = key_of(item.id)
+            self._faulty.add(key)
+            is_hollow = item.code is ParseErrorCode.MISSING_METHOD and item.id is not None
+            if is_hollow and engine.calls.tracker.find(item.id) is not None:
+                return None
+            policy = self._end.reply_policy if item.id is None else "always"
+            if policy == "always" and not is_hollow:
+                self._owed[key, is_in_batch] += 1
+            elif policy != "never":
+                self._allowed[key, is_in_batch] += 1
+            return key
+        return None
+
+    def _read_cancellation(self, notice: Cancellation) -> None:
+        engine, convention = self._end.engine, self._end.convention
+        engine.finish_batch()  # what is before it has been received by then
+        request = engine.requests.serving.find(notice.id)
+        if request is None or request.is_cancelled or request.method in convention.never_cancelled:
+            return
+        self._plan_of(request).is_cancelled = True
+        if convention.cancelled_error is None:
+            self._owed[key_of(request.id), request.batch is not None] -= 1
+
+    def _plan_of(self, item: Any) -> Plan:
+        plan: Plan = self._world.plans[item.params["n"]]
+        if plan.receiver is not self._end:
+            self._fail(f"{plan} has come to the wrong end")
+        return plan
+
+    # What is written.
+
+    def wrote(self, data: bytes) -> None:
+        message: Any = decode(data)
+        if not data.endswith(b"\n"):
+            self._fail(f"a line without an end: {data!r}")
+        if not self._is_fast_result(message):
+            self.wrote_more(len(data))
+        is_blocked = self._end.unwritten_before > self._end.bounds.reply_bytes
+        if is_blocked and b'"error":' in data:
+            self._unread_bytes += len(data)
+        if isinstance(message, Response):
+            self._wrote_response(message, False)
+            is_refusal = message.error is not None and message.error.code in REFUSALS
+            if is_blocked and is_refusal and not self._is_told:
+                self._refused_bytes += len(data)
+        elif isinstance(message, list) and isinstance(message[0], Response):
+            for item in message:
+                self._wrote_response(item, True)
+            found = [key_of(item.id) for item in message]
+            for keys in self._batches:
+                rest = iter(keys)
+                if all(key in rest for key in found):
+                    self._batches.remove(keys)
+                    break
+            else:
+                self._fail(f"an array that answers no batch in its order: {data!r}")
+        elif isinstance(message, ParseError):
+            self._fail(f"the engine wrote {data!r}: {message}")
+
+    def wrote_more(self, size: int) -> None:
+        """Note what was written beside the results of the fast path."""
+        if not self._end.unwritten_before:
+            self._other_bytes = 0
+        self._other_bytes += size
+
+    def _is_fast_result(self, message: Any) -> bool:
+        if not isinstance(message, Response) or not isinstance(message.result, dict):
+            return False
+        plan = self._world.plans[message.result["n"]]
+        return plan.form == "sync" and self._is_on_fast_path(plan)
+
+    def _is_on_fast_path(self, plan: Plan) -> bool:
+        """Return whether the engine may serve a message without asking how much is unwritten."""
+        is_slow = plan.method == "serve in context" or plan.is_in_batch or not plan.is_request or self._end.is_traced
+        return not is_slow
+
+    def _wrote_response(self, message: Any, is_in_batch: bool) -> None:
+        if not isinstance(message, Response):
+            self._fail(f"an array of responses and others: {message}")
+        key = key_of(message.id)
+        if self._owed[key, is_in_batch] > 0:
+            self._owed[key, is_in_batch] -= 1
+        elif self._allowed[key, is_in_batch] > 0:
+            self._allowed[key, is_in_batch] -= 1
+        else:
+            self._fail(f"a response that is not owed: {message}")
+        plans = self._plans.get(key, [])
+        error = message.error
+        if error is None:
+            self._wrote_result(message, plans)
+        elif error.code == RPC_ERROR:
+            self._wrote_outcome(self._world.plans[error.data], plans, "rpc error")
+        elif plans and not self._allows(error.code, plans):
+            self._fail(f"{message} does not answer any of {plans}")
+
+    def _wrote_result(self, message: Response, plans: list[Plan]) -> None:
+        result: Any = message.result
+        if not isinstance(result, dict) or not isinstance(result.get("n"), int):
+            self._fail(f"no plan returns {message}")
+        self._wrote_outcome(self._world.plans[result["n"]], plans, "value")
+
+    def _wrote_outcome(self, plan: Plan, plans: list[Plan], final: str) -> None:
+        if plan not in plans or plan.final != final or plan.is_answered or not plan.is_begun:
+            self._fail(f"a response of {plan} among {plans}")
+        plan.is_answered = True
+
+    def _allows(self, code: int, plans: list[Plan]) -> bool:
+        """Return whether one of the requests with an id may be answered with this error."""
+        if code == BUSY:
+            self._busy_responses += 1
+            return any(plan.form == "future" or not plan.is_begun for plan in plans)
+        if code == -32601:
+            return any(plan.method == "unknown" for plan in plans)
+        if code == -32603:
+            return any(plan.can_fail for plan in plans)
+        if code == CANCELLED:
+            return any(plan.is_cancelled for plan in plans)
+        return code == -32600 and (len(plans) > 1 or plans[0].key in self._faulty)
+
+    # What is served.
+
+    def invoked(self, plan: Plan) -> None:
+        """Note that the engine calls the function of a message."""
+        plan.invocations += 1
+        if plan.invocations > 1:
+            self._fail(f"{plan} is served twice")
+        if plan.is_disclaimed:
+            self._fail(f"{plan} is served although the peer was told that it would not be")
+        if plan.arrival <= self._last_invoked:
+            self._fail(f"{plan} is served after what came later")
+        self._last_invoked = plan.arrival
+        self._invoked_notifications += not plan.is_request
+        unwritten = len(self._end.wire.unwritten)
+        if self._is_on_fast_path(plan):
+            unwritten -= self._other_bytes  # the engine asks how much is unwritten after as many bytes of results
+        if unwritten > self._end.bounds.reply_bytes and not self._may_invoke_one:
+            self._fail(f"{plan} is served while the peer does not read")
+        self._may_invoke_one = False
+
+    def started(self, run: Run) -> None:
+        """Note that the engine starts a handler."""
+        if run.state is RunState.ALONGSIDE:
+            return
+        plan = self._plan_of(run.item)
+        if plan.arrival <= self._last_started:
+            self._fail(f"{plan} gets its slot after what came later")
+        self._last_started = plan.arrival
+        bounds = self._end.bounds
+        running = sum(run.state is RunState.RUNNING for run in self._end.engine.inbox.runs)
+        if run.state is RunState.RUNNING and running > bounds.max_handlers:
+            self._fail(f"{running} handlers run")
+        if bounds.group is not None and bounds.group.running > self._end.link.group_handlers:
+            self._fail(f"{bounds.group.running} handlers of the group run")
+
+    def refused_for_room(self) -> None:
+        self._refusals_for_room += 1
+
+    def drained(self, drained: Callable[[], object]) -> None:
+        """Tell the engine that the peer has read."""
+        self._may_invoke_one = self._is_told = True
+        self._refused_bytes = self._unread_bytes = 0
+        drained()
+        self._may_invoke_one = self._is_told = False
+
+    # After each event.
+
+    def check(self) -> None:
+        end = self._end
+        engine, bounds = end.engine, end.bounds
+        inbox = engine.inbox
+        deadline = inbox.deadline
+        for call in end.in_flight:
+            if (expires := call.deadline()) < deadline:
+                deadline = expires
+        if deadline < end.wakes_at and not end.is_lost:
+            self._fail(f"no timer for a deadline at {deadline}")
+        waiting = inbox.items
+        for run in inbox.runs:
+            waiting += run.state is RunState.WAITING
+        if end.is_reading:
+            self._unread_items = 0
+        # All that run may begin to wait, when the queue is full already; and one more is held when reading pauses.
+        most = bounds.max_inbox + 1 + bounds.max_handlers + self._unread_items + end.extra_room
+        if waiting > most:
+            self._fail(f"{waiting} messages wait, and at most {most} may")
+        kept = inbox.kept_bytes()
+        if (kept > 0) != bool(inbox.items or inbox.runs) or kept < 0:
+            self._fail(f"{kept} bytes are kept of {inbox.items} messages and {len(inbox.runs)} handlers")
+        has_refused_too_much = self._refused_bytes > REFUSAL_FACTOR * bounds.reply_bytes
+        if has_refused_too_much and end.is_reading and not end.is_lost and not end.has_stopped:
+            self._fail(f"{self._refused_bytes} bytes of refusals for a peer that does not read, and reading goes on")
+        if engine.is_draining:
+            has_served = inbox.has_served
+            is_news = has_served and not self._had_served
+            if is_news and not end.is_idle_told and not end.has_stopped and not end.is_lost:
+                self._fail("all is served, and nobody is told")
+            self._had_served = has_served
+            end.is_idle_told = False
+            self._was_draining = True
+
+    @property
+    def may_rest(self) -> bool:
+        """Whether this end reads nothing because the peer has not read so many refusals."""
+        has_refused_too_much = self._unread_bytes > REFUSAL_FACTOR * self._end.bounds.reply_bytes
+        return not self._end.is_reading and (has_refused_too_much or self._end.has_stopped)
+
+    def count(self) -> tuple[int, int]:
+        """Return how many handlers have a slot, and how many messages the group must count as waiting."""
+        inbox = self._end.engine.inbox
+        states = [run.state for run in inbox.runs]
+        running = states.count(RunState.RUNNING)
+        return running, inbox.items + len(states) - running
+
+    # The end.
+
+    def check_settled(self) -> None:
+        """Check an end whose peer has read everything, and whose handlers have ended."""
+        end = self._end
+        engine, inbox = end.engine, end.engine.inbox
+        if end.in_flight or len(engine.calls.tracker):
+            self._fail(f"calls are in flight for ever: {end.in_flight}")
+        if inbox.runs or inbox.items or len(engine.requests.serving):
+            self._fail(f"requests are served for ever: {inbox.runs}, {inbox.items}, {engine.requests.serving.requests}")
+        if inbox.kept_bytes():
+            self._fail(f"{inbox.kept_bytes()} bytes are kept of nothing")
+        if end.is_lost:
+            return
+        if not engine.is_idle:
+            self._fail("the engine is not idle")
+        if not end.is_reading:
+            self._fail("nothing is read any more")
+        if end.has_stopped:
+            return
+        owed = {key: count for key, count in self._owed.items() if count}
+        if owed:
+            self._fail(f"some requests were never answered: {owed}")
+        if not self._was_draining:
+            dropped = self._notifications - self._invoked_notifications
+            refused = self._refusals_for_room - self._busy_responses
+            if dropped > refused:
+                self._fail(f"{dropped} notifications were dropped, and {refused} were reported")
+            if self._busy_responses > self._refusals_for_room:
+                self._fail(f"{self._busy_responses} refusals, and room was missing {self._refusals_for_room} times")
+
+    def forget(self) -> None:
+        """Note that the connection is lost: nothing is owed any more."""
+        self._owed.clear()
+        self._allowed.clear()
+        self._batches.clear()
+
+    def _fail(self, what: str) -> None:
+        self._world.fail(f"{self._end.name}: {what}")

@@ -1,0 +1,42 @@
+"""Conversations from seeds. `python -m tests.isolated.simulation` runs a million, and repeats one with its events."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from ..support.tables import table
+from .conversation import Conversation
+from .world import Violation
+
+CONVERSATIONS = 3000
+
+
+def test_the_invariants_hold_whatever_happens() -> None:
+    with table() as row:
+        for seed in range(CONVERSATIONS):
+            with row(seed):
+                Conversation(seed).run()
+
+
+def test_a_seed_gives_the_same_events_each_time() -> None:
+    for seed in range(60):
+        one, other = Conversation(seed, is_traced=True), Conversation(seed, is_traced=True)
+        assert one.run() == other.run()
+        assert one.world.trace == other.world.trace
+        assert one.world.trace is not None
+    assert Conversation(1).world.random.random() != Conversation(2).world.random.random()
+
+
+def test_a_violation_inside_a_handler_is_not_lost() -> None:
+    conversation = Conversation(0)
+    world = conversation.world
+
+    def fail() -> None:
+        with contextlib.suppress(Violation):  # as an engine, which catches everything
+            world.fail("found by a handler")
+
+    world.soon(fail)
+    with pytest.raises(Violation, match="found by a handler"):
+        conversation.run()
