@@ -214,6 +214,9 @@ class Inbox:
         kind = type(result)
         # As `is_awaitable`, without a call.
         if kind is CoroutineType or (kind not in NEVER_AWAITABLE and hasattr(kind, "__await__")):
+            if kind is CoroutineType and destination is None and not self._waiting and self._has_slot():
+                context.run(self._start_unregistered, Run(self, result, message, None, None, context))
+                return True
             request = self._requests.register(message, destination)
             context.run(self._begin, Run(self, result, request, request, None, context))
             return True
@@ -232,6 +235,20 @@ class Inbox:
         except (ConnectionLost, StateError):
             pass
         return True
+
+    def _start_unregistered(self, run: Run) -> None:
+        """Start a handler, and register its request only if its first step does not end it."""
+        current_run.set(run)
+        self._start(run)
+        if run.state is not _ENDED:
+            self._register(run)
+
+    def _register(self, run: Run) -> InboundRequest:
+        """Register the request of a handler that was started before."""
+        assert type(run.item) is Request
+        run.item = run.request = request = self._requests.register(run.item, None)
+        request.run = run
+        return request
 
     def _may_serve_at_once(self) -> bool:
         """Return whether nothing waits, and how much may be written before this is asked again.
@@ -453,12 +470,7 @@ class Inbox:
         """Start a handler that returned an awaitable, queue it, or refuse its message."""
         current_run.set(run)
         needs_slot = type(run.work) is CoroutineType or not is_future(run.work)
-        has_slot = (
-            self._running < self._bounds.max_handlers
-            and not self._queue
-            and (self._group is None or self._group.has_slot())
-        )
-        if needs_slot and not has_slot:
+        if needs_slot and not self._has_slot():
             run.size = self._size_of(run.item)
             if self._has_room(run.size):
                 if run.request is not None:
@@ -483,6 +495,11 @@ class Inbox:
         run.context = None
         run.discard()
         self._refuse_for_room(run.item, run.trace)
+
+    def _has_slot(self) -> bool:
+        if self._running >= self._bounds.max_handlers or self._queue:
+            return False
+        return self._group is None or self._group.has_slot()
 
     def _start(self, run: Run) -> None:
         if run.state is _ALONGSIDE:
@@ -535,7 +552,17 @@ class Inbox:
     def succeeded(self, run: Run, result: Any) -> None:
         """Conclude a handler that has returned."""
         run.is_concluded = True
-        self._succeeded(run.item, run.request, run.trace, result)
+        if type(run.item) is not Request:
+            self._succeeded(run.item, run.request, run.trace, result)
+        else:  # in the first step: nothing has asked for its request
+            try:
+                text = self._encode_result(run.item.id, result)
+            except HANDLER_FAILURES:
+                request = self._register(run)
+                self._succeeded(request, request, None, result)
+            else:
+                self._unchecked_bytes -= len(text)
+                self._write(text)
         self._leave(run)
 
     def failed(self, run: Run, error: BaseException, is_cancelled: bool) -> None:
@@ -548,6 +575,8 @@ class Inbox:
         """
         if not run.is_concluded:
             run.is_concluded = True
+            if type(run.item) is Request:  # in the first step
+                self._register(run)
             self._failed(run.item, run.request, run.trace, error, is_cancelled)
         self._leave(run)
 

@@ -13,11 +13,12 @@ from collections.abc import Awaitable, Coroutine
 from contextvars import Context, ContextVar
 from typing import Any, Final, Protocol
 
-from ..codec import Notification
+from ..codec import Notification, Request
 from ..handlers.cancellation import is_future
 from .requests import InboundRequest
 
-Item = InboundRequest | Notification
+Item = InboundRequest | Notification | Request
+"""What is served. A `Request` is not registered yet: its handler is in its first step, or was not called."""
 Trace = tuple[Any, float] | None
 """What `request_started` returned, and when the handler started; None without these hooks."""
 
@@ -52,7 +53,7 @@ class Run:
     Attributes:
         work: What the handler returned.
         item: The message that it serves.
-        request: That message, if it is a request; None for a notification.
+        request: That message, if it is a registered request; otherwise None.
         context: The context that it runs in; None when it has ended.
         size: Bytes of the params; -1 until they are counted.
         waits: The number of operations in it that wait for a peer.
