@@ -3,7 +3,6 @@
 Rules:
   - the compiled core is used if it can be imported and is built from the sources next to it, else the pure backend;
   - `JSONRPC_FAST_PURE=1` in the environment selects the pure backend;
-  - without the GIL the pure backend is used: the core's caches and free lists have no other lock;
   - type checkers always see the pure backend;
   - one interpreter of a process has the core, the others use the pure backend.
 """
@@ -12,7 +11,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..profile import lower_default_limits
@@ -67,10 +65,6 @@ else:
         if _found is not None and _found != backend.SOURCES:
             BACKEND = "python"
             CORE_FAULT = "the core was built from other sources than those next to it: build it again"
-        elif not getattr(sys, "_is_gil_enabled", lambda: True)():
-            # A free-threaded Python enables the GIL for the core, unless PYTHON_GIL=0 or -X gil=0 forbids that.
-            BACKEND = "python"
-            CORE_FAULT = "the core needs the GIL, which PYTHON_GIL=0 or -X gil=0 keeps off"
     if BACKEND == "python":
         from . import _pure as backend
 

@@ -1,4 +1,4 @@
-# cython: language_level=3, embedsignature=True, embedsignature.format=clinic
+# cython: language_level=3, embedsignature=True, embedsignature.format=clinic, freethreading_compatible=True
 """The compiled core. `_pure.py` says what it does and why; comments here say only what C adds.
 
 Rules:
@@ -40,7 +40,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_READ
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_GetItemWithError, PyDict_Size
+from cpython.dict cimport PyDict_Size
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_FromLongLong
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport Py_EQ, PyObject
@@ -116,7 +116,7 @@ from ..framing.frames import MAX_HEADER_BYTES as _MAX_HEADER_BYTES
 from ..framing.frames import Frame
 from ..framing.hints import LOOKED_AT_BYTES as _LOOKED_AT_BYTES
 from ..profile import HEAD_BYTES as _HEAD_BYTES
-from ..profile import JSONRPC, Profile, plain_profile
+from ..profile import JSONRPC, PRESETS, Profile, plain_profile
 from ..profile import MAX_DEPTH as _MAX_DEPTH
 from ..profile import MAX_ID_BYTES as _MAX_ID_BYTES
 from ..types import BYTE_ORDER_MARK as _BYTE_ORDER_MARK
@@ -216,6 +216,7 @@ def _make_fault(*state):
     return remake_parse_error(ParseError, *state)
 
 
+include "_core_parts/threads.pxi"
 include "_core_parts/faults.pxi"
 include "_core_parts/messages.pxi"
 include "_core_parts/raw.pxi"
@@ -239,3 +240,5 @@ include "_core_parts/write_strings.pxi"
 include "_core_parts/write_numbers.pxi"
 include "_core_parts/write_values.pxi"
 include "_core_parts/encoding.pxi"
+
+keep_shared_objects()

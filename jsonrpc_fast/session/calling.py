@@ -316,10 +316,6 @@ class Caller:
         call = self._engine.calls.tracker.find(id)
         return call is not None and self._engine.cancel(call, reason)
 
-    def is_serving(self, request: InboundRequest) -> bool:
-        """Return whether a request has had no response yet."""
-        return self._engine.requests.serving.has(request.id, request)
-
     def report_progress(self, request: InboundRequest, value: Any) -> bool:
         """Report progress on a request to the peer: see `SessionContext.report_progress`."""
         text = self._engine.requests.progress(request, value)

@@ -47,11 +47,6 @@ class SessionContext(RequestContext):
         """Whether the peer has cancelled the request. An async handler is cancelled as well."""
         return self._request is not None and self._request.is_cancelled
 
-    @property
-    def is_served(self) -> bool:
-        """Whether the request has had no response yet."""
-        return self._request is not None and self.session.is_serving(self._request)
-
     def report_progress(self, value: Any) -> bool:
         """Report progress on the request to the peer.
 

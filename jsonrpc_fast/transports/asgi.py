@@ -295,7 +295,7 @@ class WebSocketEndpoint:
         except ConnectionError:
             await transport.disconnect()
             await channel.refuse()
-        except BaseException:  # the ASGI server reports it
+        except Exception:  # the ASGI server reports it
             await transport.close()
             raise
         finally:

@@ -27,60 +27,6 @@ STEP_BYTES: Final = 4096
 """A longer text is decoded in a step of its own."""
 
 
-class Reader:
-    """The interface of both readers.
-
-    Attributes:
-        feed: Reads what has just arrived, while nothing is kept. Returns at most the given number of items, if one is
-            given; see `has_more`. A batch counts as its messages.
-        partial_bytes: About how many bytes of an incomplete message were fed; the inbox counts them.
-    """
-
-    __slots__ = ("feed", "partial_bytes")
-
-    feed: Callable[..., list[Any]]
-    partial_bytes: int
-
-    @property
-    def framing(self) -> Framing | None:
-        """The framing of what is sent and received; None for texts, "auto" until it is known."""
-        return None
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether a fault of the framing has ended the stream, so that nothing more is read."""
-        return False
-
-    @property
-    def has_more(self) -> bool:
-        """Whether `next_items` has something to do."""
-        raise NotImplementedError
-
-    @property
-    def held_bytes(self) -> int:
-        """About how many bytes are kept."""
-        raise NotImplementedError
-
-    def keep(self, data: Any) -> None:
-        """Keep what has arrived for `next_items`."""
-        raise NotImplementedError
-
-    def next_items(self) -> list[Any]:
-        """Take one step through what is kept. Return the items that it ended, if any."""
-        raise NotImplementedError
-
-    def end(self) -> None:
-        """Note the end of the stream: an incomplete message is the last item then."""
-
-    def clear(self) -> None:
-        """Drop what is kept."""
-        raise NotImplementedError
-
-    def set_log(self, log: Log) -> None:
-        """Log what is received from now on."""
-        raise NotImplementedError
-
-
 class _TextDecoder(StreamDecoder[Any]):
     """Splits a stream like `Decoder`, and leaves each text to a function."""
 
@@ -98,7 +44,7 @@ class _TextDecoder(StreamDecoder[Any]):
         return too_large_fault(head, self._profile)
 
 
-class StreamReader(Reader):
+class StreamReader:
     """Reads a stream of bytes.
 
     Args:
@@ -106,40 +52,51 @@ class StreamReader(Reader):
         profile: The rules, with the limits.
         raw: Whether payloads are left undecoded.
         read: Reads each text in place of the codec; None: the codec reads.
+
+    Attributes:
+        feed: Reads what has just arrived, while nothing is kept. Returns at most the given number of items, if one is
+            given; see `has_more`. A batch counts as its messages.
+        partial_bytes: About how many bytes of an incomplete message were fed; the inbox counts them.
     """
 
-    __slots__ = ("_decoder", "_is_last_due", "_kept")
+    __slots__ = ("_decoder", "_is_last_due", "_kept", "feed", "partial_bytes")
 
     def __init__(self, framing: Framing, profile: Profile, raw: bool, read: Callable[[Any], Any] | None) -> None:
         self._decoder: StreamDecoder[Any] = (
             Decoder(framing, profile, raw=raw) if read is None else _TextDecoder(framing, profile, read)
         )
-        self.feed = self._decoder.feed
-        self.partial_bytes = 0
+        self.feed: Callable[..., list[Any]] = self._decoder.feed
+        self.partial_bytes: int = 0
         self._kept = bytearray()
         self._is_last_due = False  # the stream has ended, and the decoder does not know yet
 
     @property
     def framing(self) -> Framing:
+        """The framing of what is sent and received; "auto" until it is known."""
         return self._decoder.framing
 
     @property
     def has_ended(self) -> bool:
+        """Whether a fault of the framing has ended the stream, so that nothing more is read."""
         return self._decoder.ended
 
     @property
     def has_more(self) -> bool:
+        """Whether `next_items` has something to do."""
         decoder = self._decoder
         return decoder.has_more or (bool(self._kept or self._is_last_due) and not decoder.ended)
 
     @property
     def held_bytes(self) -> int:
+        """About how many bytes are kept."""
         return self.partial_bytes + len(self._kept)
 
     def keep(self, data: Any) -> None:
+        """Keep what has arrived for `next_items`."""
         self._kept += data
 
     def next_items(self) -> list[Any]:
+        """Take one step through what is kept. Return the items that it ended, if any."""
         if self._decoder.has_more:
             return self.feed(b"", TURN_ITEMS)
         if self._kept:
@@ -151,30 +108,32 @@ class StreamReader(Reader):
         return self._decoder.close()
 
     def end(self) -> None:
+        """Note the end of the stream: an incomplete message is the last item then."""
         self._is_last_due = True
 
     def clear(self) -> None:
+        """Drop what is kept."""
         self._kept.clear()
 
     def set_log(self, log: Log) -> None:
+        """Log what is received from now on."""
         self.feed = partial(log.feed, self._decoder)
 
 
-class TextReader(Reader):
+class TextReader:
     """Reads whole texts, in any spacing: each is one message or batch, or a fault.
 
-    Args:
-        profile: The rules, with the limits.
-        raw: Whether payloads are left undecoded.
-        read: Reads each text in place of the codec; None: the codec reads.
+    The arguments and members are those of `StreamReader`; there is no framing, and nothing partial.
     """
 
-    __slots__ = ("_kept", "_log", "_read")
+    __slots__ = ("_kept", "_log", "_read", "feed", "partial_bytes")
+    framing: None = None
+    has_ended: bool = False
 
     def __init__(self, profile: Profile, raw: bool, read: Callable[[Any], Any] | None) -> None:
         self._read: Callable[[Any], Any] = partial(decode, profile=profile, raw=raw) if read is None else read
-        self.feed = self._feed
-        self.partial_bytes = 0
+        self.feed: Callable[..., list[Any]] = self._feed
+        self.partial_bytes: int = 0
         self._kept: deque[Any] = deque()
         self._log: Log | None = None
 
@@ -210,3 +169,10 @@ class TextReader(Reader):
 
     def set_log(self, log: Log) -> None:
         self._log = log
+
+    def end(self) -> None:
+        pass
+
+
+Reader = StreamReader | TextReader
+"""What decodes for a connection."""

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,6 +103,8 @@ def test_compares_hashes_and_copies_by_value(impl: ModuleType) -> None:
 
 
 def test_decodes_with_orjson_or_a_given_decoder(impl: ModuleType) -> None:
+    msgspec = pytest.importorskip("msgspec")
+
     class Point(msgspec.Struct):
         x: int
 

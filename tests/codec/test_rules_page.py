@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 import jsonrpc_fast
+from jsonrpc_fast.codec.rules import DOMAIN, Kinds, faults, message_kind
 from jsonrpc_fast.framing import frame
 
 from ..support.pages import table_rows
@@ -83,6 +84,47 @@ def test_no_byte_order_mark_is_written(impl: ModuleType) -> None:
         assert not frame(text, framing).startswith(b"\xef\xbb\xbf")
 
 
+CALL: Final = Kinds(jsonrpc="2.0", id="integer", method="string")
+RESULT: Final = Kinds(jsonrpc="2.0", id="integer", result="object")
+ERROR: Final = Kinds(jsonrpc="2.0", id="integer", error="object", has_error_code=True, has_error_message=True)
+CHANGES: Final = [
+    *[("a call", CALL, name) for name in ("jsonrpc", "id", "method", "params")],
+    *[("a result", RESULT, name) for name in ("id", "result")],
+    *[("an error", ERROR, name) for name in ("id", "error", "has_error_code", "has_error_message")],
+]
+MEANT: Final = {
+    ("has_error_code", False): ("code", "no integer of 64 bits"),
+    ("has_error_message", False): ("message", "no string"),
+}
+COLUMNS: Final = ("LENIENT", "JSONRPC_1", "LSP", "MCP_2024_11_05", "MCP_2025_11_25")
+
+
+def table_of_kinds() -> list[str]:
+    """Return the lines of the table that the function of the rules gives: one member of a usual message changed."""
+    names = " | ".join([f"`{name}`" for name in ("JSONRPC", *COLUMNS)])
+    lines = [f"| in | member | kind | {names} |", "|---" * (4 + len(COLUMNS)) + "|"]
+    for message, usual, name in CHANGES:
+        for value in DOMAIN[name]:
+            if value != getattr(usual, name):
+                changed = usual._replace(**{name: value})
+                expected = verdict_of_kinds(changed, jsonrpc_fast.JSONRPC)
+                others = [verdict_of_kinds(changed, PROFILES[column]) for column in COLUMNS]
+                cells = " | ".join([expected, *["" if other == expected else other for other in others]])
+                member, kind = MEANT.get((name, value), (name, value))
+                lines.append(f"| {message} | `{member}` | {kind} | {cells} |".replace("  ", " "))
+    return lines
+
+
+def verdict_of_kinds(kinds: Kinds, profile: jsonrpc_fast.Profile) -> str:
+    found = faults(kinds, profile)
+    return f"`{found[0].code.name}`" if found else message_kind(kinds, profile)
+
+
+def test_the_table_of_kinds_is_that_of_the_function() -> None:
+    """`python -m tests.codec.test_rules_page` prints it."""
+    assert "\n".join(["", *table_of_kinds(), ""]) in PAGE
+
+
 def test_all_profiles_are_meant() -> None:
     assert len(PROFILES) == len(jsonrpc_fast.PRESETS) == 9
     assert len(ROWS) > 40
@@ -123,3 +165,7 @@ def test_each_code_of_a_message_is_shown() -> None:
     """The other codes belong to streams and to what a profile of one's own asks for."""
     missing = [name for name in jsonrpc_fast.ParseErrorCode.__members__ if f"`{name}`" not in PAGE]
     assert missing == ["INVALID_FRAMING", "INTEGER_TOO_LARGE"]
+
+
+if __name__ == "__main__":
+    print("\n".join(table_of_kinds()))

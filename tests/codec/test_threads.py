@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from types import ModuleType
-
-import pytest
 
 from ..isolated import threads
 from ..support.tables import rows
-
-WITHOUT_GIL = """
-import sys
-sys._is_gil_enabled = lambda: False
-import jsonrpc_fast.codec as codec
-print(codec.BACKEND, codec.CORE_FAULT, sep=": ")
-"""
 
 
 @rows("max_items", [None, 1])
@@ -33,17 +21,3 @@ def test_torn_messages_do_no_harm(impl: ModuleType, framing: str) -> None:
 
 def test_messages_profiles_and_payloads_are_shared(impl: ModuleType) -> None:
     threads.share_messages(impl, 60)
-
-
-def test_the_core_is_not_used_without_the_gil(impl: ModuleType) -> None:
-    if not impl.__name__.endswith("_core"):
-        pytest.skip("about the core")
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_GIL],
-        env={**os.environ, "JSONRPC_FAST_PURE": ""},
-        capture_output=True,
-        check=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.stdout == "python: the core needs the GIL, which PYTHON_GIL=0 or -X gil=0 keeps off\n"

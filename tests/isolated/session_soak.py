@@ -116,17 +116,17 @@ class End:
 
     def left(self) -> dict[str, int]:
         """Return what this end holds while both ends are idle, and the number of calls that did not settle once."""
-        peer = self.session._peer
+        engine = self.session._engine
         return {
             "calls": len(self.ledger.open),
-            "pending": len(peer.calls),
-            "requests": len(peer.serving),
-            "inbox": self.session._engine.inbox.items,
-            "tasks": len(self.session._engine.inbox.runs),
+            "pending": len(engine.calls.tracker),
+            "requests": len(engine.requests.serving),
+            "inbox": engine.inbox.items,
+            "tasks": len(engine.inbox.runs),
             "callbacks": self.waiting_callbacks,
-            "deadlines": max(0, len(peer.calls._deadlines) - 100),
-            "tokens": len(peer._calls_by_token),
-            "batches": len(peer._open_batches),
+            "deadlines": max(0, len(engine.calls.tracker._deadlines) - 100),
+            "tokens": len(engine.calls._by_token),
+            "batches": len(engine.calls._open_batches),
             "waiting": len(self.session._wait_queue),
             "violations": self.ledger.violations,
         }

@@ -21,6 +21,7 @@ from jsonrpc_fast.transports.stdio import server as stdio_server
 from ..support import certificates
 from ..support.places import ROOT
 from ..support.tables import rows
+from ..support.waiting import settle
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("each_loop")]
 
@@ -208,7 +209,7 @@ async def test_the_channel_of_the_page_keeps_the_contract() -> None:
 
         await check_channel(pair)
         is_done.set()
-        await asyncio.sleep(0.05)
+        await settle(20)
     await runner.cleanup()
 
 

@@ -9,7 +9,7 @@ def _too_large_fault(bytes head not None, profile):
 class Decoder(StreamDecoder[_M]):
     __doc__ = StreamDecoder.__doc__
     # `_fast` is the reader, or None while bytes cannot go to it directly: the stream is closed, its framing unknown, or
-    # unread bytes wait.
+    # unread bytes wait. Without the GIL it is not used: `StreamDecoder.feed` has the lock.
     __slots__ = ("_fast", "_reader")
     _fault_class = ParseError
 
@@ -32,7 +32,7 @@ class Decoder(StreamDecoder[_M]):
         return self._reader.has_more
 
     def feed(self, data, max_items=None):
-        reader = self._fast
+        reader = None if FREE_THREADED else self._fast
         if reader is not None and isinstance(data, (bytes, bytearray, memoryview)):
             if max_items is None:
                 return reader.feed(data)
@@ -43,10 +43,11 @@ class Decoder(StreamDecoder[_M]):
     feed.__doc__ = StreamDecoder.feed.__doc__
 
     def close(self):
-        if self._reader is not None and (<Reader?>self._reader).busy:
-            raise ValueError(AT_WORK)
-        self._fast = None
-        return super().close()
+        with self._lock:
+            if self._reader is not None and (<Reader?>self._reader).busy:
+                raise ValueError(AT_WORK)
+            self._fast = None
+            return super().close()
 
     close.__doc__ = StreamDecoder.close.__doc__
 
@@ -109,7 +110,8 @@ cdef object call_feed(PyObject* function, PyObject** arguments, size_t flags, Py
     cdef PyObject* found
     cdef Reader reader
     if (
-        PyVectorcall_NARGS(flags) == 2
+        not FREE_THREADED
+        and PyVectorcall_NARGS(flags) == 2
         and names == NULL
         and <PyObject*>type_of(arguments[0]) == <PyObject*>DECODER
         and is_bytes(arguments[1])

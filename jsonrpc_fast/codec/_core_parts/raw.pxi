@@ -58,6 +58,8 @@ cdef class Raw:
         cdef bytes text
         if self.owner is None or self.size != PyBytes_GET_SIZE(self.owner):
             text = PyBytes_FromStringAndSize(<const char*>self.start, self.size)
+            if FREE_THREADED:  # other threads may read both
+                return text
             self.start = <const uint8_t*>PyBytes_AS_STRING(text)
             self.owner = text
         return self.owner

@@ -87,6 +87,8 @@ cdef class Rules:
     cdef Rule fault_of_batches  # of each batch, or None
     cdef Rule fault_of_large_batch
     cdef Rule fault_of_empty_batch
+    cdef bint takes_arrays  # as params
+    cdef bint takes_any_result
     cdef bint keeps_extra
     cdef bint ignores_extra
     cdef bint big_ints_as_float
@@ -117,6 +119,11 @@ cdef class Rules:
             self.pages = <uint8_t**>calloc(PAGES, sizeof(uint8_t*))
             if self.pages == NULL:
                 raise MemoryError
+        self.takes_arrays = verdict_on(self, VERSION_KIND | INTEGER_ID | METHOD | ARRAY_PARAMS).rule == NULL
+        self.takes_any_result = (
+            verdict_on(self, VERSION_KIND | INTEGER_ID | OTHER_RESULT).rule == NULL
+            and verdict_on(self, VERSION_KIND | INTEGER_ID | NULL_RESULT).rule == NULL
+        )
 
     def __dealloc__(self):
         cdef Py_ssize_t i
@@ -128,19 +135,21 @@ cdef class Rules:
 
 cdef inline Verdict* verdict_on(Rules rules, uint32_t kinds) except NULL:
     """The verdict on a message with these kinds."""
-    cdef uint8_t* page = rules.pages[kinds >> PAGE_BITS]
-    cdef uint8_t place = 0 if page == NULL else page[kinds & (PAGE_BYTES - 1)]
+    cdef uint8_t* page = page_at(&rules.pages[kinds >> PAGE_BITS])
+    cdef uint8_t place = 0 if page == NULL else byte_at(&page[kinds & (PAGE_BYTES - 1)])
     return &verdicts[place] if place != 0 else ask_verdict(rules, kinds)
 
 
 cdef Verdict* ask_verdict(Rules rules, uint32_t kinds) except NULL:
-    cdef uint8_t** page = &rules.pages[kinds >> PAGE_BITS]
+    cdef uint8_t** page_place = &rules.pages[kinds >> PAGE_BITS]
     cdef uint8_t place = find_verdict(kinds, rules.profile) + 1
-    if page[0] == NULL:
-        page[0] = <uint8_t*>calloc(PAGE_BYTES, 1)
-        if page[0] == NULL:
+    cdef uint8_t* page = page_at(page_place)
+    if page == NULL:
+        page = <uint8_t*>calloc(PAGE_BYTES, 1)
+        if page == NULL:
             raise MemoryError
-    page[0][kinds & (PAGE_BYTES - 1)] = place
+        page = set_page(page_place, page)
+    set_byte(&page[kinds & (PAGE_BYTES - 1)], place)
     return &verdicts[place]
 
 
@@ -160,6 +169,8 @@ cdef dict known_rules = {}  # all profiles, by their address
 cdef inline Rules rules_of(profile):
     cdef size_t address = <size_t><PyObject*>profile
     cdef RulePlace* place = &rule_places[(address >> 4 ^ address >> 9) % RULE_PLACES]
+    if FREE_THREADED:
+        return shared_rules(profile)
     if place.profile == <PyObject*>profile:
         return <Rules>place.rules
     return find_rules(profile, place)
@@ -175,6 +186,8 @@ cdef Rules find_rules(profile, RulePlace* place):
         if len(known_rules) >= MAX_PROFILES:
             known_rules.clear()
         known_rules[<size_t><PyObject*>profile] = found
+    if place == NULL:
+        return <Rules>found
     old = place.rules
     place.profile = <PyObject*>profile
     place.rules = held(found)
@@ -223,8 +236,8 @@ cdef object batch_fault(Py_ssize_t items, Rules rules):
 
 
 cdef inline object member_of(dict obj, name):
-    cdef PyObject* value = PyDict_GetItemWithError(obj, name)
-    return ABSENT if value == NULL else <object>value
+    cdef PyObject* value = value_in(<PyObject*>obj, <PyObject*>name)
+    return ABSENT if value == NULL else owned(value)
 
 
 cdef object check_dict(obj, Rules rules, index):
@@ -241,24 +254,16 @@ cdef object check_dict(obj, Rules rules, index):
         return fault_of(verdict_on(rules, IS_NO_OBJECT), None, index)
     members = <dict>obj
     # With no other member left, there is none to look for.
-    id = params = result = error = ABSENT
+    id = params = ABSENT
     jsonrpc = member_of(members, "jsonrpc")
     method = member_of(members, "method")
     known = (jsonrpc is not ABSENT) + (method is not ABSENT)
     if known < PyDict_Size(members):
         id = member_of(members, "id")
         known += id is not ABSENT
-    if known < PyDict_Size(members):
-        params = member_of(members, "params")
-        known += params is not ABSENT
-    if known < PyDict_Size(members):
-        result = member_of(members, "result")
-        known += result is not ABSENT
-    if known < PyDict_Size(members):
-        error = member_of(members, "error")
-        known += error is not ABSENT
-    if known < PyDict_Size(members):
-        kinds = HAS_EXTRA
+        if known < PyDict_Size(members):
+            params = member_of(members, "params")
+            known += params is not ABSENT
     if jsonrpc is not ABSENT:
         kinds |= VERSION_KIND if is_version(jsonrpc) else OTHER_VERSION
     kinds |= kind_of_id(id, rules.id_bytes) | kind_of_method(method, rules.method_bytes)
@@ -267,9 +272,26 @@ cdef object check_dict(obj, Rules rules, index):
             kinds |= OBJECT_PARAMS if is_object_or_array(params, False) else ARRAY_PARAMS
         else:
             kinds |= NULL_PARAMS if is_null(params) else OTHER_PARAMS
+    if known < PyDict_Size(members):
+        return check_outcome(members, rules, index, kinds, known, id, method, params)
+    verdict = verdict_on(rules, kinds)
+    if verdict.rule != NULL:
+        return fault_of(verdict, id, index)
+    return message_of(verdict, id, method, params, None)
+
+
+cdef object check_outcome(
+    dict members, Rules rules, index, uint32_t kinds, Py_ssize_t known, id, method, params
+):
+    """The message in a dict that has members beside those of a call, or its fault. known: how many those are."""
+    cdef Verdict* verdict
+    code = message = data = ABSENT
+    result = member_of(members, "result")
+    error = member_of(members, "error")
+    if known + (result is not ABSENT) + (error is not ABSENT) < PyDict_Size(members):
+        kinds |= HAS_EXTRA
     if result is not ABSENT:
         kinds |= OBJECT_RESULT if is_object_or_array(result, False) else NULL_RESULT if is_null(result) else OTHER_RESULT
-    code = message = data = ABSENT
     if isinstance(error, dict):
         code = member_of(<dict>error, "code")
         message = member_of(<dict>error, "message")
@@ -282,11 +304,7 @@ cdef object check_dict(obj, Rules rules, index):
         return fault_of(verdict, id, index)
     extra = extra_of(members, ENVELOPE_MEMBERS) if rules.keeps_extra else None
     if verdict.kind == A_REQUEST or verdict.kind == A_NOTIFICATION:
-        if params is ABSENT or not is_object_or_array(params, True):
-            params = None
-        if extra is not None:
-            params = with_extra(params, extra)
-        return make_request(id, method, params) if verdict.kind == A_REQUEST else make_notification(method, params)
+        return message_of(verdict, id, method, params, extra)
     if rules.keeps_extra and params is not ABSENT:
         extra = {**(extra or {}), "params": (<Raw>params).decode() if type(params) is Raw else params}
     if verdict.kind == AN_ERROR:
@@ -294,16 +312,16 @@ cdef object check_dict(obj, Rules rules, index):
     return message_of(verdict, id, None, result, extra)
 
 
-cdef object message_of(Verdict* verdict, id, method, payload, extra):
+cdef inline object message_of(Verdict* verdict, id, method, payload, extra):
     """The valid message with these members. payload: params, a result or an `Error`."""
-    if payload is ABSENT:
-        payload = None
+    if verdict.kind == A_REQUEST or verdict.kind == A_NOTIFICATION:
+        if payload is ABSENT or is_null(payload):
+            payload = None
+        if verdict.kind == A_REQUEST:
+            return make_request(id, method, with_extra(payload, extra))
+        return make_notification(method, with_extra(payload, extra))
     if id is ABSENT:
         id = None
-    if verdict.kind == A_REQUEST:
-        return make_request(id, method, with_extra(payload, extra))
-    if verdict.kind == A_NOTIFICATION:
-        return make_notification(method, with_extra(payload, extra))
     if verdict.kind == A_RESULT:
         return make_response(id, with_extra(payload, extra), None)
     return make_response(id, with_extra(None, extra), payload)
@@ -341,7 +359,7 @@ cdef inline bint is_version(value) except -1:
     return isinstance(value, str) and value == VERSION
 
 
-cdef inline uint32_t kind_of_method(method, Py_ssize_t limit) except? 0:
+cdef inline uint32_t kind_of_method(method, Py_ssize_t limit) except? 0xFFFFFFFF:
     if method is ABSENT:
         return 0
     if not isinstance(method, str):
@@ -351,7 +369,7 @@ cdef inline uint32_t kind_of_method(method, Py_ssize_t limit) except? 0:
     return METHOD if PyUnicode_GET_LENGTH(method) else EMPTY_METHOD
 
 
-cdef inline uint32_t kind_of_id(id, Py_ssize_t limit) except? 0:
+cdef inline uint32_t kind_of_id(id, Py_ssize_t limit) except? 0xFFFFFFFF:
     cdef int overflow = 0
     if id is ABSENT:
         return 0
@@ -370,7 +388,7 @@ cdef inline uint32_t kind_of_id(id, Py_ssize_t limit) except? 0:
     return NULL_ID if id is None else OTHER_ID
 
 
-cdef inline uint32_t kinds_of_error(dict error, code, message, data) except? 0:
+cdef inline uint32_t kinds_of_error(dict error, code, message, data) except? 0xFFFFFFFF:
     """The kinds of a decoded error object with these members."""
     cdef uint32_t kinds = OBJECT_ERROR
     cdef int overflow = 0

@@ -126,7 +126,7 @@ cdef object copied_bytes(data):
     `recv_into` in another thread writes without the GIL, another process writes to shared memory, and before Python 3.12
     a finalizer may run in an allocation. Since 3.12 a subclass may have a `__buffer__`, whose bytes may not be contiguous.
     """
-    if type(data) is bytearray:
+    if type(data) is bytearray and not FREE_THREADED:
         return PyBytes_FromStringAndSize(PyByteArray_AS_STRING(data), PyByteArray_GET_SIZE(data))
     return bytes(memoryview(data))
 
@@ -257,10 +257,7 @@ cdef object read_envelope(Envelope* envelope, Rules rules, index, raw):
         return fault_of(verdict, id, index)
     if verdict.kind == A_REQUEST or verdict.kind == A_NOTIFICATION:
         value = &envelope.members[<int>MEMBER_PARAMS]
-        params = ABSENT
-        if value.start != NULL and value.start[0] != c"n":  # null is as good as absent here
-            params = payload_of(value, rules, raw)
-        return message_of(verdict, id, method, params, extra)
+        return message_of(verdict, id, method, payload_of(value, rules, raw), extra)
     value = &envelope.members[<int>MEMBER_PARAMS]
     if rules.keeps_extra and value.start != NULL:
         extra = {**(extra or {}), "params": payload_of(value, rules, None)}
@@ -280,7 +277,7 @@ cdef object read_envelope(Envelope* envelope, Rules rules, index, raw):
     )
 
 
-cdef uint32_t scan_error(Value* value, Envelope* error) except? 0:
+cdef uint32_t scan_error(Value* value, Envelope* error) except? 0xFFFFFFFF:
     """The kinds of the members of an error object, which is valid JSON."""
     cdef Cursor cursor
     cdef Value* code

@@ -2,10 +2,11 @@
 
 cdef enum:
     NAME_PLACES = 8192  # so that the some hundred names of real traffic rarely share one
+    THREAD_NAME_PLACES = 1024  # without the GIL, of each thread
     NAME_BYTES = 64  # longer names are not cached
 
 
-cdef struct Name:
+cdef struct Name "jsonrpc_fast_name":
     uint64_t first  # what `words_of` makes of it
     uint64_t last
     Py_ssize_t size
@@ -50,7 +51,13 @@ cdef inline PyObject* name_at(const uint8_t* start, Py_ssize_t size) noexcept:
         return ascii_at(start, size)
     words_of(start, size, &first, &last)
     hash = ((last * <uint64_t>0x9E3779B97F4A7C15) ^ first ^ <uint64_t>size) * <uint64_t>0x9E3779B97F4A7C15
-    name = &names[<size_t>(hash >> 51)]
+    if not FREE_THREADED:
+        name = &names[<size_t>(hash >> 51)]
+    else:
+        name = thread_names if thread_names != NULL else names_of_thread()
+        if unlikely(name == NULL):
+            return ascii_at(start, size)
+        name += <size_t>(hash >> 54)
     if (
         name.first == first
         and name.last == last
@@ -60,6 +67,14 @@ cdef inline PyObject* name_at(const uint8_t* start, Py_ssize_t size) noexcept:
         hold(name.text)
         return name.text
     return keep_name(name, start, size, first, last)
+
+
+cdef Name* names_of_thread() noexcept:
+    """The cache of this thread; NULL if there is no memory for one."""
+    try:
+        return make_names()
+    except MemoryError:
+        return NULL
 
 
 cdef PyObject* keep_name(Name* name, const uint8_t* start, Py_ssize_t size, uint64_t first, uint64_t last) noexcept:

@@ -187,8 +187,8 @@ cdef extern from *:
         return special != 0;
     }
 
-    /* The UTF-8 that a str keeps, or NULL. */
-    #if defined(PYPY_VERSION)
+    /* The UTF-8 that a str keeps, or NULL. Without the GIL another thread may be storing it. */
+    #if defined(PYPY_VERSION) || defined(Py_GIL_DISABLED)
     #define jsonrpc_fast_kept_utf8(text) NULL
     #define jsonrpc_fast_kept_size(text) 0
     #else

@@ -154,9 +154,13 @@ cdef char* write_container(Output* output, char* at, PyObject* value, Py_ssize_t
             return NULL
     hold(value)
     if kind == DICT_TYPE:
+        begin_section(value)
         at = write_members(output, at, value, levels - 1)
+        end_section()
     elif kind == LIST_TYPE:
+        begin_section(value)
         at = write_items(output, at, value, True, levels - 1)
+        end_section()
     else:
         at = write_items(output, at, value, False, levels - 1)
     drop(value)
@@ -209,10 +213,8 @@ cdef int check_levels(PyObject* value, Py_ssize_t depth, option) except -1:
     item, as where they are written.
     """
     cdef PyObject* kind = class_of(value)
-    cdef PyObject* name
-    cdef PyObject* item
-    cdef Py_ssize_t place = 0
     cdef int has_parts
+    cdef int checked_parts
     if kind == STR_TYPE or kind == INT_TYPE or value == NULL_VALUE:
         return 0
     held_value = <object>value
@@ -225,14 +227,34 @@ cdef int check_levels(PyObject* value, Py_ssize_t depth, option) except -1:
         return 0
     if depth == MAX_WRITTEN_DEPTH:
         raise EncodeError(TOO_DEEP_TO_WRITE)
+    begin_section(value)
+    checked_parts = check_parts_in_section(value, depth + 1, option)
+    end_section()
+    return 0 if checked_parts == 0 else check_raised()
+
+
+cdef int check_parts "jsonrpc_fast_check_parts"(PyObject* value, Py_ssize_t depth, option) except -1:
+    """Check the parts of a container, which are inside `depth` containers."""
+    cdef PyObject* kind = class_of(value)
+    cdef PyObject* name
+    cdef PyObject* item
+    cdef Py_ssize_t place = 0
     if kind == DICT_TYPE:
         while next_member(value, &place, &name, &item):
-            check_levels(item, depth + 1, option)
+            check_levels(item, depth, option)
     else:
         while place < (list_size(value) if kind == LIST_TYPE else tuple_size(value)):
-            check_levels(list_item(value, place) if kind == LIST_TYPE else tuple_item(value, place), depth + 1, option)
+            check_levels(list_item(value, place) if kind == LIST_TYPE else tuple_item(value, place), depth, option)
             place += 1
     return 0
+
+
+cdef extern from *:
+    """
+    static int jsonrpc_fast_check_parts(PyObject *, Py_ssize_t, PyObject *);
+    """
+    # The same function, whose exception the caller raises behind `end_section`.
+    int check_parts_in_section "jsonrpc_fast_check_parts"(PyObject* value, Py_ssize_t depth, object option) noexcept
 
 
 cdef inline bint is_left_at_once(Output* output, char* at) noexcept:

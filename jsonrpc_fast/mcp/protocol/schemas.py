@@ -15,6 +15,7 @@ Rules:
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import unquote
@@ -22,7 +23,6 @@ from urllib.parse import unquote
 import jsonschema_rs
 
 from .faults import MASK, SchemaFault, faults_of
-from .patterns import growth
 
 MAX_SCHEMA_DEPTH: Final = 64
 """Maximum nesting depth of a schema."""
@@ -37,7 +37,11 @@ MAX_VALUES: Final = 1_000_000
 MAX_FAULTS: Final = 20
 """Maximum number of faults that are reported for one value."""
 
-_BACKTRACKS: Final = 100_000
+_MAX_BACKTRACKS: Final = 100_000
+_BACKTRACKS: Final = re.compile(r"\(\?(?:[=!>(]|<[=!]|P=)|\\[1-9gkGK]|[*+?}]\+")
+# The groups contain no other group.
+_FIRST_LOOKAHEADS: Final = re.compile(r"\^(?:\(\?[=!](?:[^()\\\[\]]|\\.|\[(?:[^\]\\]|\\.)*\])*\))*")
+_GROUPS: Final = re.compile(r"\\.|\[(?:[^\]\\]|\\.)*(?:\]|\Z)|\(\?(?:[=!]|<[=!])|[()]", re.DOTALL)
 # Estimated number of schema values visited in the worst case. A million take less than 0.1 seconds.
 _COMPILED_WORK: Final = 1_000_000
 _VALID_WORK: Final = 50_000_000
@@ -74,7 +78,7 @@ class Schema:
                 offline=True,
                 mask=MASK,
                 validate_formats=True,
-                pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS),
+                pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKS),
             )
         except (ValueError, jsonschema_rs.ReferencingError) as error:
             where = "".join(f"/{part}" for part in getattr(error, "instance_path", []))
@@ -268,3 +272,28 @@ def _target(schema: Any, reference: str) -> Any:
         else:
             return None
     return schema
+
+
+def growth(pattern: str) -> int:
+    """Return the power of the text's length with which the time of matching grows, at most: 1 for linear time.
+
+    A pattern without lookaround, backreferences and atomic groups is matched in linear time, the others by
+    backtracking. The number of steps back is limited, but each step may read the whole text: the time grows with the
+    square of the length, and by one more power for each level of nested lookaround. Lookahead right after `^` is tried
+    once, which is linear: `^(?!\\s*$).+`.
+    """
+    first = _FIRST_LOOKAHEADS.match(pattern)
+    if first is not None and "|" not in pattern[first.end() :]:  # each alternative may need a ^ of its own
+        pattern = pattern[first.end() :]
+    if _BACKTRACKS.search(pattern) is None:
+        return 1
+    groups: list[bool] = []  # whether each open group is a lookaround
+    depth, deepest = 0, 1
+    for token in _GROUPS.findall(pattern):
+        if token[0] == "(":
+            groups.append(len(token) > 1)
+            depth += groups[-1]
+            deepest = max(deepest, depth)
+        elif token == ")" and groups:
+            depth -= groups.pop()
+    return 1 + deepest

@@ -28,7 +28,6 @@ class Revision:
         any_structured_results: Whether `structuredContent` may be any JSON value.
         client_requests: The requests that a client may send.
         server_requests: The requests that a server may send.
-        client_notifications: The notifications that a client may send.
         server_notifications: The notifications that a server may send.
         cacheable: The requests whose result says how long it may be cached (`ttlMs`, `cacheScope`).
     """
@@ -40,7 +39,6 @@ class Revision:
     any_structured_results: bool = False
     client_requests: frozenset[str]
     server_requests: frozenset[str]
-    client_notifications: frozenset[str]
     server_notifications: frozenset[str]
     cacheable: frozenset[str] = frozenset()
 
@@ -63,14 +61,6 @@ _CLIENT_REQUESTS = frozenset(
     }
 )
 _SERVER_REQUESTS = frozenset({"ping", "roots/list", "sampling/createMessage"})
-_CLIENT_NOTIFICATIONS = frozenset(
-    {
-        "notifications/cancelled",
-        "notifications/initialized",
-        "notifications/progress",
-        "notifications/roots/list_changed",
-    }
-)
 _SERVER_NOTIFICATIONS = frozenset(
     {
         "notifications/cancelled",
@@ -93,7 +83,6 @@ REVISIONS: Final = {
             profile=MCP_2024_11_05,
             client_requests=_CLIENT_REQUESTS,
             server_requests=_SERVER_REQUESTS,
-            client_notifications=_CLIENT_NOTIFICATIONS,
             server_notifications=_SERVER_NOTIFICATIONS,
         ),
         Revision(
@@ -101,7 +90,6 @@ REVISIONS: Final = {
             profile=MCP_2025_03_26,
             client_requests=_CLIENT_REQUESTS,
             server_requests=_SERVER_REQUESTS,
-            client_notifications=_CLIENT_NOTIFICATIONS,
             server_notifications=_SERVER_NOTIFICATIONS,
         ),
         Revision(
@@ -110,7 +98,6 @@ REVISIONS: Final = {
             structured_results=True,
             client_requests=_CLIENT_REQUESTS,
             server_requests=_SERVER_REQUESTS | {"elicitation/create"},
-            client_notifications=_CLIENT_NOTIFICATIONS,
             server_notifications=_SERVER_NOTIFICATIONS,
         ),
         Revision(
@@ -119,7 +106,6 @@ REVISIONS: Final = {
             structured_results=True,
             client_requests=_CLIENT_REQUESTS | _TASKS,
             server_requests=_SERVER_REQUESTS | _TASKS | {"elicitation/create"},
-            client_notifications=_CLIENT_NOTIFICATIONS | _TASK_STATUS,
             server_notifications=_SERVER_NOTIFICATIONS | _TASK_STATUS | {"notifications/elicitation/complete"},
         ),
         Revision(
@@ -132,7 +118,6 @@ REVISIONS: Final = {
             - {"initialize", "logging/setLevel", "ping", "resources/subscribe", "resources/unsubscribe"}
             | {"server/discover", "subscriptions/listen"},
             server_requests=frozenset(),
-            client_notifications=frozenset({"notifications/cancelled"}),
             server_notifications=_SERVER_NOTIFICATIONS | {"notifications/subscriptions/acknowledged"},
             cacheable=frozenset(
                 {
@@ -153,7 +138,6 @@ VERSIONS: Final = tuple(REVISIONS)
 HANDSHAKE_VERSIONS: Final = tuple(version for version in VERSIONS if not REVISIONS[version].is_modern)
 MODERN_VERSIONS: Final = tuple(version for version in VERSIONS if REVISIONS[version].is_modern)
 LATEST_HANDSHAKE_VERSION: Final = HANDSHAKE_VERSIONS[-1]
-LATEST_MODERN_VERSION: Final = MODERN_VERSIONS[-1]
 
 
 def in_order(versions: Sequence[str]) -> tuple[str, ...]:

@@ -107,24 +107,23 @@ class ChildChannel(DescriptorChannel):
 
     async def open(self, events: Events) -> None:
         self._events = events
-        theirs: list[int] = []
-        ours: list[int] = []
-        try:
-            stdin, to_child = os.pipe()
-            theirs.append(stdin)
-            ours.append(to_child)
-            from_child, stdout = os.pipe()
-            theirs.append(stdout)
-            ours.append(from_child)
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+
+            def pipe(stack_of_reader: contextlib.ExitStack, stack_of_writer: contextlib.ExitStack) -> tuple[int, int]:
+                reader, writer = os.pipe()
+                stack_of_reader.callback(os.close, reader)
+                stack_of_writer.callback(os.close, writer)
+                return reader, writer
+
+            stdin, to_child = pipe(theirs, ours)
+            from_child, stdout = pipe(ours, theirs)
             stderr: IO[Any] | int | None = None
-            if not isinstance(self._stderr, str):
-                stderr = None if callable(self._stderr) else self._stderr
+            if callable(self._stderr):
+                lines, stderr = pipe(ours, theirs)
+            elif not isinstance(self._stderr, str):
+                stderr = self._stderr
             elif self._stderr == "discard":
                 stderr = subprocess.DEVNULL
-            if callable(self._stderr):
-                lines, stderr = os.pipe()
-                theirs.append(stderr)
-                ours.append(lines)
             # Not with the loop's function: in uvloop the child inherits its pipes twice, and a cancelled task loses it.
             process = subprocess.Popen(
                 self.command,
@@ -134,13 +133,7 @@ class ChildChannel(DescriptorChannel):
                 start_new_session=self._own_session,
                 **self._places,
             )
-        except BaseException:  # such as a KeyboardInterrupt
-            for descriptor in ours:
-                os.close(descriptor)
-            raise
-        finally:
-            for descriptor in theirs:
-                os.close(descriptor)
+            ours.pop_all()
         self._process = process
         self._reader = open_reader(from_child, self.received, self._read_failed)
         self._writer = open_writer(to_child, events.drained, self._write_failed)

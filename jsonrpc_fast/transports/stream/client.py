@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import ssl as tls
@@ -50,13 +51,12 @@ async def open_connection(
     # The time is limited by the caller.
     secured = TlsLayer(protocol, context, server_hostname=server_hostname or host, handshake_seconds=None)
     assert secured.opened is not None
-    try:
+    with contextlib.ExitStack() as on_failure:
+        on_failure.callback(secured.abort)
+        on_failure.callback(secured.opened.cancel)
         await loop.create_connection(lambda: secured, host, port)
         await secured.opened
-    except BaseException:
-        secured.opened.cancel()
-        secured.abort()
-        raise
+        on_failure.pop_all()
 
 
 class TcpClient(StreamTransport):
@@ -124,11 +124,9 @@ async def _connect_unix(path: str, protocol: asyncio.BufferedProtocol) -> None:
     if not is_abstract(path):
         await loop.create_unix_connection(lambda: protocol, path)
         return
-    connected = socket.socket(socket.AF_UNIX)
-    try:
+    with contextlib.ExitStack() as on_failure:
+        connected = on_failure.enter_context(socket.socket(socket.AF_UNIX))
         connected.setblocking(False)
         await loop.sock_connect(connected, path)
         await loop.create_unix_connection(lambda: protocol, sock=connected)
-    except BaseException:  # also a cancellation
-        connected.close()
-        raise
+        on_failure.pop_all()

@@ -101,16 +101,17 @@ async def listen_on(
     loop: asyncio.AbstractEventLoop, factory: Factory, sock: socket.socket, backlog: int
 ) -> asyncio.Server:
     """Listen on a bound socket, or go on listening. It is closed if that fails."""
-    try:
-        if not _is_unix(sock):
-            return await loop.create_server(factory, sock=sock, backlog=backlog)
+    with contextlib.ExitStack() as on_failure:
+        on_failure.callback(sock.close)
         options: dict[str, Any] = {}
-        if sys.version_info >= (3, 13) and isinstance(loop, asyncio.BaseEventLoop):
-            options["cleanup_socket"] = False  # or asyncio removes the path
-        return await loop.create_unix_server(factory, sock=sock, backlog=backlog, **options)
-    except BaseException:
-        sock.close()
-        raise
+        if not _is_unix(sock):
+            server = await loop.create_server(factory, sock=sock, backlog=backlog)
+        else:
+            if sys.version_info >= (3, 13) and isinstance(loop, asyncio.BaseEventLoop):
+                options["cleanup_socket"] = False  # or asyncio removes the path
+            server = await loop.create_unix_server(factory, sock=sock, backlog=backlog, **options)
+        on_failure.pop_all()
+    return server
 
 
 async def listen_on_port(
@@ -144,16 +145,14 @@ def bind_path(path: str | bytes, mode: int | None) -> socket.socket:
     Raises:
         OSError: Another server listens there (EADDRINUSE), or the path cannot be used.
     """
-    bound = socket.socket(socket.AF_UNIX)
-    try:
+    with contextlib.ExitStack() as on_failure:
+        bound = on_failure.enter_context(socket.socket(socket.AF_UNIX))
         if not is_abstract(path):
             _remove_left(path)
         bound.bind(path)
         if mode is not None and not is_abstract(path):
             os.chmod(path, mode)
-    except BaseException:
-        bound.close()
-        raise
+        on_failure.pop_all()
     return bound
 
 

@@ -415,11 +415,11 @@ class UnixServer(StreamServer):
         assert self._path is not None
         bound = bind_path(self._path, self._mode)
         self._inode = inode_of(self._path)
-        try:
-            return await listen_on(loop, self._protocol, bound, self._backlog)
-        except BaseException:
-            self._free_address()
-            raise
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(self._free_address)
+            server = await listen_on(loop, self._protocol, bound, self._backlog)
+            on_failure.pop_all()
+        return server
 
     def _free_address(self) -> None:
         # Another server may have replaced the socket.

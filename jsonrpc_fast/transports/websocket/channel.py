@@ -75,6 +75,7 @@ class WebSocketChannel(Channel):
         events: What this channel calls.
         max_bytes: The maximum size of a received message; set before the handshake.
         chunks: How often something has arrived.
+        wire: The state of the connection in the library `websockets`; None before there is a connection.
         closing_code: The code with which this side closes.
         fault: Why the connection ends; None if it does not, or without a fault.
     """
@@ -88,10 +89,10 @@ class WebSocketChannel(Channel):
     def __init__(self, socket: SocketChannel) -> None:
         self.socket = socket
         self.chunks: int = 0
+        self.wire: Any = None
         self.closing_code = CloseCode.NORMAL
         self.fault: ConnectionLost | None = None
         self._phase = Phase.HANDSHAKE
-        self._wire: Protocol | None = None  # the state of the connection in the library
         self._head = b""  # the beginning of a handshake
         self._reader: FrameReader
         self._writer = FrameWriter(self.is_server)
@@ -107,11 +108,6 @@ class WebSocketChannel(Channel):
     @property
     def name(self) -> str:
         return self.socket.name
-
-    @property
-    def wire(self) -> Protocol | None:
-        """The state of the connection in the library `websockets`; None before there is a connection."""
-        return self._wire
 
     @property
     def held_bytes(self) -> int:
@@ -133,10 +129,9 @@ class WebSocketChannel(Channel):
             frame = self._writer.frame
             data = frame(texts[0]) if len(texts) == 1 else b"".join(map(frame, texts))
         else:
-            assert self._wire is not None
             for text in texts:
-                self._wire.send_text(text)
-            data = b"".join(self._wire.data_to_send())
+                self.wire.send_text(text)
+            data = b"".join(self.wire.data_to_send())
         if self._outgoing is None:
             self.socket.write(data)
             return
@@ -188,7 +183,7 @@ class WebSocketChannel(Channel):
 
     def begin_handshake(self, wire: Protocol) -> None:
         """Begin with a new connection."""
-        self._wire = wire
+        self.wire = wire
         self._phase = Phase.HANDSHAKE
         self._loss = None
         self._head = b""
@@ -196,9 +191,8 @@ class WebSocketChannel(Channel):
 
     def begin_frames(self) -> None:
         """The handshake is done: messages may be written and received."""
-        assert self._wire is not None
         self._phase = Phase.OPEN
-        self._reader.is_plain = not self._wire.extensions
+        self._reader.is_plain = not self.wire.extensions
         self.socket.set_reading(self._reads)
         if self._timer is not None:  # of the handshake
             self._timer.cancel()
@@ -206,9 +200,8 @@ class WebSocketChannel(Channel):
 
     def write_wire(self) -> None:
         """Write what the library has to send. An empty text means the end of the stream."""
-        assert self._wire is not None
         self._write_outgoing()
-        for data in self._wire.data_to_send():
+        for data in self.wire.data_to_send():
             if self._loss is None:
                 if data:
                     self.socket.write(data)
@@ -217,8 +210,7 @@ class WebSocketChannel(Channel):
 
     def _read_handshake(self, data: bytes) -> None:
         """Split the handshake from the frames behind it, which the library would read as well."""
-        assert self._wire is not None
-        if self._wire.handshake_exc is None and self._wire.state is WireState.CONNECTING:
+        if self.wire.handshake_exc is None and self.wire.state is WireState.CONNECTING:
             self._head += data
             end = self._head.find(b"\r\n\r\n") + 4
             if end < 4:
@@ -288,7 +280,7 @@ class WebSocketChannel(Channel):
         self._phase = Phase.ENDING
         self._reader.clear()
         self._fragments = None
-        if self.fault is not None or (self._wire is not None and self._wire.close_rcvd is not None):
+        if self.fault is not None or (self.wire is not None and self.wire.close_rcvd is not None):
             fault = self.fault
         elif not was_begun_here:
             cause, fault = fault, ConnectionLost("the peer ended the connection without a close frame")
@@ -367,14 +359,12 @@ class WebSocketChannel(Channel):
     def _answer_ping(self) -> None:
         ping, self._ping = self._ping, None
         if ping is not None and self._phase is _OPEN and self._loss is None and self.unwritten <= HIGH_WATER_BYTES:
-            assert self._wire is not None
-            self._wire.send_pong(ping)
+            self.wire.send_pong(ping)
             self.write_wire()
 
     def _pass_on(self, data: bytes) -> None:
         """Let the library read a frame, after the responses to what came before are written."""
-        wire = self._wire
-        assert wire is not None
+        wire = self.wire
         self._write_outgoing()
         wire.receive_data(data)
         for frame in wire.events_received():
@@ -410,16 +400,14 @@ class WebSocketChannel(Channel):
     def fail(self, code: CloseCode, cause: Exception | None = None) -> None:
         """Close the connection because of a violation that the library does not see."""
         if self._phase is _OPEN:
-            assert self._wire is not None
             self._write_outgoing()
-            self._wire.fail(code)
+            self.wire.fail(code)
             self.write_wire()
             self._begin_ending(cause)
 
     def _begin_ending(self, cause: Exception | None) -> None:
         """Handle a close frame of the peer, or a violation: nothing more can be sent, and the connection ends soon."""
-        wire = self._wire
-        assert wire is not None
+        wire = self.wire
         self._phase = Phase.ENDING
         self._fragments = self._ping = None
         self._reader.clear()
@@ -440,9 +428,8 @@ class WebSocketChannel(Channel):
         self._timer = asyncio.get_running_loop().call_later(seconds, self.socket.abort)
 
     def _send_close(self, code: CloseCode) -> None:
-        assert self._wire is not None
         self._write_outgoing()
-        self._wire.send_close(code)
+        self.wire.send_close(code)
         self._phase = Phase.CLOSING
         self.write_wire()
         self._skip_frames()
@@ -459,10 +446,9 @@ class WebSocketChannel(Channel):
                 self.socket.set_reading(True)
                 return
             if frame.first == CLOSE:
-                assert self._wire is not None
                 self._phase = Phase.ENDING
                 self._reader.clear()
-                self._wire.receive_data(frame.data)
+                self.wire.receive_data(frame.data)
                 self.write_wire()
                 return
         self.socket.set_reading(False)
@@ -486,8 +472,7 @@ class WebSocketChannel(Channel):
     def ping(self) -> None:
         """Ask a peer from which nothing arrives for a sign of life, unless too much is unwritten."""
         if self._phase is _OPEN and self._loss is None and self.unwritten <= HIGH_WATER_BYTES:
-            assert self._wire is not None
-            self._wire.send_ping(b"")
+            self.wire.send_ping(b"")
             self.write_wire()
 
     def abort_silent(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl as tls
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -67,7 +68,8 @@ class ClientChannel(WebSocketChannel):
         self.begin_handshake(wire)
         loop = asyncio.get_running_loop()
         self._handshake, self._socket_ended = loop.create_future(), loop.create_future()
-        try:
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(self._abort_handshake, self._handshake)
             await self.socket.open(self.socket_events)
             self.socket.set_reading(True)
             request = wire.connect()
@@ -76,15 +78,15 @@ class ClientChannel(WebSocketChannel):
             wire.send_request(request)
             self.write_wire()
             await self._handshake
-        except BaseException:  # also a cancellation
-            if self.socket.transport is None:
-                self._socket_ended = None
-            self._handshake.cancel()
-            self.socket.abort()
-            raise
+            on_failure.pop_all()
+
+    def _abort_handshake(self, handshake: asyncio.Future[None]) -> None:
+        if self.socket.transport is None:
+            self._socket_ended = None
+        handshake.cancel()
+        self.socket.abort()
 
     def handshake_received(self, data: bytes) -> None:
-        assert self.wire is not None
         assert self._handshake is not None
         self.wire.receive_data(data)
         for _ in self.wire.events_received():
@@ -94,7 +96,7 @@ class ClientChannel(WebSocketChannel):
                 self.begin_frames()
                 self._handshake.set_result(None)
             else:
-                self._end_handshake(cast("ClientProtocol", self.wire).handshake_exc)
+                self._end_handshake(self.wire.handshake_exc)
 
     def head_too_long(self) -> None:
         self._end_handshake(ConnectionLost("the head of the handshake is too long"))

@@ -24,7 +24,6 @@ from websockets.protocol import State as WireState
 from websockets.server import ServerProtocol
 
 from ..._checks import check_callable, check_type
-from ...errors import LOOP_EXITS
 from ...profile import JSONRPC
 from ...types import UNSET, Unset
 from ..channel import Events
@@ -57,20 +56,20 @@ class AcceptedChannel(WebSocketChannel):
 
     is_server = True
 
-    def __init__(self, server: WebSocketServer, report: Callable[[BaseException, str], None]) -> None:
+    def __init__(self, server: WebSocketServer, run_callback: Callable[..., None]) -> None:
         super().__init__(AcceptedSocket())
         self.path: str = ""
         self.headers: Headers = Headers()
         self.handshake: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._server = server
-        self._report = report
+        self._run_callback = run_callback
 
     async def open(self, events: Events) -> None:
         self.events = events
         await self.socket.open(self.socket_events)
 
     def handshake_received(self, data: bytes) -> None:
-        wire = cast("ServerProtocol", self.wire)
+        wire = self.wire
         if self.handshake.done():
             self.drop(len(data))
             return
@@ -83,7 +82,7 @@ class AcceptedChannel(WebSocketChannel):
             self.path, self.headers = request.path, request.headers
             response = wire.accept(request)
             if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
-                status = self._server.status_for(request, self._report)
+                status = self._server.status_for(request, self._run_callback)
                 if status is not None:
                     response = wire.reject(status, f"{status.phrase}\n")
             wire.send_response(response)
@@ -121,7 +120,7 @@ class AcceptedWebSocket(WebSocketTransport):
     channel: AcceptedChannel
 
     def __init__(self, server: WebSocketServer, options: WebSocketOptions) -> None:
-        channel = AcceptedChannel(server, self.report_unhandled)
+        channel = AcceptedChannel(server, self.run_callback)
         super().__init__(channel, **options)
         cast("AcceptedSocket", channel.socket).begin(server, self)
         channel.begin_handshake(server.new_wire(channel.max_bytes))
@@ -218,18 +217,19 @@ class WebSocketServer(TcpServer):
             max_size=max_bytes,
         )
 
-    def status_for(self, request: Request, report: Callable[[BaseException, str], None]) -> HTTPStatus | None:
+    def status_for(self, request: Request, run_callback: Callable[..., None]) -> HTTPStatus | None:
         """Return the status to refuse a request with, 500 if the application's function fails; None to accept it."""
+        found: list[HTTPStatus | None] = []
+
+        def ask() -> None:
+            assert self._authorize is not None
+            status = self._authorize(request.path, request.headers)
+            found.append(None if status is None else HTTPStatus(status))
+
         if self._authorize is None:
             return None
-        try:
-            status = self._authorize(request.path, request.headers)
-            return None if status is None else HTTPStatus(status)
-        except LOOP_EXITS:
-            raise
-        except BaseException as error:  # asyncio would reset the connection
-            report(error, "authorize")
-            return HTTPStatus.INTERNAL_SERVER_ERROR
+        run_callback("authorize", ask)
+        return found[0] if found else HTTPStatus.INTERNAL_SERVER_ERROR
 
     def _check_options(self) -> None:
         WebSocketTransport(WebSocketChannel(SocketChannel()), **self._options)

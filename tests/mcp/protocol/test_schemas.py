@@ -20,6 +20,7 @@ from jsonrpc_fast.mcp.protocol.schemas import (
     MAX_VALUE_DEPTH,
     MAX_VALUES,
     Schema,
+    growth,
 )
 
 from ...support.tables import rows
@@ -334,3 +335,41 @@ def test_faults_agree_with_the_library_and_show_no_value(schema: Any, value: Any
     faults = Schema(schema).faults(value)
     assert (faults == []) is jsonschema_rs.Draft202012Validator(schema, validate_formats=True).is_valid(value)
     assert "SECRET" not in json.dumps(faults)
+
+
+@rows(
+    ("pattern", "power"),
+    [
+        (r"^[a-z]+$", 1),
+        (r"(a+)+$", 1),
+        (r"(?:a|b){2,}(?i:c)(?P<name>d)", 1),
+        (r"^(?!\s*$).+", 1),
+        (r"^(?=[(]\))(?![^)\]]+)x", 1),
+        (r"^(?!a)b|c", 2),
+        (r"^(?!a)b|c(?=d)", 2),
+        (r"(?!a)b", 2),
+        (r"^(?!a(b))c", 2),
+        (r"^(?:a(?=b))*", 2),
+        (r"(?<=a)b", 2),
+        (r"(?<!a)b", 2),
+        (r"(a)\1", 2),
+        (r"(?P<n>a)(?P=n)", 2),
+        (r"a++b", 2),
+        (r"(?>a)", 2),
+        (r"(?=a)(?=b)", 2),
+        (r"(?=a(?!b))", 3),
+        (r"(?=a(?:b(?<=c(?=d))))e", 4),
+        (r"[(?=](?=a)", 2),
+        (r"(", 1),
+    ],
+)
+def test_growth(pattern: str, power: int) -> None:
+    assert growth(pattern) == power
+
+
+@pytest.mark.slow
+@rows("text", ["[", "(?=", "^(?=[", "(", "\\", "^(?=a", "[^]"])
+def test_growth_takes_linear_time(text: str) -> None:
+    began = time.process_time()
+    growth(text * 200_000)
+    assert time.process_time() - began < 5

@@ -11,7 +11,6 @@ from jsonrpc_fast import PRESETS
 from jsonrpc_fast.mcp.protocol.versions import (
     HANDSHAKE_VERSIONS,
     LATEST_HANDSHAKE_VERSION,
-    LATEST_MODERN_VERSION,
     MODERN_VERSIONS,
     REVISIONS,
     VERSIONS,
@@ -36,7 +35,7 @@ def test_names() -> None:
     assert VERSIONS == ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
     assert VERSIONS == HANDSHAKE_VERSIONS + MODERN_VERSIONS
     assert MODERN_VERSIONS == ("2026-07-28",)
-    assert (LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION) == ("2025-11-25", "2026-07-28")
+    assert LATEST_HANDSHAKE_VERSION == "2025-11-25"
 
 
 @rows("version", VERSIONS)
@@ -44,7 +43,6 @@ def test_methods_match_the_schema(corpora: Path, version: str) -> None:
     definitions, revision = definitions_of(corpora, version), REVISIONS[version]
     assert revision.client_requests == methods_of(definitions, "ClientRequest")
     assert revision.server_requests == methods_of(definitions, "ServerRequest")
-    assert revision.client_notifications == methods_of(definitions, "ClientNotification")
     assert revision.server_notifications == methods_of(definitions, "ServerNotification")
 
 
