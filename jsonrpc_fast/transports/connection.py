@@ -108,6 +108,8 @@ class Connection(Transport):
         self._drain_seconds = drain_seconds
         self._reader = reader
         self._outbox = Outbox(self, channel, reader)
+        if type(self).send is Connection.send:
+            self.send = self._outbox.send  # type: ignore[method-assign]  # saves a call for each message
         self._inbox = Inbox(self, self._outbox, reader, max_faults)
         self.channel_events = Events(self._inbox.received, self._outbox.drained, self._lost)
         self._loop: asyncio.AbstractEventLoop
@@ -344,6 +346,12 @@ class Connection(Transport):
         """Called once, after `onclose`; for subclasses."""
 
     # Faults and callbacks.
+
+    def fail(self, error: Exception) -> None:
+        """Close because of an exception that nobody expects, such as a MemoryError: the state is not known then."""
+        if self.onerror is None:
+            self.report_unhandled(error, "decode")
+        self.abort(error)
 
     def closed_error(self) -> Exception:
         """Return the exception for what is sent while nothing can be sent."""

@@ -8,6 +8,7 @@ Rules:
   - An invalid message goes to `onerror`, and the stream goes on. A framing fault ends the stream, and more than
     `max_faults` invalid messages close the connection. A peer that goes on sending after a fault is cut off when
     DROPPED_BYTES have arrived.
+  - After an exception that nobody expects of the decoder, the connection is closed: what it had read is not known.
   - When the channel is lost, the backlog is delivered first: a response in it settles a call.
 """
 
@@ -148,19 +149,18 @@ class Inbox:
             self._keep(data)
             return
         reader = self._reader
-        if len(data) <= readers.SMALL_BYTES:
-            items = reader.feed(data)
-        else:
-            items = reader.feed(data, readers.TURN_ITEMS)
-            if reader.has_more:
-                self._deliver(items, has_more=True)
-                return
+        try:
+            is_small = len(data) <= readers.SMALL_BYTES
+            items = reader.feed(data) if is_small else reader.feed(data, readers.TURN_ITEMS)
+        except Exception as error:
+            self._connection.fail(error)
+            return
         if not items:
             reader.partial_bytes += len(data)
             return
         reader.partial_bytes = 0
-        if len(items) > 1:
-            self._deliver(items)
+        if len(items) > 1 or not is_small:
+            self._deliver(items, has_more=not is_small and reader.has_more)
             return
         # One item is the whole chunk: as `_deliver`, without the budget.
         item = items[0]
@@ -226,7 +226,7 @@ class Inbox:
             may_follow = has_more
             while may_follow and may_step and self._may_deliver:
                 items, self._undelivered = self._undelivered, []
-                items = items or self._reader.next_items()
+                items = items or self._next_items()
                 self._deliver_items(items, end)
                 may_follow = bool(items) or self._reader.has_more
                 may_step = self._loop.time() < end
@@ -235,6 +235,13 @@ class Inbox:
             if self._has_backlog or has_more or self._has_ended:
                 self.update()
             self._outbox.end_turn()
+
+    def _next_items(self) -> list[Any]:
+        try:
+            return self._reader.next_items()
+        except Exception as error:
+            self._connection.fail(error)
+            return []
 
     def _deliver_items(self, items: Iterable[Any], end: float) -> None:
         """Deliver items until the loop's time is `end`, at least one. The others are `_undelivered`."""

@@ -297,6 +297,33 @@ async def test_an_exception_of_a_callback_is_reported_and_reading_goes_on() -> N
     assert [context["exception"] for context in contexts[3:]] == [fault]
 
 
+@rows("arrives", ["alone", "in a large chunk", "during a pause"])
+async def test_an_exception_that_nobody_expects_closes_the_connection(arrives: str) -> None:
+    contexts: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
+    fault = MemoryError()
+
+    def read(text: bytes) -> Any:
+        if text == b"2":
+            raise fault
+        return text
+
+    for has_onerror in (True, False):
+        one, other, _, at_other = await started(decode=read)
+        if not has_onerror:
+            other.onerror = None
+        if arrives == "during a pause":
+            other.pause_reading()
+        other.channel_events.received(b"1\n")
+        other.channel_events.received(b"2\n" + b"3\n" * (1 if arrives == "alone" else 1000))
+        other.resume_reading()
+        await other.wait_closed()
+        await one.wait_closed()
+        assert at_other.events == [*([b"1"] if arrives != "during a pause" else []), *[fault] * has_onerror, "closed"]
+        assert not other.is_connected
+    assert [context["exception"] for context in contexts] == [fault]
+
+
 async def test_pausing_holds_back_the_rest_of_a_chunk() -> None:
     one, other, _, at_other = await started()
 
