@@ -34,22 +34,30 @@ class Events:
         received: Called with what has arrived: any part of a stream of bytes, or one whole text on a channel that
             carries texts. A view may be of a buffer that is used again. `b""` once, when the peer has ended its stream
             and may still read. An empty text is reported as `b" "`.
+        received_texts: Called with several texts by a channel that carries texts and has them at hand: the responses
+            to them leave together.
         drained: Called when some of the unwritten bytes have been taken, at least when LOW_WATER_BYTES or fewer of
             more are left.
         lost: Called when the channel is closed, with what broke it; None if one of the sides closed it.
     """
 
-    __slots__ = ("drained", "lost", "received")
+    __slots__ = ("drained", "lost", "received", "received_texts")
 
     def __init__(
         self,
         received: Callable[[Data], None],
         drained: Callable[[], None],
         lost: Callable[[Exception | None], None],
+        received_texts: Callable[[list[bytes]], None] | None = None,
     ) -> None:
         self.received = received
+        self.received_texts: Callable[[list[bytes]], None] = received_texts or self._received_one_by_one
         self.drained = drained
         self.lost = lost
+
+    def _received_one_by_one(self, texts: list[bytes]) -> None:
+        for text in texts:
+            self.received(text)
 
 
 class Channel:

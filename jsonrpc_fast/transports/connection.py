@@ -111,7 +111,7 @@ class Connection(Transport):
         if type(self).send is Connection.send:
             self.send = self._outbox.send  # type: ignore[method-assign]  # saves a call for each message
         self._inbox = Inbox(self, self._outbox, reader, max_faults)
-        self.channel_events = Events(self._inbox.received, self._outbox.drained, self._lost)
+        self.channel_events = Events(self._inbox.received, self._outbox.drained, self._lost, self._inbox.received_texts)
         self._loop: asyncio.AbstractEventLoop
         self._log: debug.Log | None = None
         self._state = State.IDLE

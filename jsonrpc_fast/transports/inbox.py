@@ -149,8 +149,8 @@ class Inbox:
             self._keep(data)
             return
         reader = self._reader
+        is_small = len(data) <= readers.SMALL_BYTES
         try:
-            is_small = len(data) <= readers.SMALL_BYTES
             items = reader.feed(data) if is_small else reader.feed(data, readers.TURN_ITEMS)
         except Exception as error:
             self._connection.fail(error)
@@ -179,6 +179,17 @@ class Inbox:
                     connection.report_callback_error(error)
         finally:
             outbox.end_turn()
+
+    def received_texts(self, texts: list[bytes]) -> None:
+        """Handle several texts; see `Events`."""
+        self.chunks += 1
+        if self._connection.is_closing or self._has_ended:
+            self._drop(sum(map(len, texts)))
+            return
+        self._reader.keep_all(texts)
+        had_backlog, self._has_backlog = self._has_backlog, True
+        if self._may_deliver and not had_backlog:
+            self._deliver((), has_more=True)
 
     def add(self, items: list[Any]) -> None:
         """Handle messages and faults that are decoded already."""

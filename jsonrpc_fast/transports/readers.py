@@ -95,6 +95,11 @@ class StreamReader:
         """Keep what has arrived for `next_items`."""
         self._kept += data
 
+    def keep_all(self, texts: list[bytes]) -> None:
+        """Keep several pieces."""
+        for text in texts:
+            self._kept += text
+
     def next_items(self) -> list[Any]:
         """Take one step through what is kept. Return the items that it ended, if any."""
         if self._decoder.has_more:
@@ -154,13 +159,18 @@ class TextReader:
     def keep(self, data: Any) -> None:
         self._kept.append(bytes(data) if type(data) is memoryview else data)
 
+    def keep_all(self, texts: list[bytes]) -> None:
+        """Keep several texts."""
+        self._kept += texts
+
     def next_items(self) -> list[Any]:
-        kept = self._kept
+        kept, read = self._kept, self._read
         items: list[Any] = []
         while kept and len(items) < TURN_ITEMS:
             text = kept.popleft()
-            items += self._feed(text)
-            if len(text) > STEP_BYTES or type(items[-1]) is ParseError:
+            item = read(text) if self._log is None else self._feed(text)[0]
+            items.append(item)
+            if len(text) > STEP_BYTES or type(item) is ParseError:
                 break
         return items
 

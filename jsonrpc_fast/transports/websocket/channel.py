@@ -5,7 +5,7 @@ Rules:
   - The protocol is that of `websockets` without IO. Messages, pings and pongs are read and written here; close frames,
     violations and whatever an extension changes go through the library, one frame at a time.
   - The frames that have arrived are read step by step, while reading is wanted, for TURN_SECONDS in one turn of the
-    loop. What is written meanwhile leaves together.
+    loop.
   - Violations close the connection: 1002 (protocol), 1007 (not UTF-8), 1009 (longer than `max_bytes`). What came before
     is reported, what follows is not (section 7.1.7). The peer can still read the code: reading goes on until it closes,
     or has sent DROPPED_BYTES more.
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 from websockets.frames import Frame as WireFrame
@@ -30,9 +31,21 @@ from websockets.protocol import State as WireState
 from ...errors import ConnectionLost
 from ..channel import HIGH_WATER_BYTES, Channel, Events
 from ..inbox import DROPPED_BYTES, TURN_SECONDS
-from ..outbox import WRITE_BYTES
 from ..stream.transport import SocketChannel
-from .frames import BINARY, CLOSE, FIN, OPCODE, PING, PONG, TEXT, Fragments, Frame, FrameReader, FrameWriter
+from .frames import (
+    BINARY,
+    CLOSE,
+    FIN,
+    OPCODE,
+    PING,
+    PONG,
+    TEXT,
+    Fragments,
+    Frame,
+    FrameReader,
+    MaskedFrames,
+    server_frame,
+)
 
 CLOSE_SECONDS: Final = 5.0
 """How long a connection that the peer or a violation closed may take to end."""
@@ -95,10 +108,9 @@ class WebSocketChannel(Channel):
         self._phase = Phase.HANDSHAKE
         self._head = b""  # the beginning of a handshake
         self._reader: FrameReader
-        self._writer = FrameWriter(self.is_server)
+        self._frame: Callable[[bytes], bytes] = server_frame if self.is_server else MaskedFrames()
         self._fragments: Fragments | None = None
         self._ping: bytes | None = None  # the last one that is not answered
-        self._outgoing: bytearray | None = None  # frames that wait until what has arrived is read; None: none wait
         self._reads = False
         self._is_read_due = False
         self._loss: tuple[Exception | None] | None = None  # the socket is lost, and this is why
@@ -126,18 +138,13 @@ class WebSocketChannel(Channel):
                 raise self.fault
             return  # the loss is about to be reported
         if self._reader.is_plain:
-            frame = self._writer.frame
+            frame = self._frame
             data = frame(texts[0]) if len(texts) == 1 else b"".join(map(frame, texts))
         else:
             for text in texts:
                 self.wire.send_text(text)
             data = b"".join(self.wire.data_to_send())
-        if self._outgoing is None:
-            self.socket.write(data)
-            return
-        self._outgoing += data
-        if len(self._outgoing) >= WRITE_BYTES:
-            self._write_outgoing()
+        self.socket.write(data)
 
     @property
     def unwritten(self) -> int:
@@ -200,7 +207,6 @@ class WebSocketChannel(Channel):
 
     def write_wire(self) -> None:
         """Write what the library has to send. An empty text means the end of the stream."""
-        self._write_outgoing()
         for data in self.wire.data_to_send():
             if self._loss is None:
                 if data:
@@ -236,7 +242,10 @@ class WebSocketChannel(Channel):
         data = bytes(view)
         self.chunks += 1
         if self._phase is _OPEN:
-            if data:
+            text = self._reader.whole_text(data) if self._reads and self._fragments is None else None
+            if text is not None:
+                self.events.received(text or b" ")
+            elif data:
                 self._frames_received(data)
             else:
                 self.socket.finish()
@@ -290,11 +299,6 @@ class WebSocketChannel(Channel):
     # Receiving.
 
     def _frames_received(self, data: bytes) -> None:
-        if self._reads and self._fragments is None:
-            text = self._reader.whole_text(data)
-            if text is not None:
-                self.events.received(text or b" ")
-                return
         self._reader.feed(data)
         self._read_frames()
 
@@ -313,27 +317,22 @@ class WebSocketChannel(Channel):
         return self._phase is _OPEN and (self._reads or self._loss is not None)
 
     def _read_frames(self) -> None:
-        """Read frames for one turn of the loop. What is written meanwhile leaves at the end."""
+        """Read frames for one turn of the loop."""
         reader, time = self._reader, asyncio.get_running_loop().time
         end = time() + TURN_SECONDS
-        self._outgoing = bytearray()
-        try:
-            while self._may_read():
-                text = None if self._fragments is not None else reader.next_text()
-                if text is not None:
+        while self._may_read():
+            texts = None if self._fragments is not None else reader.next_texts()
+            if texts:
+                self._answer_ping()
+                self.events.received_texts(texts)
+            else:
+                frame = reader.next()
+                if frame is None:
                     self._answer_ping()
-                    self.events.received(text or b" ")
-                else:
-                    frame = reader.next()
-                    if frame is None:
-                        self._answer_ping()
-                        break
-                    self._frame_received(frame)
-                if time() >= end:
                     break
-        finally:
-            self._write_outgoing()
-            self._outgoing = None
+                self._frame_received(frame)
+            if time() >= end:
+                break
         if self._phase is _OPEN and reader.may_have_frame:
             if self._may_read():
                 if self._loss is None:
@@ -363,9 +362,8 @@ class WebSocketChannel(Channel):
             self.write_wire()
 
     def _pass_on(self, data: bytes) -> None:
-        """Let the library read a frame, after the responses to what came before are written."""
+        """Let the library read a frame. The responses to what came before are written."""
         wire = self.wire
-        self._write_outgoing()
         wire.receive_data(data)
         for frame in wire.events_received():
             assert isinstance(frame, WireFrame)
@@ -400,7 +398,6 @@ class WebSocketChannel(Channel):
     def fail(self, code: CloseCode, cause: Exception | None = None) -> None:
         """Close the connection because of a violation that the library does not see."""
         if self._phase is _OPEN:
-            self._write_outgoing()
             self.wire.fail(code)
             self.write_wire()
             self._begin_ending(cause)
@@ -428,7 +425,6 @@ class WebSocketChannel(Channel):
         self._timer = asyncio.get_running_loop().call_later(seconds, self.socket.abort)
 
     def _send_close(self, code: CloseCode) -> None:
-        self._write_outgoing()
         self.wire.send_close(code)
         self._phase = Phase.CLOSING
         self.write_wire()
@@ -453,12 +449,6 @@ class WebSocketChannel(Channel):
                 return
         self.socket.set_reading(False)
         asyncio.get_running_loop().call_soon(self._skip_frames)
-
-    def _write_outgoing(self) -> None:
-        if self._outgoing:
-            data, self._outgoing = bytes(self._outgoing), bytearray()
-            if self._loss is None:
-                self.socket.write(data)
 
     # Keeping alive.
 

@@ -27,6 +27,8 @@ SMALL_HEADS: Final = [bytes((TEXT, length)) for length in range(SMALL_LENGTH)]
 MASKED_HEADS: Final = [bytes((TEXT, MASKED | length)) for length in range(SMALL_LENGTH)]
 KEYS: Final = 1024
 """How many masking keys are made at a time: a system call costs more than a small frame."""
+STEP_TEXTS: Final = 64
+"""How many text messages are read at a time."""
 FRAME_BYTES: Final = 2
 """The size of the smallest frame."""
 
@@ -105,21 +107,24 @@ class FrameReader:
             return apply_mask(data[6:], data[2:6]) if self._mask_bit else data[2:]
         return None
 
-    def next_text(self) -> bytes | None:
-        """Return the payload of the next frame, if it is a small text message; None if it is not."""
-        data, at = self._unread, self._read_bytes
-        start = at + self._head_bytes
-        if start > len(data) or data[at] != TEXT or not self.is_plain:
-            return None
-        length = data[at + 1] ^ self._mask_bit
-        end = start + length
-        if length >= SMALL_LENGTH or length > self._max_bytes or end > len(data):
-            return None
-        payload = bytes(data[start:end])
-        if self._mask_bit:
-            payload = apply_mask(payload, data[start - 4 : start])
-        self._skip(end)
-        return payload
+    def next_texts(self) -> list[bytes]:
+        """Return the payloads of the small text messages that come next; an empty one is a blank."""
+        data, at, head_bytes, mask_bit = self._unread, self._read_bytes, self._head_bytes, self._mask_bit
+        longest = min(self._max_bytes, SMALL_LENGTH - 1)
+        texts: list[bytes] = []
+        size = len(data) if self.is_plain else 0
+        while at + head_bytes <= size and data[at] == TEXT and len(texts) < STEP_TEXTS:
+            length = data[at + 1] ^ mask_bit
+            start = at + head_bytes
+            end = start + length
+            if length > longest or end > size:
+                break
+            payload = bytes(data[start:end])
+            texts.append((apply_mask(payload, data[start - 4 : start]) if mask_bit else payload) or b" ")
+            at = end
+        if texts:
+            self._skip(at)
+        return texts
 
     def next(self) -> Frame | None:
         """Return the next frame; None if it has not arrived.
@@ -189,28 +194,27 @@ class Fragments:
         return self._data
 
 
-class FrameWriter:
-    """Makes frames of texts.
+def server_frame(text: bytes) -> bytes:
+    """Return a text message of a server."""
+    length = len(text)
+    return (SMALL_HEADS[length] if length < SMALL_LENGTH else _large_head(length, 0)) + text
 
-    Args:
-        is_server: Whether frames are not masked.
-    """
 
-    def __init__(self, is_server: bool) -> None:
-        self._is_server = is_server
+class MaskedFrames:
+    """Makes the text messages of a client, masked with keys that are unpredictable (section 10.3)."""
+
+    def __init__(self) -> None:
         self._keys = b""
         self._next_key = 0
 
-    def frame(self, text: bytes) -> bytes:
-        """Return a text message; that of a client is masked with a key that is unpredictable (section 10.3)."""
-        length = len(text)
-        if self._is_server:
-            return (SMALL_HEADS[length] if length < SMALL_LENGTH else _large_head(length, 0)) + text
+    def __call__(self, text: bytes) -> bytes:
+        """Return a text message."""
         at = self._next_key
         if at == len(self._keys):
             self._keys, at = os.urandom(4 * KEYS), 0
         self._next_key = at + 4
         key = self._keys[at : at + 4]
+        length = len(text)
         head = MASKED_HEADS[length] if length < SMALL_LENGTH else _large_head(length, MASKED)
         return head + key + apply_mask(text, key)
 

@@ -115,6 +115,7 @@ class WebSocketTransport(SocketTransport):
 
     def report_invalid(self, fault: ParseError) -> None:
         if fault.code is ParseErrorCode.INVALID_UTF8:
+            self.flush()  # the responses to what came before
             self.channel.fail(CloseCode.INVALID_TEXT, fault)
         else:
             super().report_invalid(fault)
