@@ -329,6 +329,11 @@ class StdioClient(Connection):
         """The child's exit code, -N if signal N ended it; None while it runs."""
         return self.channel.returncode
 
+    @property
+    def unread_bytes(self) -> int | None:
+        """How much of its stdin the child had not read when it was closed; None: not known, or not closed."""
+        return self.channel.unread_bytes
+
     async def wait_exited(self) -> None:
         """Wait until the child has ended, and what it wrote to its stderr has been reported."""
         await self.channel.wait_exited()

@@ -232,7 +232,8 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
     def _write_unsent(self) -> None:
         unsent, self._unsent = self._unsent, bytearray()
         self._encrypt(memoryview(unsent))
-        self._protocol.resume_writing()
+        if not self._unsent:
+            self._protocol.resume_writing()
 
     def can_write_eof(self) -> bool:
         return True
