@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import partial
 from types import CoroutineType
 from typing import Any, Final
@@ -107,19 +107,30 @@ class Connection:
         """Send the last part of the body."""
         return await self._write({"type": "http.response.body", "body": data})
 
+    async def send_whole(self, status: int, headers: list[Header], body: bytes) -> bool:
+        """Send a response whose body is known."""
+        self.is_begun = True
+        return await self._guard(self._send_whole(status, headers, body))
+
     async def send_error(self, status: int, text: bytes) -> bool:
         """Send an error response as JSON."""
         text = text.rstrip(b"\n")
-        await self.begin(status, [JSON_TYPE, (b"content-length", b"%d" % len(text))])
-        return await self.end(text)
+        return await self.send_whole(status, [JSON_TYPE, (b"content-length", b"%d" % len(text))], text)
+
+    async def _send_whole(self, status: int, headers: list[Header], body: bytes) -> None:
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
 
     async def _write(self, message: dict[str, Any]) -> bool:
+        sending = self._send(message)
+        # Not every awaitable has `send`.
+        return await self._guard(sending if type(sending) is CoroutineType else _awaited(sending))
+
+    async def _guard(self, writing: Coroutine[Any, Any, None]) -> bool:
         if self.is_gone:
+            writing.close()
             return False
         try:
-            sending = self._send(message)
-            # Not every awaitable has `send`.
-            writing = sending if type(sending) is CoroutineType else _awaited(sending)
             guarded = Guarded(writing, writing.send(None), seconds=self._write_seconds)
             await guarded
             self.is_gone |= guarded.is_cancelled
@@ -166,10 +177,16 @@ class Responder:
         """
         if not stream.is_only_a_reply:
             await asyncio.sleep(0)  # most functions end in their first turn: then no timer is needed
-        if not stream.is_only_a_reply:
-            await stream.wait(WATCH_SECONDS)
-        if stream.is_only_a_reply:
-            return await _reply(stream, connection, headers, status_of)
+            if not stream.is_only_a_reply:
+                await stream.wait(WATCH_SECONDS)
+                if not stream.is_only_a_reply:
+                    return await self._respond_with_events(stream, connection, headers, status_of)
+        return await _reply(stream, connection, headers, status_of)
+
+    async def _respond_with_events(
+        self, stream: MessageStream, connection: Connection, headers: list[Header], status_of: Callable[[bytes], int]
+    ) -> bool:
+        """Answer with events, unless the stream is only a reply before the first keep-alive."""
         connection.watch(stream.wake)
         try:
             await stream.wait(self._keep_alive_seconds)
@@ -358,8 +375,8 @@ async def _reply(
     stream: MessageStream, connection: Connection, headers: list[Header], status_of: Callable[[bytes], int]
 ) -> bool:
     [text] = stream.take()
-    await connection.begin(status_of(text), [JSON_TYPE, (b"content-length", b"%d" % len(text)), *headers])
-    return await connection.end(text)
+    fields = [JSON_TYPE, (b"content-length", b"%d" % len(text)), *headers]
+    return await connection.send_whole(status_of(text), fields, text)
 
 
 def _event(id: str | None, data: bytes) -> bytes:

@@ -135,8 +135,7 @@ class SessionRequests:
             return
         if not ids:
             transport.deliver(message, exchange)
-            await connection.begin(202, [NO_LENGTH])
-            await connection.end()
+            await connection.send_whole(202, [NO_LENGTH], b"")
             return
         is_resumable = self._store is not None and revision is not None and revision.version >= "2025-11-25"
         stream = transport.open_stream(ids, exchange, session.stream_name(), is_resumable)

@@ -82,8 +82,7 @@ class StatelessRequests:
             Refusal: The body is no message that may be sent, or there is no room for it.
         """
         if type(message) is Notification:
-            await connection.begin(202, [NO_LENGTH])
-            await connection.end()
+            await connection.send_whole(202, [NO_LENGTH], b"")
             return
         if type(message) is list:
             await connection.send_error(400, encode(ParseError.batch_not_allowed().to_response()))

@@ -137,7 +137,7 @@ class MessageStream:
     @property
     def is_only_a_reply(self) -> bool:
         """Whether the stream has ended with its reply, and nothing else waits."""
-        return self.is_ended and self.has_replied and len(self) == 1
+        return self.is_ended and self.has_replied and self._messages is not None and len(self._messages) == 1
 
     @property
     def is_finished(self) -> bool:
@@ -160,8 +160,9 @@ class MessageStream:
 
     def _put(self, text: bytes) -> None:
         if self._messages is None:
-            self._messages = deque()
-        self._messages.append(text)
+            self._messages = deque((text,))
+        else:
+            self._messages.append(text)
         self._resize(len(text))
 
     def _resize(self, change: int) -> None:
