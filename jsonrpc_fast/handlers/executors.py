@@ -21,6 +21,7 @@ import inspect
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Final
 
+from .failures import on_failure
 from .handler import Handler, RequestContext
 
 # Its threads share no objects, and its class is a subclass of ThreadPoolExecutor (Python 3.14).
@@ -72,11 +73,8 @@ class ExecutorHandler(Handler):
             future = loop.run_in_executor(self._executor, run, _call, self._inner, params, context)
         else:
             future = loop.run_in_executor(self._executor, _call, self._inner, params, None)
-        try:
+        with on_failure(future.cancel):
             await asyncio.wait([future])  # raises CancelledError only if this task is cancelled
-        except BaseException:
-            future.cancel()
-            raise
         try:
             return future.result()
         except asyncio.CancelledError as error:

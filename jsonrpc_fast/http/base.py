@@ -29,7 +29,7 @@ from .requests import (
 )
 
 Respond: TypeAlias = "Callable[[Any, bytes], tuple[int, Iterable[Header]]]"
-Answer: TypeAlias = "tuple[int, list[Header], bytes]"
+HttpResponse: TypeAlias = "tuple[int, list[Header], bytes]"
 """Status, headers and body."""
 HttpHeaders: TypeAlias = "Mapping[str, str] | Iterable[tuple[str, str]]"
 """The headers of a request as a framework holds them: by name, or as pairs."""
@@ -125,7 +125,9 @@ class BaseEndpoint:
         length = get(b"content-length")
         return None if length is None else declared_length(length, self._max_body)
 
-    def _answer_other_method(self, method: str, path: str, headers: Mapping[bytes, bytes], is_local: bool) -> Answer:
+    def _respond_to_other_method(
+        self, method: str, path: str, headers: Mapping[bytes, bytes], is_local: bool
+    ) -> HttpResponse:
         """Return the response to a request that is not a POST."""
         self._access.check(headers.get(b"host"), headers.get(b"origin"), is_local)
         is_health = path == self._health
@@ -133,10 +135,10 @@ class BaseEndpoint:
         if method == "OPTIONS":
             return 204, [allow], b""
         if is_health and method in ("GET", "HEAD"):
-            return text_answer(200, b"ok\n", method)
+            return text_response(200, b"ok\n", method)
         raise Refusal(405, "JSON-RPC messages are sent with POST.", [allow])
 
-    def _answer_reply(self, context: Any, reply: bytes) -> Answer:
+    def _respond_with(self, context: Any, reply: bytes) -> HttpResponse:
         status = 200 if reply else 204
         fields: list[Header] = []
         if self._respond is not None:
@@ -180,9 +182,9 @@ def may_be_local(address: Sequence[Any] | None) -> bool:
     return not address or not address[0] or is_loopback(address[0])
 
 
-def joined(answer: Answer) -> tuple[int, dict[str, str], bytes]:
+def joined(response: HttpResponse) -> tuple[int, dict[str, str], bytes]:
     """Return a response in the form for a framework. The values of a repeated header are joined with a comma."""
-    status, headers, body = answer
+    status, headers, body = response
     found: dict[str, str] = {}
     for field in headers:
         name, value = (part.decode("latin-1") for part in field)
@@ -190,12 +192,12 @@ def joined(answer: Answer) -> tuple[int, dict[str, str], bytes]:
     return status, found, body
 
 
-def text_answer(status: int, text: bytes, method: str, fields: Iterable[Header] = ()) -> Answer:
+def text_response(status: int, text: bytes, method: str, fields: Iterable[Header] = ()) -> HttpResponse:
     """Return a response in plain text; without its body for HEAD."""
     length = b"content-length", b"%d" % len(text)
     return status, [*fields, _TEXT, length], b"" if method == "HEAD" else text
 
 
-def refusal_answer(refusal: Refusal, method: str, fields: Iterable[Header] = ()) -> Answer:
+def refusal_response(refusal: Refusal, method: str, fields: Iterable[Header] = ()) -> HttpResponse:
     """Return the response to a refused request."""
-    return text_answer(refusal.status, refusal.reason.encode() + b"\n", method, [*refusal.headers, *fields])
+    return text_response(refusal.status, refusal.reason.encode() + b"\n", method, [*refusal.headers, *fields])

@@ -24,7 +24,6 @@ from ..codec._json import Default, check_option
 from ..errors import CallTimeout, InvalidResponse
 from ..profile import JSONRPC, Profile
 from ..types import UNSET, Unset
-from .answers import Answer, AnswerReader
 from .inflating import ACCEPTED, Inflater
 from .library import (
     check_client,
@@ -36,6 +35,7 @@ from .library import (
     translated,
     url_of,
 )
+from .responses import ReadResponse, ResponseReader
 
 try:
     import anyio
@@ -65,7 +65,7 @@ _HEADERS: Final = {
 }
 
 
-class _BaseClient(AnswerReader):
+class _BaseClient(ResponseReader):
     """The part that both clients share: everything but the IO."""
 
     def __init__(
@@ -109,7 +109,7 @@ class _BaseClient(AnswerReader):
         try:
             return Inflater(coding_of(response))
         except InvalidResponse as error:
-            raise Answer(response.status_code, response.headers, b"").fault(str(error)) from None
+            raise ReadResponse(response.status_code, response.headers, b"").fault(str(error)) from None
 
     def _check_size(self, size: int) -> None:
         if size > self._max_response:
@@ -258,7 +258,7 @@ class HttpClient(_BaseClient):
         ids, text = self._encode_batch(items)
         return self._read_results(self._post(text, timeout, headers), ids)
 
-    def _post(self, body: bytes, timeout: float | Unset | None, headers: Mapping[str, str] | None) -> Answer:
+    def _post(self, body: bytes, timeout: float | Unset | None, headers: Mapping[str, str] | None) -> ReadResponse:
         seconds = self._timeout if isinstance(timeout, Unset) else timeout
         end = None if seconds is None else time.monotonic() + seconds
         options = self._options(body, headers, seconds)
@@ -275,7 +275,7 @@ class HttpClient(_BaseClient):
                 inflater.finish()
         except self._errors as error:
             raise translated(error, self._library) from error
-        return Answer(response.status_code, response.headers, bytes(received))
+        return ReadResponse(response.status_code, response.headers, bytes(received))
 
 
 class AsyncHttpClient(_BaseClient):
@@ -358,7 +358,9 @@ class AsyncHttpClient(_BaseClient):
         ids, text = self._encode_batch(items)
         return self._read_results(await self._post(text, timeout, headers), ids)
 
-    async def _post(self, body: bytes, timeout: float | Unset | None, headers: Mapping[str, str] | None) -> Answer:
+    async def _post(
+        self, body: bytes, timeout: float | Unset | None, headers: Mapping[str, str] | None
+    ) -> ReadResponse:
         seconds = self._timeout if isinstance(timeout, Unset) else timeout
         options = self._options(body, headers, seconds)
         received = bytearray()
@@ -375,4 +377,4 @@ class AsyncHttpClient(_BaseClient):
             raise translated(error, self._library) from error
         except TimeoutError as error:
             raise CallTimeout("no response arrived in time") from error
-        return Answer(response.status_code, response.headers, bytes(received))
+        return ReadResponse(response.status_code, response.headers, bytes(received))

@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .._checks import check_count, check_seconds
 from ..handlers import Handlers, is_awaitable
-from ..handlers.cancellation import is_stray
+from ..handlers.cancellation import CancelledError, is_stray
 from .base import (
     JSON_TYPE,
-    Answer,
     BaseEndpoint,
     EndpointOptions,
     HttpHeaders,
+    HttpResponse,
     checked_headers,
     joined,
     may_be_local,
-    refusal_answer,
+    refusal_response,
 )
 from .failures import PlainFailures
 from .guard import Guarded
@@ -93,15 +93,15 @@ class Endpoint(BaseEndpoint):
             if len(headers) != len(fields):
                 check_repeated(fields)
             if scope["method"] == "POST":
-                answer = await self._post(headers, is_local, scope, scope.get("client"), receive, None)
-                if answer is None:
+                response = await self._post(headers, is_local, scope, scope.get("client"), receive, None)
+                if response is None:
                     return
-                status, fields, body = answer
+                status, fields, body = response
             else:
                 path = scope["path"].removeprefix(scope.get("root_path", ""))
-                status, fields, body = self._answer_other_method(scope["method"], path, headers, is_local)
+                status, fields, body = self._respond_to_other_method(scope["method"], path, headers, is_local)
         except Refusal as refusal:
-            status, fields, body = refusal_answer(refusal, scope["method"], _closing(scope, headers))
+            status, fields, body = refusal_response(refusal, scope["method"], _closing(scope, headers))
         await send({"type": "http.response.start", "status": status, "headers": fields})
         await send({"type": "http.response.body", "body": body})
 
@@ -134,17 +134,17 @@ class Endpoint(BaseEndpoint):
         Raises:
             TypeError: The body is not bytes.
         """
-        answer: Answer | None
+        response: HttpResponse | None
         try:
             found = checked_headers(headers)
             if method == "POST":
-                answer = await self._post(found, may_be_local(client), request, client, None, body)
-                assert answer is not None
+                response = await self._post(found, may_be_local(client), request, client, None, body)
+                assert response is not None
             else:
-                answer = self._answer_other_method(method, path, found, may_be_local(client))
+                response = self._respond_to_other_method(method, path, found, may_be_local(client))
         except Refusal as refusal:
-            answer = refusal_answer(refusal, method)
-        return joined(answer)
+            response = refusal_response(refusal, method)
+        return joined(response)
 
     async def _post(
         self,
@@ -154,7 +154,7 @@ class Endpoint(BaseEndpoint):
         peer: Any,
         receive: Receive | None,
         given: Any,
-    ) -> Answer | None:
+    ) -> HttpResponse | None:
         """Serve a POST whose body is received with `receive` or was given; return None if the client is gone."""
         declared = self._admit(headers, is_local)
         context: Any = request
@@ -188,14 +188,14 @@ class Endpoint(BaseEndpoint):
                     reply = end.value
                 if reply is None:
                     return None
-        except BaseException as error:
+        except CancelledError as error:
             if not is_stray(error):
                 raise
             reply = self._dispatch.failed(body, error)
         if self._respond is None and reply:
             return 200, [JSON_TYPE, (b"content-length", b"%d" % len(reply))], reply
         with PlainFailures():
-            return self._answer_reply(context, reply)
+            return self._respond_with(context, reply)
 
     async def _read_given(self, given: bytes | Callable[[], bytes | Awaitable[bytes]], declared: int | None) -> Any:
         """Return a body, or the body that a function reads."""

@@ -1,11 +1,8 @@
 """User callbacks of an HTTP server: an exception fails only the current request.
 
-Rules:
+Rules, besides those of `handlers.failures`:
   - An endpoint of JSON-RPC leaves an exception to the server, which sends 500 and logs it, as for any application. MCP
     does both itself, because no log may show a token. A `Refusal` becomes the response.
-  - SystemExit is a failure like any other, as in a handler.
-  - So is a foreign cancellation, such as the cancellation of a future that the function awaits. The cancellation of the
-    task itself propagates. Before Python 3.11, where tasks do not count their cancellations, every cancellation does.
 """
 
 from __future__ import annotations
@@ -13,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import TracebackType
 
-from ..errors import HANDLER_FAILURES
-from ..handlers.cancellation import is_stray
+from ..handlers.failures import is_failure
 from .requests import Refusal
 
 
@@ -37,7 +33,7 @@ class PlainFailures:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if isinstance(error, SystemExit) or is_stray(error):
+        if is_failure(error) and not isinstance(error, Exception):
             raise RuntimeError(f"a function raised {type(error).__name__}") from error
 
 
@@ -69,6 +65,6 @@ class RefusedFailures:
     ) -> None:
         if error is None or isinstance(error, Refusal):
             return
-        if isinstance(error, HANDLER_FAILURES) or is_stray(error):
+        if is_failure(error):
             self._log(error)
             raise Refusal(500, self._reason) from None

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ..handlers import is_awaitable
 from ..types import UNSET
-from .base import Answer, BaseEndpoint, HttpHeaders, checked_headers, joined, may_be_local, refusal_answer
+from .base import BaseEndpoint, HttpHeaders, HttpResponse, checked_headers, joined, may_be_local, refusal_response
 from .requests import Refusal, check_body, is_loopback
 
 _HEADERS: Final = {
@@ -81,11 +81,11 @@ class WsgiEndpoint(BaseEndpoint):
         try:
             found = checked_headers(headers)
         except Refusal as refusal:
-            return joined(refusal_answer(refusal, method))
+            return joined(refusal_response(refusal, method))
         read = partial(_given_body, body)
         return joined(self._serve(method, path, found, may_be_local(client), request, client, read))
 
-    def _answer(self, environ: dict[str, Any], request: Any, read: Callable[[int | None], bytes]) -> Answer:
+    def _answer(self, environ: dict[str, Any], request: Any, read: Callable[[int | None], bytes]) -> HttpResponse:
         headers = {name: environ[key].encode("latin-1") for name, key in _HEADERS.items() if key in environ}
         for name in (b"content-type", b"content-length"):
             if not headers.get(name):  # an empty one may mean that there is none (PEP 3333)
@@ -105,20 +105,20 @@ class WsgiEndpoint(BaseEndpoint):
         request: Any,
         peer: Any,
         read: Callable[[int | None], bytes],
-    ) -> Answer:
+    ) -> HttpResponse:
         """Serve a request. `read` returns the body; it gets the declared length."""
         try:
             if method != "POST":
-                return self._answer_other_method(method, path, headers, is_local)
+                return self._respond_to_other_method(method, path, headers, is_local)
             declared = self._admit(headers, is_local)
             context = request if self._context is None else self._context(request)
             if self._context is not None and is_awaitable(context):
                 raise TypeError("context must not be async")
             body = read(declared)
             check_body(body, self._max_body, declared)
-            return self._answer_reply(context, self._dispatch.serve(body, context, peer))
+            return self._respond_with(context, self._dispatch.serve(body, context, peer))
         except Refusal as refusal:
-            return refusal_answer(refusal, method)
+            return refusal_response(refusal, method)
 
     def _read(self, environ: dict[str, Any], declared: int | None) -> bytes:
         """Read the body: to its declared length, or to its end where the server marks it."""

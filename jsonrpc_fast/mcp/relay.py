@@ -50,6 +50,7 @@ from ..codec import (
 from ..codec._payloads import decoded
 from ..codes import RPC_MESSAGES, ErrorCode
 from ..errors import CallTimeout, ConnectionLost, EncodeError, HttpStatusError, InvalidResponse, StateError
+from ..handlers.failures import on_failure
 from ..session.budget import ReplyBudget, ReplyPolicy, budget_for
 from ..session.requests import InboundBatch
 from ..session.tracker import Call, Outcome, Serving, Tracker, id_in_flight, unknown_answer
@@ -197,19 +198,19 @@ class Relay:
             transport.onend = partial(self._on_end, side)
             transport.onfail = partial(self._on_fail, side)
             transport.pauses_when_blocked = False
-        try:
+        async with on_failure(self._disconnect):
             # Both must be connected before either of them delivers messages.
             for side in sides:
                 if not side.transport.is_connected:
                     await side.transport.connect()
             for side in sides:
                 await side.transport.start()
-        except BaseException:
-            for side in sides:
-                await side.transport.disconnect()
-            if self._closer is not None:
-                await self._closer
-            raise
+
+    async def _disconnect(self) -> None:
+        for side in (self._left, self._right):
+            await side.transport.disconnect()
+        if self._closer is not None:
+            await self._closer
 
     async def close(self) -> None:
         """End the requests in flight with -32000, and close both transports once their buffers are written.

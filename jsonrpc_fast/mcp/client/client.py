@@ -33,6 +33,7 @@ from ..._version import __version__
 from ...codec._payloads import decoded
 from ...codes import McpErrorCode
 from ...errors import ConnectionLost, HandshakeError, RpcError, StateError
+from ...handlers.failures import on_failure
 from ...session import DEFAULT_TIMEOUT, SessionOptions
 from ...transports.protocol import Transport
 from ...types import UNSET, Unset
@@ -148,13 +149,13 @@ class Client:
         """Open the session and perform the handshake; close everything if that fails."""
         left = seconds_left(deadline)
         kept = _MAX_EXIT_SECONDS if left is None else min(_MAX_EXIT_SECONDS, left / 10)
-        try:
-            await wait_until(deadline - kept / 2, self._begin(deadline - kept), "the server cannot be reached in time")
-        except BaseException as error:
-            if isinstance(error, (ConnectionLost, HandshakeError)):
+        async with on_failure(partial(self._end, deadline - kept / 2, kept / 2)):
+            try:
+                begun = self._begin(deadline - kept)
+                await wait_until(deadline - kept / 2, begun, "the server cannot be reached in time")
+            except (ConnectionLost, HandshakeError) as error:
                 await _explain(error, self._program, kept / 4)
-            await self._end(deadline - kept / 2, kept / 2)
-            raise
+                raise
         self._server = self._handshake.server
 
     async def _begin(self, deadline: float) -> None:

@@ -20,7 +20,7 @@ from ..._checks import check_count, check_seconds
 from ..._logs import logger_of
 from ...codec import Notification, ParseError, Request, decode, encode
 from ...errors import StateError
-from ...http.base import JSON_TYPE, Answer, refusal_answer
+from ...http.base import JSON_TYPE, HttpResponse, refusal_response
 from ...http.failures import RefusedFailures
 from ...http.guard import Guarded
 from ...http.requests import (
@@ -176,7 +176,7 @@ class McpEndpoint:
         headers = dict(fields)
         if self.requests >= self._max_requests or self.is_closing:
             refusal = Refusal(503, "The server is busy.", [RETRY_SOON])
-            await _send_answer(send, refusal_answer(refusal, scope["method"], _closing(scope, headers)))
+            await _send_answer(send, refusal_response(refusal, scope["method"], _closing(scope, headers)))
             return
         self.requests += 1
         try:
@@ -188,7 +188,7 @@ class McpEndpoint:
                 await self._enter_lifespan()
             await self._serve(scope, headers, receive, send)
         except Refusal as refusal:
-            await _send_answer(send, refusal_answer(refusal, scope["method"], _closing(scope, headers)))
+            await _send_answer(send, refusal_response(refusal, scope["method"], _closing(scope, headers)))
         finally:
             self.requests -= 1
             if self.is_closing and not self.requests and self._idle is not None and not self._idle.done():
@@ -275,7 +275,7 @@ class McpEndpoint:
     # Ending.
 
     async def _serve_other(self, kind: str, receive: Receive, send: Send) -> None:
-        """Answer the events of a lifespan, and close a WebSocket before it opens."""
+        """Respond to the events of a lifespan, and close a WebSocket before it opens."""
         if kind == "websocket":
             await send({"type": "websocket.close"})
         elif kind == "lifespan":
@@ -324,7 +324,7 @@ def _log_lifespan(error: BaseException) -> None:
     _logger.error(_LIFESPAN_FAILED, exc_info=error)
 
 
-async def _send_answer(send: Send, answer: Answer) -> None:
+async def _send_answer(send: Send, answer: HttpResponse) -> None:
     status, headers, body = answer
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

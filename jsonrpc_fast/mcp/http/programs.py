@@ -31,6 +31,7 @@ from ..._checks import check_count, check_seconds
 from ..._logs import logger_of
 from ...codec import Error, Notification, Request, Response, decode
 from ...codes import RPC_MESSAGES, ErrorCode
+from ...handlers.failures import on_failure
 from ...http.requests import Refusal
 from ...profile import MCP_2025_11_25, Profile
 from ...session import SessionOptions
@@ -177,14 +178,12 @@ class ProgramConnection:
         """
         process = await self._server.begin(self)
         self._relay = Relay(self._requests, process, on_fault=FaultLog())
-        try:
-            await self._relay.start()
-        except BaseException as error:
-            self._server.end(self)
-            if isinstance(error, OSError):
+        with on_failure(partial(self._server.end, self)):
+            try:
+                await self._relay.start()
+            except OSError as error:
                 _logger.error("the program cannot be started: %s", error.strerror or type(error).__name__)
                 raise Refusal(502, "The program cannot be started.") from None
-            raise
         task = asyncio.create_task(self._wait_closed(self._relay))
         self._server.closing.add(task)
         task.add_done_callback(self._server.closing.discard)

@@ -164,7 +164,7 @@ class Responder:
     async def respond(
         self, stream: MessageStream, connection: Connection, headers: list[Header], status_of: Callable[[bytes], int]
     ) -> bool:
-        """Answer a POST with the messages of its stream. The connection may be watched afterwards.
+        """Respond to a POST with the messages of its stream. The connection may be watched afterwards.
 
         Args:
             stream: The stream.
@@ -201,7 +201,7 @@ class Responder:
             self._leave(stream)
 
     async def listen(self, stream: MessageStream, connection: Connection) -> None:
-        """Answer a GET with the messages of a stream that does not end with it, until one of the sides closes it."""
+        """Respond to a GET with the messages of a stream that outlives it, until one of the sides closes it."""
         name = stream.name
         connection.watch(stream.wake)
         try:
@@ -215,7 +215,7 @@ class Responder:
             await connection.stop_watching()
 
     async def resume(self, event_id: str, connection: Connection) -> None:
-        """Answer a GET with the events after one that the client has got, until their stream ends.
+        """Respond to a GET with the events after one that the client has got, until their stream ends.
 
         Raises:
             EventsLost: Events are missing. If the response has begun, it was cut off.

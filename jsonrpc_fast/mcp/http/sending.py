@@ -12,10 +12,12 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...errors import CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse
 from ...handlers.cancellation import is_stray
+from ...handlers.failures import on_failure
 from ...http import library as libraries
 from ...http.inflating import ACCEPTED, PIECE_BYTES, Inflater
 from .headers import SESSION_ID_HEADER
@@ -144,13 +146,9 @@ class HttpSender:
             fields.update({"content-type": "application/json", "content-length": str(len(body.text))})
         for _ in range(_MAX_REDIRECTS + 1):
             http: Any = self._http if self._pool is None else self._pool.take()
-            try:
+            with on_failure(partial(self._give_back, http)):
                 request = http.build_request(method, self.url, headers=fields, content=body, timeout=self._timeout)
                 answer = await http.send(request, stream=True, follow_redirects=False)
-            except BaseException:
-                if self._pool is not None:
-                    self._pool.give_back(http)
-                raise
             answer.extensions[_CLIENT] = http
             target = answer.next_request
             if target is None or target.method != method or not _is_same_origin(self.url, target.url):
@@ -165,8 +163,12 @@ class HttpSender:
         try:
             await answer.aclose()
         finally:
-            if self._pool is not None and http is not None:
-                self._pool.give_back(http)
+            if http is not None:
+                self._give_back(http)
+
+    def _give_back(self, http: Any) -> None:
+        if self._pool is not None:
+            self._pool.give_back(http)
 
     def translated(self, error: Exception | asyncio.CancelledError) -> Exception:
         """Return the exception of this package for one of httpx. Other exceptions are returned as they are.

@@ -75,7 +75,7 @@ class SessionRequests:
         self.sessions: SessionTable = SessionTable(max_sessions, idle_seconds, self._end_soon)
 
     async def begin(self, exchange: Exchange, message: Request, connection: Connection) -> None:
-        """Answer a POST of `initialize`.
+        """Respond to a POST of `initialize`.
 
         Raises:
             Refusal: There is no room for another session.
@@ -104,7 +104,7 @@ class SessionRequests:
     async def post(
         self, exchange: Exchange, headers: Mapping[bytes, bytes], message: Any, connection: Connection
     ) -> None:
-        """Answer a POST in a session.
+        """Respond to a POST in a session.
 
         Args:
             exchange: The request of HTTP.
@@ -171,7 +171,7 @@ class SessionRequests:
             raise Refusal(400, "This MCP-Protocol-Version is not supported.")
 
     async def get(self, subject: object, headers: Mapping[bytes, bytes], connection: Connection) -> None:
-        """Answer a GET: open the stream of a session, or resume a stream.
+        """Respond to a GET: open the stream of a session, or resume a stream.
 
         Args:
             subject: Who sends the request.
@@ -256,7 +256,7 @@ class SessionRequests:
             await connection.end()
 
     async def delete(self, subject: object, headers: Mapping[bytes, bytes], connection: Connection) -> None:
-        """Answer a DELETE: end a session, and cancel what it has in flight.
+        """Respond to a DELETE: end a session, and cancel what it has in flight.
 
         Raises:
             Refusal: There is no such session.

@@ -70,7 +70,7 @@ class StatelessRequests:
     async def post(
         self, exchange: Exchange, headers: Mapping[bytes, bytes], message: Any, connection: Connection
     ) -> None:
-        """Answer a POST.
+        """Respond to a POST.
 
         Args:
             exchange: The request of HTTP.

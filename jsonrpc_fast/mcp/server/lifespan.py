@@ -19,10 +19,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from types import TracebackType
 from typing import Any, Final
 
 from ...errors import StateError
+from ...handlers.failures import on_failure
 
 _CANCEL_SECONDS: Final = 1.0
 """How long a lifespan that was cancelled may take to end."""
@@ -65,11 +67,8 @@ class Lifespan:
             self._task = asyncio.create_task(self._run(self._make, self._ready, self._end, self._task))
         self._users += 1
         assert self._ready is not None
-        try:
+        with on_failure(self._leave):
             await asyncio.shield(self._ready)
-        except BaseException:
-            self._leave()
-            raise
         return self.value
 
     async def __aexit__(
@@ -148,16 +147,18 @@ class LifespanHolder:
         if self._entering is None:
             self._entering = asyncio.ensure_future(self._enter())
         entering = self._entering
-        try:
-            await asyncio.shield(entering)
-        except BaseException:
-            is_left = entering.cancelled() and self._entering is not entering
-            if entering.done() and self._entering is entering:
-                self._entering = None
-            if is_left:
-                raise StateError("the server is closed") from None
-            raise
+        with on_failure(partial(self._forget, entering)):
+            try:
+                await asyncio.shield(entering)
+            except asyncio.CancelledError:
+                if entering.cancelled() and self._entering is not entering:
+                    raise StateError("the server is closed") from None
+                raise
         self.is_entered = True
+
+    def _forget(self, entering: asyncio.Future[None]) -> None:
+        if entering.done() and self._entering is entering:
+            self._entering = None
 
     async def _enter(self) -> None:
         entering = asyncio.ensure_future(self._lifespan.__aenter__())

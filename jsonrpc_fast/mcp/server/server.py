@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ..._checks import check_callable, check_count, check_type
+from ...handlers.failures import on_failure
 from ...profile import Profile
 from ...session import SessionOptions
 from ...session.options import check_options
@@ -196,11 +197,8 @@ class Server(Decorators):
         self.connections.add(connection)
         try:
             async with contextlib.AsyncExitStack() as stack:
-                try:
+                async with on_failure(transport.disconnect):
                     await stack.enter_async_context(self.lifespan)
-                except BaseException:
-                    await transport.disconnect()
-                    raise
                 await connection.run()
         finally:
             self.connections.discard(connection)

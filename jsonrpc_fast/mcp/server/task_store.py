@@ -23,6 +23,7 @@ from typing import Any, Final
 from ..._logs import logger_of
 from ...codes import RPC_MESSAGES, ErrorCode
 from ...errors import ConnectionLost, RpcError, StateError, invalid_params
+from ...handlers.failures import on_failure
 from ...session.running import current_run
 from ...types import UNSET
 from ..protocol.meta import RELATED_TASK_KEY, TASKS_EXTENSION, method_not_found
@@ -208,13 +209,14 @@ class TaskStore:
             return None
 
         running = asyncio.ensure_future(run())
-        try:
-            await asyncio.wait((running, started), return_when=asyncio.FIRST_COMPLETED)
-        except BaseException:
+
+        def undo() -> None:
             if started.done():
                 self._drop(started.result())  # the client never gets its id
             running.cancel()
-            raise
+
+        with on_failure(undo):
+            await asyncio.wait((running, started), return_when=asyncio.FIRST_COMPLETED)
         if not started.done():
             return running.result() or {}
         task = started.result()

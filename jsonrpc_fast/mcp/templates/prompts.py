@@ -29,6 +29,7 @@ from msgspec import UNSET
 
 from ...codes import ErrorCode
 from ...errors import RpcError, invalid_params
+from ...handlers.failures import on_failure
 from ..protocol.definitions import Prompt, PromptArgument, Resource
 from ..protocol.meta import MAX_COMPLETIONS
 from ..protocol.uris import text_contents
@@ -123,11 +124,8 @@ class TemplatePrompts:
         self._is_closed = False
         self._snapshot = _Snapshot(Folder({}, {}), Sources(0, {}), {}, {}, {})
         if read:
-            try:
+            with on_failure(self.close):
                 self.refresh()
-            except BaseException:
-                self.close()
-                raise
 
     def refresh(self) -> Changes:
         """Read the files that have changed, and return what is different."""

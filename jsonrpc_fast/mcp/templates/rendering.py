@@ -22,6 +22,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ...handlers.failures import on_failure
+
 _COMMAND: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
     "from jsonrpc_fast.mcp.templates.sandbox import main; main()"
@@ -171,11 +173,8 @@ class _Process:
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C at the terminal reaches the server only
         )
-        try:
+        with on_failure(self.kill):
             self._read(_Deadline(self._process, _START_SECONDS), _RESPONSE_BYTES)
-        except BaseException:
-            self.kill()
-            raise
 
     def call(self, request: dict[str, Any], seconds: float, max_bytes: int) -> dict[str, Any]:
         """Return the response to a request. Raises RenderTimeout, and RuntimeError if the process has ended."""

@@ -19,7 +19,7 @@ from ..profile import Profile
 _SHOWN_BYTES: Final = 4096
 
 
-class Answer:
+class ReadResponse:
     """An HTTP response that was received as a whole.
 
     Attributes:
@@ -45,7 +45,7 @@ class Answer:
         return InvalidResponse(reason) if self.is_success else self.status_error()
 
 
-class AnswerReader:
+class ResponseReader:
     """Reads the results in HTTP responses.
 
     Args:
@@ -57,7 +57,7 @@ class AnswerReader:
         self._profile = profile
         self._raw = raw
 
-    def _decode(self, answer: Answer) -> Any:
+    def _decode(self, answer: ReadResponse) -> Any:
         if not answer.body:
             raise answer.fault("the server sent no response")
         decoded = decode(answer.body, self._profile, raw=self._raw)
@@ -65,7 +65,7 @@ class AnswerReader:
             raise answer.status_error()
         return decoded
 
-    def _read_result(self, answer: Answer, id: int) -> Any:
+    def _read_result(self, answer: ReadResponse, id: int) -> Any:
         """Return the result of a call, or raise its error."""
         response = self._decode(answer)
         if isinstance(response, Response) and _is_response_to(response, id):
@@ -74,7 +74,7 @@ class AnswerReader:
             raise InvalidResponse("the response is malformed") from response
         raise answer.fault("the response does not belong to this call")
 
-    def _read_results(self, answer: Answer, ids: list[int]) -> list[Any]:
+    def _read_results(self, answer: ReadResponse, ids: list[int]) -> list[Any]:
         """Return the results of the calls in a batch, in their order."""
         if not ids:
             if not answer.is_success:

@@ -1,0 +1,55 @@
+"""What a user's function may raise, and what follows: the one rule of handlers, HTTP and MCP.
+
+Rules:
+  - An `Exception`, SystemExit, and a foreign cancellation, such as the cancellation of a future that the function
+    awaits, fail only the message or the request that called the function (`is_failure`).
+  - Everything else propagates: KeyboardInterrupt, the cancellation of the task itself, and those of anyio and trio.
+    Before Python 3.11, where tasks do not count their cancellations, every cancellation does.
+  - What was begun is undone whatever is raised, and the exception propagates (`on_failure`). This needs no `except
+    BaseException`; the few that remain carry an exception from one task or coroutine to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..errors import HANDLER_FAILURES
+from .cancellation import is_stray
+from .handler import is_awaitable
+
+
+def is_failure(error: BaseException | None) -> bool:
+    """Return whether an exception of a user's function fails only the message or the request that called it."""
+    return isinstance(error, HANDLER_FAILURES) or is_stray(error)
+
+
+class on_failure:  # as a function, like `contextlib.suppress`
+    """A context that undoes what was begun if its block raises. The exception propagates.
+
+        with on_failure(process.kill):
+            read_first_line(process)
+
+    Args:
+        undo: Called without arguments. It may be async in an `async with`.
+    """
+
+    __slots__ = ("_undo",)
+
+    def __init__(self, undo: Callable[[], object]) -> None:
+        self._undo = undo
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is not None:
+            self._undo()
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is not None:
+            undone = self._undo()
+            if is_awaitable(undone):
+                await undone  # type: ignore[misc]
