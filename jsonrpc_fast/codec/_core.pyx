@@ -18,8 +18,8 @@ Python code may run, change every container and buffer of the caller, call the c
   - in comparisons and texts of payloads: `is_same`, `shorten`, pickling;
   - in an object that is written: `check_depth`, orjson's `dumps`, `default`, the iterator of `encode_many`;
   - in a profile: `Rules.__init__`; in callbacks: the handler of `answer`, the decoder of `Raw.decode`;
-  - in functions of Python modules, which let other threads run: `loads_exact`, `exact_number`, `HeaderReader`,
-    `EventFrames`, `write_dict`, the log.
+  - in functions of Python modules, which let other threads run: `find_verdict`, `loads_exact`, `exact_number`,
+    `HeaderReader`, `EventFrames`, `write_dict`, the log.
 
 What is held there:
   - the arguments of a public function, by its caller. A text is bytes or a str, or copied (`copied_bytes`), so that a

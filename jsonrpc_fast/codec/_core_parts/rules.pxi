@@ -100,6 +100,8 @@ cdef class Rules:
     cdef Py_ssize_t id_bytes
 
     def __init__(self, profile):
+        if self.pages != NULL:  # the table of another profile
+            refuse_again(self)
         self.owner = profile
         self.profile = profile = plain_profile(profile)
         limits = profile.limits
@@ -115,10 +117,9 @@ cdef class Rules:
         self.batch_items = limits.batch_items
         self.method_bytes = limits.method_bytes
         self.id_bytes = limits.id_bytes
+        self.pages = <uint8_t**>calloc(PAGES, sizeof(uint8_t*))
         if self.pages == NULL:
-            self.pages = <uint8_t**>calloc(PAGES, sizeof(uint8_t*))
-            if self.pages == NULL:
-                raise MemoryError
+            raise MemoryError
         self.takes_arrays = verdict_on(self, VERSION_KIND | INTEGER_ID | METHOD | ARRAY_PARAMS).rule == NULL
         self.takes_any_result = (
             verdict_on(self, VERSION_KIND | INTEGER_ID | OTHER_RESULT).rule == NULL

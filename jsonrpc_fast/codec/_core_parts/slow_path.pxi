@@ -263,18 +263,17 @@ cdef object read_envelope(Envelope* envelope, Rules rules, index, raw):
         extra = {**(extra or {}), "params": payload_of(value, rules, None)}
     if verdict.kind == A_RESULT:
         return message_of(verdict, id, None, payload_of(&envelope.members[<int>MEMBER_RESULT], rules, raw), extra)
-    return message_of(
-        verdict,
-        id,
-        None,
-        error_of_parts(
-            payload_of(&error.members[<int>MEMBER_CODE], rules, None),
-            string_of(&error.members[<int>MEMBER_MESSAGE]),
-            payload_of(&error.members[<int>MEMBER_DATA], rules, raw),
-            unexpected_members(&error, ERROR_MEMBERS, rules, &refused) or None if rules.keeps_extra else None,
-        ),
-        extra,
+    value = &envelope.members[<int>MEMBER_ERROR]
+    extra_in_error = None
+    if rules.keeps_extra and error.unexpected:
+        extra_in_error = extra_of(payload_of(value, rules, None), ERROR_MEMBERS)
+    found = error_of_parts(
+        payload_of(&error.members[<int>MEMBER_CODE], rules, None),
+        string_of(&error.members[<int>MEMBER_MESSAGE]),
+        payload_of(&error.members[<int>MEMBER_DATA], rules, raw),
+        extra_in_error,
     )
+    return message_of(verdict, id, None, found, extra)
 
 
 cdef uint32_t scan_error(Value* value, Envelope* error) except? 0xFFFFFFFF:
