@@ -29,7 +29,7 @@ MIN_NANOSECONDS: Final = 2.0
 ROUNDS: Final = 5
 ATTEMPTS: Final = 4
 UNMET: Final = {
-    "members of an error many times": 1.7,  # with a repeated member the error is read on the fast path and scanned twice
+    "members of an error many times": 1.7,  # read on the fast path, and scanned twice after that
 }
 """The inputs that break the law, and the maximum ratio of each."""
 
