@@ -47,8 +47,9 @@ from .calls import Calls
 from .conventions import Cancellation, Convention, Goodbye, JsonRpcConvention, Progress
 from .driver import Driver
 from .hooks import FoundHooks, Hooks
-from .inbox import Bounds, Inbox
+from .inbox import Inbox
 from .requests import Destination, InboundBatch, InboundRequest, Requests
+from .room import Bounds
 from .running import Run
 from .tracker import Call, Outcome, id_in_flight, unknown_answer
 

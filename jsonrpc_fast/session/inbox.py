@@ -17,9 +17,8 @@ Rules:
     reported as a fault. Sync methods and unknown methods are always served. Handlers that need no slot have the same
     bounds of their own;
   - while more than `reply_bytes` are unwritten, the peer does not read, and nothing is served: messages are held,
-    within the same bounds. At the bounds, reading pauses until the peer reads. If it reads nothing for PAUSE_SECONDS it
-    may have paused as well, so reading resumes and messages are refused, until there are too many refusals for a peer
-    that works;
+    within the same bounds. At the bounds, reading pauses (reading.py). If the peer reads nothing for a while, reading
+    resumes and messages are refused, until there are too many refusals for a peer that works;
   - sessions of a group (group.py) share further bounds of the same kinds;
   - each function runs in a copy of the context (`contextvars`) in which the engine was made, or in which the message
     was received if it has a destination of its own;
@@ -39,7 +38,7 @@ from contextvars import Context
 from functools import partial
 from math import inf
 from types import CoroutineType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ..codec import Request
 from ..codes import BUSY_MESSAGE, RPC_MESSAGES, ErrorCode, SessionErrorCode
@@ -49,15 +48,13 @@ from ..handlers.cancellation import CancelledError, is_future
 from ..handlers.replies import error_reply, failure_reply
 from ..types import UNSET
 from .driver import Driver
-from .group import SessionGroup
 from .hooks import FoundHooks
+from .reading import Reading
 from .requests import Destination, InboundRequest, Requests
+from .room import Bounds, Room
 from .running import Item, Run, RunState, Trace, current_run
 from .sizes import memory_of
 from .tracker import Outcome
-
-PAUSE_SECONDS: Final = 0.5
-"""Seconds for which reading pauses for a peer that reads nothing."""
 
 _REFUSAL_FACTOR: Final = 16
 """Beyond this multiple of `reply_bytes` in refusals and error responses, reading pauses until the peer reads."""
@@ -72,16 +69,6 @@ _RUNNING: Final = RunState.RUNNING
 _ALONGSIDE: Final = RunState.ALONGSIDE
 _ENDED: Final = RunState.ENDED
 _RESULT: Final = Outcome.RESULT
-
-
-class Bounds(NamedTuple):
-    """The bounds of an inbox; see `SessionOptions`."""
-
-    max_handlers: int = 256
-    max_inbox: int = 32768
-    inbox_bytes: int = 64 * 1024 * 1024
-    reply_bytes: int = 1024 * 1024
-    group: SessionGroup | None = None
 
 
 class Inbox:
@@ -99,7 +86,6 @@ class Inbox:
     Attributes:
         find: Returns the handler of a method, or None.
         is_draining: Whether new requests are refused.
-        deadline: When to call `tick`, in seconds; infinite if there is no need.
         unanswered: The number of requests that were dropped or cut off because the session was closed.
     """
 
@@ -122,30 +108,20 @@ class Inbox:
         self._encode_result = requests.encode_result
         self._hooks = hooks
         self._is_traced = any((hooks.request_started, hooks.request_received, hooks.request_served))
-        self._bounds = bounds
         self._reply_bytes = bounds.reply_bytes
         self._group = bounds.group
+        self._room = Room(bounds)
+        self._reading = Reading(driver, clock)
         self._new_context: Callable[[], Context] = contextvars.copy_context().copy
         # The handlers.
         self._runs: dict[Run, None] = {}  # at work, or waiting for a peer
-        self._running = 0  # number with a slot
-        self._waiting = 0  # number that wait for a peer, without a slot
-        self._alongside = 0  # number that need no slot
-        self._alongside_bytes = 0
         self._queue: OrderedDict[Run, None] = OrderedDict()  # called, but without a slot yet
-        self._is_overloaded = False
         # While the peer does not read.
         self._held: deque[tuple[Item, int, Destination | None, Context | None]] = deque()  # with their sizes in bytes
         self._refusal_bytes = 0
         self._unchecked_bytes = 0  # how many more bytes may be written before `unwritten_bytes` is asked again
-        self._is_paused = False
-        self._is_in_batch = False  # nothing is read meanwhile
-        self._reads_regardless = False  # reading continues although too much is held
-        self._pause_level = 0  # of the unwritten bytes
-        self._bytes = 0  # total size of everything that waits
         # The end.
         self.is_draining: bool = False
-        self.deadline: float = inf
         self.unanswered: int = 0
         self._spared: set[Run] = set()  # handlers that close the session
 
@@ -161,7 +137,7 @@ class Inbox:
 
     def kept_bytes(self) -> int:
         """Return the size of the messages that wait or are being served."""
-        size = self._bytes + self._alongside_bytes
+        size = self._room.waiting_bytes + self._room.alongside_bytes
         for run in self._runs:
             if run.state is _RUNNING:
                 if run.size < 0:
@@ -177,7 +153,12 @@ class Inbox:
     @property
     def has_served(self) -> bool:
         """Whether everything that was received is served, except by handlers that close the session."""
-        return not self._is_in_batch and not self._held and not self._queue and len(self._runs) <= len(self._spared)
+        return (
+            not self._reading.is_in_batch
+            and not self._held
+            and not self._queue
+            and len(self._runs) <= len(self._spared)
+        )
 
     # Receiving.
 
@@ -214,7 +195,7 @@ class Inbox:
         kind = type(result)
         # As `is_awaitable`, without a call.
         if kind is CoroutineType or (kind not in NEVER_AWAITABLE and hasattr(kind, "__await__")):
-            if kind is CoroutineType and destination is None and not self._waiting and self._has_slot():
+            if kind is CoroutineType and destination is None and not self._room.waiting and self._has_slot():
                 context.run(self._start_unregistered, Run(self, result, message, None, None, context))
                 return True
             request = self._requests.register(message, destination)
@@ -271,16 +252,12 @@ class Inbox:
             self._refuse(item, None, standard_error(ErrorCode.METHOD_NOT_FOUND))
 
     def begin_batch(self) -> None:
-        """Pause reading until `end_batch`, because a batch takes several turns."""
-        self._is_in_batch = True
-        if not self._is_paused:
-            self._driver.set_reading(False)
+        """Stop reading until `end_batch`, because a batch takes several turns."""
+        self._reading.begin_batch()
 
     def end_batch(self) -> None:
         """Resume reading: the whole batch has been admitted."""
-        self._is_in_batch = False
-        if not self._is_paused:
-            self._driver.set_reading(True)
+        self._reading.end_batch()
         self._check_idle()
 
     def cancel_request(self, request: InboundRequest) -> None:
@@ -322,17 +299,17 @@ class Inbox:
             if self._is_blocked():
                 self._refusal_bytes += len(text)
                 if self._refusal_bytes > _REFUSAL_FACTOR * self._reply_bytes:
-                    self._pause()
+                    self._reading.pause()
                 self._driver.drain()
             self._write(text)
 
     def _refuse_for_room(self, item: Item, trace: Trace = None) -> None:
         """Refuse a message because there is no room for it."""
         fault = StateError("too many messages wait to be served")
-        if self._is_overloaded:
+        if self._room.is_overloaded:
             self._hooks.peer_fault(fault)
         else:
-            self._is_overloaded = True
+            self._room.is_overloaded = True
             self._hooks.fault(fault)
         if type(item) is InboundRequest:
             self.refuse_busy(item, trace)
@@ -342,30 +319,10 @@ class Inbox:
     # Room.
 
     def _size_of(self, item: Item) -> int:
-        return memory_of(item.params, self._bounds.inbox_bytes)
-
-    def _keep(self, size: int) -> None:
-        """Count a message that waits, or whose handler waits for the peer."""
-        self._bytes += size
-        if self._group is not None:
-            self._group.keep(size)
-
-    def _drop(self, size: int) -> None:
-        """Undo `_keep`."""
-        self._bytes -= size
-        if self._group is not None:
-            self._group.drop(size)
+        return memory_of(item.params, self._room.bounds.inbox_bytes)
 
     def _has_room(self, size: int) -> bool:
-        waiting = self.items + self._waiting
-        bounds = self._bounds
-        if waiting >= bounds.max_inbox or (self._bytes and self._bytes + size > bounds.inbox_bytes):
-            return False
-        if waiting and self._group is not None and not self._group.has_room(size):
-            return False
-        if waiting <= bounds.max_inbox // 2:
-            self._is_overloaded = False
-        return True
+        return self._room.has_room(self.items, size)
 
     # Holding, while the peer does not read.
 
@@ -375,26 +332,25 @@ class Inbox:
     def _hold(self, item: Item, destination: Destination | None) -> None:
         size = self._size_of(item)
         if not self._has_room(size):
-            if self._reads_regardless:
+            if self._reading.ignores_bounds:
                 self._refuse_for_room(item)
                 return
-            self._pause_for_a_while()
+            self._reading.pause_for_a_while()
         context = None if destination is None else contextvars.copy_context()
         self._unchecked_bytes = 0
         self._held.append((item, size, destination, context))
-        self._keep(size)
+        self._room.keep(size)
         self._driver.drain()
 
     def drained(self) -> None:
         """Serve held messages, because the peer has read."""
         self._refusal_bytes = 0
-        self._reads_regardless = False
-        self.deadline = inf
+        self._reading.drained()
         for _ in range(_TURN_MESSAGES):
             if not self._held:
                 break
             item, size, destination, context = self._held.popleft()
-            self._drop(size)
+            self._room.drop(size)
             if type(item) is InboundRequest and item.is_cancelled:
                 continue
             if context is None:
@@ -404,47 +360,28 @@ class Inbox:
             # At least one, because the transport's high-water mark may be below `reply_bytes`.
             if self._is_blocked():
                 break
-        if self._is_paused:
-            if len(self._held) <= self._bounds.max_inbox // 2:
-                self._resume()
+        if self._reading.is_paused:
+            if len(self._held) <= self._room.bounds.max_inbox // 2:
+                self._reading.resume()
             else:
-                self._watch_pause()
+                self._reading.watch()
         if self._held or self._refusal_bytes:
             self._driver.drain()
         self._check_idle()
 
-    def _pause(self) -> None:
-        if not self._is_paused:
-            self._is_paused = True
-            if not self._is_in_batch:
-                self._driver.set_reading(False)
+    @property
+    def is_paused(self) -> bool:
+        """Whether reading is paused, because too much is held for a peer that does not read."""
+        return self._reading.is_paused
 
-    def _resume(self) -> None:
-        self._is_paused = False
-        if not self._is_in_batch:
-            self._driver.set_reading(True)
-
-    def _pause_for_a_while(self) -> None:
-        """Stop reading until the peer reads, for PAUSE_SECONDS at least."""
-        if not self._is_paused:
-            self._pause()
-            self._watch_pause()
-
-    def _watch_pause(self) -> None:
-        self._pause_level = self._driver.unwritten_bytes
-        self.deadline = self._clock() + PAUSE_SECONDS
-        self._driver.wake_at(self.deadline)
+    @property
+    def deadline(self) -> float:
+        """When to call `tick`, in seconds; infinite if there is no need."""
+        return self._reading.deadline
 
     def tick(self, now: float) -> None:
         """Read on if the peer has read nothing since reading was paused."""
-        if now < self.deadline:
-            return
-        self.deadline = inf
-        if self._driver.unwritten_bytes < self._pause_level:
-            self._watch_pause()
-        else:
-            self._reads_regardless = True
-            self._resume()
+        self._reading.tick(now)
 
     # Handlers.
 
@@ -476,18 +413,17 @@ class Inbox:
                 if run.request is not None:
                     run.request.run = run
                 self._queue[run] = None
-                self._keep(run.size)
-                if self._group is not None and self._running < self._bounds.max_handlers:
+                self._room.keep(run.size)
+                if self._group is not None and self._room.running < self._room.bounds.max_handlers:
                     self._group.enqueue(self)
                 return
         elif needs_slot:
-            if not self._waiting or self._has_room(0):
+            if not self._room.waiting or self._has_room(0):
                 self._start(run)
                 return
-        elif self._alongside < self._bounds.max_inbox:
+        else:
             run.size = self._size_of(run.item)
-            has_room = not self._alongside_bytes or self._alongside_bytes + run.size <= self._bounds.inbox_bytes
-            if has_room and (not self._alongside or self._group is None or self._group.has_room(run.size)):
+            if self._room.begin_alongside(run.size):
                 run.state = _ALONGSIDE
                 self._start(run)
                 return
@@ -497,21 +433,12 @@ class Inbox:
         self._refuse_for_room(run.item, run.trace)
 
     def _has_slot(self) -> bool:
-        if self._running >= self._bounds.max_handlers or self._queue:
-            return False
-        return self._group is None or self._group.has_slot()
+        return not self._queue and self._room.has_slot()
 
     def _start(self, run: Run) -> None:
-        if run.state is _ALONGSIDE:
-            self._alongside += 1
-            self._alongside_bytes += run.size
-            if self._group is not None:
-                self._group.keep(run.size)
-        else:
+        if run.state is not _ALONGSIDE:
             run.state = _RUNNING
-            self._running += 1
-            if self._group is not None:
-                self._group.running += 1
+            self._room.take_slot()
             if run.waits:
                 self.run_waits(run)
         self._runs[run] = None
@@ -526,7 +453,7 @@ class Inbox:
     def start_queued(self) -> None:
         """Start queued handlers for which there are slots now."""
         for _ in range(_TURN_MESSAGES):
-            if not self._queue or self._running >= self._bounds.max_handlers:
+            if not self._queue or self._room.running >= self._room.bounds.max_handlers:
                 return
             if self._group is not None:
                 self._group.enqueue(self)
@@ -536,13 +463,13 @@ class Inbox:
 
     def start_one(self) -> bool:
         """Start the first handler in the queue, if there is a slot. Return whether another one could start now."""
-        if not self._queue or self._running >= self._bounds.max_handlers:
+        if not self._queue or self._room.running >= self._room.bounds.max_handlers:
             return False
         run, _ = self._queue.popitem(last=False)
-        self._drop(run.size)
+        self._room.drop(run.size)
         assert run.context is not None
         run.context.run(self._start, run)
-        return bool(self._queue) and self._running < self._bounds.max_handlers
+        return bool(self._queue) and self._room.running < self._room.bounds.max_handlers
 
     def _start_soon(self) -> None:
         # Not at once: it would recurse when handlers that are started begin to wait.
@@ -583,17 +510,12 @@ class Inbox:
     def _leave(self, run: Run) -> None:
         """Forget a handler that has ended."""
         if run.state is _RUNNING:
-            self._running -= 1
-            if self._group is not None:
-                self._group.release()
+            self._room.return_slot()
         elif run.state is _ALONGSIDE:
-            self._alongside -= 1
-            self._alongside_bytes -= run.size
-            if self._group is not None:
-                self._group.drop(run.size)
+            self._room.end_alongside(run.size)
         elif run.state is RunState.WAITING:
-            self._waiting -= 1
-            self._drop(run.size)
+            self._room.waiting -= 1
+            self._room.drop(run.size)
         run.state = _ENDED
         self._runs.pop(run, None)
         if self._spared:
@@ -614,28 +536,24 @@ class Inbox:
         run.state = RunState.WAITING
         if run.size < 0:
             run.size = self._size_of(run.item)
-        self._running -= 1
-        if self._group is not None:
-            self._group.release()
-        self._waiting += 1
-        self._keep(run.size)
+        self._room.return_slot()
+        self._room.waiting += 1
+        self._room.keep(run.size)
         self._start_soon()
 
     def run_continues(self, run: Run) -> None:
         """Return its slot to a handler that has stopped waiting."""
         run.state = _RUNNING
-        self._running += 1
-        if self._group is not None:
-            self._group.running += 1
-        self._waiting -= 1
-        self._drop(run.size)
+        self._room.take_slot()
+        self._room.waiting -= 1
+        self._room.drop(run.size)
 
     def abandon(self, run: Run) -> None:
         """End a handler that is in the queue."""
         if run not in self._queue:
             return
         del self._queue[run]
-        self._drop(run.size)
+        self._room.drop(run.size)
         run.state = _ENDED
         run.discard()
         context, run.context = run.context, None
@@ -660,14 +578,14 @@ class Inbox:
         """Drop waiting messages, cancel all handlers except those that are spared and `but`, and return these."""
         held, self._held = self._held, deque()
         for item, size, _, _ in held:
-            self._drop(size)
+            self._room.drop(size)
             if type(item) is InboundRequest and not item.is_cancelled:
                 self._give_up(item, None)
         for run in list(self._queue):
             self.abandon(run)
         if self._group is not None:
             self._group.leave(self)
-        self.deadline = inf
+        self._reading.deadline = inf
         runs = [run for run in self._runs if run is not but and run not in self._spared]
         for run in runs:
             run.cancel()

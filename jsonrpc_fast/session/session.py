@@ -35,8 +35,8 @@ from ..types import UNSET, Unset
 from .calling import Caller
 from .context import SessionContext
 from .engine import Engine
-from .inbox import Bounds
 from .options import SessionOptions, check_options
+from .room import Bounds
 from .running import Run, current_run
 
 if TYPE_CHECKING:

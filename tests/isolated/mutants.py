@@ -46,7 +46,7 @@ PARTS: Final = {
     "framing": (["jsonrpc_fast/framing"], ["tests/framing"], 0.2),
     "handlers": (["jsonrpc_fast/handlers"], ["tests/handlers", "-k", "not uvloop and not debug"], 0.2),
     "engine": (
-        [f"jsonrpc_fast/session/{name}.py" for name in ("engine", "calls", "requests", "inbox")],
+        [f"jsonrpc_fast/session/{name}.py" for name in ("engine", "calls", "requests", "inbox", "reading", "room")],
         [f"tests/session/test_{name}.py" for name in ("engine", "requests", "serving", "serving_bounds", "session")],
         0.08,
     ),

@@ -12,7 +12,8 @@ from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.session import InboundRequest
 from jsonrpc_fast.session.budget import ReplyBudget
 from jsonrpc_fast.session.conventions import McpConvention
-from jsonrpc_fast.session.inbox import PAUSE_SECONDS, Bounds
+from jsonrpc_fast.session.reading import PAUSE_SECONDS
+from jsonrpc_fast.session.room import Bounds
 from jsonrpc_fast.session.tracker import Call, Outcome
 
 from ..support.engines import End, Fault, fault_from, receive, request_from

@@ -444,7 +444,7 @@ async def test_the_loss_of_the_peer_is_noticed_while_reading_is_paused(channel: 
     async def check(session: Session, pid: int | None) -> None:
         assert pid is not None
         inbox = session._engine.inbox
-        await eventually(lambda: inbox._is_paused and inbox.deadline == inf)
+        await eventually(lambda: inbox.is_paused and inbox.deadline == inf)
         os.kill(pid, signal.SIGKILL)
         await asyncio.wait_for(session.wait_closed(), 5)
 

@@ -15,7 +15,7 @@ from jsonrpc_fast.session import Call, Convention, Goodbye, JsonRpcConvention, L
 from jsonrpc_fast.session.budget import ReplyPolicy
 from jsonrpc_fast.session.driver import Driver
 from jsonrpc_fast.session.engine import Engine
-from jsonrpc_fast.session.inbox import Bounds
+from jsonrpc_fast.session.room import Bounds
 from jsonrpc_fast.session.running import Run, current_run
 
 from .judge import Judge
