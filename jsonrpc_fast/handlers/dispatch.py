@@ -119,7 +119,7 @@ class Dispatch:
             self._is_raw = self._decodes_params = True
             self._decode = partial(decode, profile=self._profile, raw=True)
 
-    def serve(self, data: Any, context: Any, peer: Any) -> bytes:
+    def serve(self, data: Any, context: Any = None, peer: Any = None) -> bytes:
         """Return the response of sync functions.
 
         Args:
@@ -136,30 +136,39 @@ class Dispatch:
                 handler = find(received.method)
             except HANDLER_FAILURES as error:
                 return self._fail(received, error, self._delimited)
-            if handler is not None and (function := handler.plain) is not None:
-                params = received.params
-                try:
-                    if type(params) is dict:
-                        result = function(**params)
-                    elif type(params) is list:
-                        result = function(*params)
-                    else:
-                        result = handler.invoke(params, None)
-                except HANDLER_FAILURES as error:
-                    return self._fail(received, handler.explained(error, params), self._delimited)
-                kind = type(result)
-                if kind not in NEVER_AWAITABLE and hasattr(kind, "__await__"):
-                    return self._refuse_async(received, result, self._delimited)
-                try:
-                    return write(received.id, result)
-                except HANDLER_FAILURES as error:
-                    return self._replace(received, result, error, self._delimited)
+            if handler is None:
+                return self._fail(received, standard_error(ErrorCode.METHOD_NOT_FOUND), self._delimited)
+            function = handler.plain
+            if function is None:
+                begun = self._begin(received, self._delimited, context, peer, handler)
+                return begun if isinstance(begun, bytes) else self._refuse_async(received, begun, self._delimited)
+            params = received.params
+            try:
+                if type(params) is dict:
+                    result = function(**params)
+                elif type(params) is list:
+                    result = function(*params)
+                else:
+                    result = handler.invoke(params, None)
+            except HANDLER_FAILURES as error:
+                return self._fail(received, handler.explained(error, params), self._delimited)
+            kind = type(result)
+            if kind not in NEVER_AWAITABLE and hasattr(kind, "__await__"):
+                return self._refuse_async(received, result, self._delimited)
+            try:
+                return write(received.id, result)
+            except HANDLER_FAILURES as error:
+                return self._encode_again(received, result, error, self._delimited)
         return self._serve_all(received, context, peer)
 
     def start(
-        self, data: Any, context: Any, peer: Any, timeout: float | None, max_handlers: int
+        self, data: Any, context: Any = None, peer: Any = None, timeout: float | None = None, max_handlers: int = 256
     ) -> bytes | Coroutine[Any, Any, bytes]:
-        """Return the reply, or a coroutine of it where it is not known at once."""
+        """Return the response, b"" for none; or, where it is not known at once, a coroutine of it.
+
+        It does no IO: the caller runs the coroutine, on any event loop, and may cancel it. The arguments are those of
+        `Handlers.dispatch_async`.
+        """
         received = self._decode(data) if isinstance(data, _TEXTS) else data
         if timeout is None and type(received) is not list:
             reply = self._begin(received, self._delimited, context, peer)
@@ -284,13 +293,14 @@ class Dispatch:
             work.close()
         return self._fail(item, TypeError("the function is async: use dispatch_async"), is_line)
 
-    def _begin(self, item: Any, is_line: bool, context: Any, peer: Any) -> bytes | Awaitable[Any]:
-        """Return the reply to an item, or the awaitable of its result."""
+    def _begin(
+        self, item: Any, is_line: bool, context: Any, peer: Any, handler: Handler | None = None
+    ) -> bytes | Awaitable[Any]:
+        """Return the response to an item, or the awaitable of its result. `handler`: that of its method, if known."""
         if not isinstance(item, (Request, Notification)):
             return self._answer(item, is_line)
         try:
-            handler = self._find(item.method)
-            if handler is None:
+            if handler is None and (handler := self._find(item.method)) is None:
                 raise standard_error(ErrorCode.METHOD_NOT_FOUND)
             shown = _context_of(item, context, peer) if handler.wants_context else None
             params = item.params
@@ -308,7 +318,7 @@ class Dispatch:
         try:
             return encode_result(item.id, result, delimited=is_line, default=self._default, option=self._option)
         except HANDLER_FAILURES as error:
-            return self._replace(item, result, error, is_line)
+            return self._encode_again(item, result, error, is_line)
 
     def _answer(self, item: Any, is_line: bool) -> bytes:
         """Return the reply to something that calls no function."""
@@ -331,9 +341,9 @@ class Dispatch:
         try:
             return encode_result(item.id, result, delimited=is_line, default=self._default, option=self._option)
         except HANDLER_FAILURES as error:
-            return self._replace(item, result, error, is_line)
+            return self._encode_again(item, result, error, is_line)
 
-    def _replace(self, item: Request[Any], result: Any, error: BaseException, is_line: bool) -> bytes:
+    def _encode_again(self, item: Request[Any], result: Any, error: BaseException, is_line: bool) -> bytes:
         """Return the reply with a result that could not be encoded: of models, or else an error.
 
         Args:

@@ -20,11 +20,15 @@ class TypedHandler(Handler):
     Args:
         inner: The handler.
         convert: Returns the converted params, or raises a `Misfit`.
+        function: The function of `inner`, if the converted params are its only argument.
     """
 
-    __slots__ = ("_convert", "_inner")
+    __slots__ = ("_convert", "_direct", "_inner")
 
-    def __init__(self, inner: Handler, convert: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, inner: Handler, convert: Callable[[Any], Any], function: Callable[[Any], Any] | None = None
+    ) -> None:
+        self._direct = None if inner.wants_context else function
         self.plain = None
         self.wants_context: bool = inner.wants_context
         self.takes_raw: bool = True
@@ -38,7 +42,8 @@ class TypedHandler(Handler):
         except Misfit as misfit:
             error = misfit.error()
         else:
-            return self._inner.invoke(converted, context)
+            direct = self._direct
+            return self._inner.invoke(converted, context) if direct is None else direct(converted)
         raise error
 
 
@@ -50,7 +55,8 @@ def handler_of_type(function: Callable[..., Any], type_: Any) -> Handler:
         ImportError: msgspec is not installed.
     """
     convert = type_of(type_).convert
-    return TypedHandler(Handler(function, unpack=False), lambda params: convert({} if params is None else params))
+    inner = Handler(function, unpack=False)
+    return TypedHandler(inner, lambda params: convert({} if params is None else params), function)
 
 
 def handler_of_annotations(function: Callable[..., Any]) -> Handler:

@@ -389,6 +389,33 @@ def test_the_fast_path_gives_what_the_path_of_a_batch_gives() -> None:
     assert different == []
 
 
+async def test_a_prepared_dispatcher_takes_messages_and_texts_and_returns_a_response_or_a_coroutine() -> None:
+    async def later(a: int) -> int:
+        await asyncio.sleep(0)
+        return a
+
+    found: list[str] = []
+
+    class Seen(Handlers):
+        def find(self, method: str) -> Handler | None:
+            found.append(method)
+            return super().find(method)
+
+    handlers = Seen({"now": lambda a: a})
+    dispatcher = handlers.prepare(delimited=False)
+    handlers.register("later", later)  # what is registered later is found
+    response = RESULT % b"5"
+    for method in ("now", "later"):
+        text = call(method, params=[5])
+        for data in (text, text.encode(), jsonrpc_fast.decode(text)):
+            started = dispatcher.start(data)
+            assert isinstance(started, bytes) == (method == "now")
+            assert (started if isinstance(started, bytes) else await started) == response
+    assert dispatcher.serve(call("now", params=[5])) == response
+    assert dispatcher.start('{"jsonrpc":"2.0","method":"now","params":[5]}') == b""
+    assert found == ["now"] * 3 + ["later"] * 3 + ["now"] * 2
+
+
 # What passes on.
 
 
