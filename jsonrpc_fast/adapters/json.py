@@ -16,7 +16,6 @@ Rules:
 
 from __future__ import annotations
 
-import gc
 import json as _json
 import marshal
 import re
@@ -33,6 +32,7 @@ from uuid import UUID
 from ..codec import BACKEND, Response, decode
 from ..codec import _json as _orjson
 from ..codec._backend import dumps as _dumps
+from ..codec._parts import parts_of
 from ..profile import JSONRPC
 
 __all__ = ["JSONDecodeError", "JSONDecoder", "JSONEncoder", "dump", "dumps", "load", "loads"]
@@ -232,7 +232,7 @@ def _levels(value: Any) -> Iterable[list[Any]]:
     level = [value]
     while level:
         yield level
-        level = gc.get_referents(*[item for item in level if type(item) in _CONTAINERS])
+        level = parts_of(*[item for item in level if type(item) in _CONTAINERS])
 
 
 @cache

@@ -8,7 +8,6 @@ nearly everything by itself. `JSONRPC_FAST_WITHOUT_ORJSON=1` selects it everywhe
 from __future__ import annotations
 
 import dataclasses
-import gc
 import os
 import re
 import sys
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .._checks import check_type
 from ..errors import EncodeError
+from ._parts import parts_of
 
 
 def is_set(variable: str) -> bool:
@@ -154,7 +154,7 @@ def check_depth(value: object, option: int = 0, depth: int = 0, left: Left | Non
     for _ in range(depth, MAX_WRITTEN_DEPTH):
         if not _is_plain(map(type, level)) or len(level) > _WIDE:
             break
-        level = gc.get_referents(*level)
+        level = parts_of(*level)
         if not level:
             return
     _check_parts(value, option, depth, left)

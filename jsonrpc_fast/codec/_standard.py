@@ -10,7 +10,6 @@ Rules:
 from __future__ import annotations
 
 import dataclasses
-import gc
 import re
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, time, timedelta
@@ -21,6 +20,8 @@ from math import isfinite, isinf
 from operator import itemgetter
 from typing import Any, Final
 from uuid import UUID
+
+from ._parts import parts_of
 
 # The functions in C; PyPy has none.
 make_encoder: Any = getattr(encoder, "c_make_encoder", None)
@@ -101,7 +102,7 @@ def _read(text: str) -> Any:
     if text.count("[") + text.count("{") > _READ_DEPTH:
         level = [value]
         for _ in range(_READ_DEPTH):
-            level = gc.get_referents(*level)
+            level = parts_of(*level)
             if not level:
                 return value
         if not {dict, list}.isdisjoint(map(type, level)):
@@ -260,7 +261,7 @@ def _is_plain(value: object) -> bool:
             return False
         if dict in kinds and not all({str}.issuperset(map(type, list(item))) for item in level if type(item) is dict):
             return False
-        level = gc.get_referents(*level)
+        level = parts_of(*level)
         if not level:
             return True
     return False
