@@ -42,7 +42,11 @@ from cosmic_ray.plugins import get_operator
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PARTS: Final = {
-    "codec": (["jsonrpc_fast/codec/_pure.py"], ["--pure-only", "tests/codec"], 0.35),
+    "codec": (
+        [f"jsonrpc_fast/codec/{name}.py" for name in ("rules", "_kinds", "_messages", "_pure", "_pure_fast")],
+        ["--pure-only", "tests/codec"],
+        0.35,
+    ),
     "framing": (["jsonrpc_fast/framing"], ["tests/framing"], 0.2),
     "handlers": (["jsonrpc_fast/handlers"], ["tests/handlers", "-k", "not uvloop and not debug"], 0.2),
     "engine": (
