@@ -41,6 +41,7 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+SIMULATED: Final = ("engine", "inbox", "calls", "requests", "tracker", "running", "group")
 PARTS: Final = {
     "codec": (
         [f"jsonrpc_fast/codec/{name}.py" for name in ("rules", "_kinds", "_messages", "_pure", "_pure_fast")],
@@ -53,6 +54,11 @@ PARTS: Final = {
         [f"jsonrpc_fast/session/{name}.py" for name in ("engine", "calls", "requests", "inbox", "reading", "room")],
         [f"tests/session/test_{name}.py" for name in ("engine", "requests", "serving", "serving_bounds", "session")],
         0.08,
+    ),
+    "simulation": (
+        [f"jsonrpc_fast/session/{name}.py" for name in SIMULATED],
+        ["tests/simulation", "-k", "invariants"],
+        0.1,
     ),
     "tracker": (["jsonrpc_fast/session/tracker.py"], ["tests/session/test_tracker.py"], 0.07),
     "mcp": (["jsonrpc_fast/mcp/protocol"], ["tests/mcp/protocol"], 0.1),

@@ -12,6 +12,7 @@ from .world import World
 
 SPANS: Final = (0.0, 0.01, 1.0, 60.0)
 COUNTS: Final = (0, 1, 2, 3, 5, 9)
+TOUGH_COUNTS: Final = (8, 15, 25)
 ENDINGS: Final = ("none", "close", "end of stream", "reset", "crash")
 ENDING_WEIGHTS: Final = (50, 20, 10, 10, 10)
 ACTIONS: Final = ("call", "notify", "batch", "cancel", "raw")
@@ -29,6 +30,7 @@ class Link:
         convention: Their convention.
         group: The group of those that are in one.
         group_handlers: How many handlers of the group may run.
+        is_tough: Whether both ends have small bounds and much to do.
     """
 
     def __init__(self, conversation: Conversation, number: int) -> None:
@@ -39,13 +41,14 @@ class Link:
         self.group_handlers = conversation.group_handlers
         self._conversation = conversation
         self._world = world
+        self.is_tough = random.random() < 0.12
         one, other = End(world, self, f"{number}a"), End(world, self, f"{number}b")
         self.ends = (one, other)
         one.peer, other.peer = other, one
         one.wire, other.wire = Wire(world, one, other), Wire(world, other, one)
         span = random.choice(SPANS)
         for end in self.ends:
-            for _ in range(random.choice(COUNTS)):
+            for _ in range(random.choice(TOUGH_COUNTS if self.is_tough else COUNTS)):
                 world.at(world.now + random.random() * span, self._act, end)
             if random.random() < 0.2:
                 start = world.now + random.random() * span
@@ -68,7 +71,8 @@ class Link:
         elif action == "raw":
             end.write_raw()
         else:
-            end.call_batch(LARGE_BATCH if random.random() < 0.02 else random.choice(BATCH_SIZES))
+            is_large = random.random() < (0.2 if self._world.clock_seconds else 0.01)
+            end.call_batch(LARGE_BATCH if is_large else random.choice(BATCH_SIZES))
 
     def _stall(self, end: End, stalls: bool) -> None:
         self._world.log(end.name, "stalls" if stalls else "goes on")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from .wire import Wire
 
 TIMEOUTS: Final = (None, None, 0.0, 0.02, 1.0, 300.0)
+IDLE_TIMEOUTS: Final = (None, None, None, 0.0, 0.06, 1.5, 60.0)
 GRACES: Final = (0.0, 0.1, 5.0, None)
 PADDINGS: Final = (0, 0, 0, 10, 300)
 POLICIES: Final[tuple[ReplyPolicy, ...]] = ("always", "always", "never", "limited")
@@ -89,6 +91,7 @@ class End(Driver):
         peer: The other end.
         engine: What is tested.
         in_flight: The calls that were sent and have not settled, with their plans.
+        settled_calls: The calls that have settled since the last message came.
         is_reading: Whether the engine wants to read.
         is_lost: Whether the engine knows that the connection is lost.
         has_stopped: Whether this end has begun to close, and cancelled what it served.
@@ -108,7 +111,7 @@ class End(Driver):
         self.name = name
         self.convention = link.convention
         self.reply_policy = random.choice(POLICIES)
-        is_small = random.random() < 0.5
+        is_small = link.is_tough or random.random() < 0.5
         self.bounds = Bounds(
             max_handlers=random.choice((1, 1, 2)) if is_small else 256,
             max_inbox=random.choice((0, 1, 2, 3, 50)) if is_small else 32768,
@@ -132,6 +135,7 @@ class End(Driver):
         )
         self.judge = Judge(self)
         self.in_flight: dict[Call, Plan] = {}
+        self.settled_calls: list[Call] = []
         self.is_reading = True
         self.is_lost = self.has_stopped = self.is_idle_told = False
         self.wakes_at = inf
@@ -144,8 +148,9 @@ class End(Driver):
         self._is_turn_due = self._must_drain = self._is_drain_due = False
         self._low_water = random.choice((0, 0, 100, 10**6))
         self._is_eager = random.random() < 0.5
+        self._reads_on = random.random() < 0.2  # what is decoded already, whatever the engine wants
         self._drops_writes = random.random() < 0.5  # after a loss that is not reported yet; or they raise
-        self._saw_end = self._is_closing = self._has_finished = self._is_discarding = False
+        self._saw_end = self._is_closing = self._has_finished = self._is_discarding = self._has_been_told = False
 
     def _next_id(self) -> str:
         self._ids += 1
@@ -163,6 +168,8 @@ class End(Driver):
         return len(self.wire.unwritten)
 
     def write(self, data: bytes) -> None:
+        if self._has_been_told:
+            self.world.fail(f"{self.name}: {data!r} is written after the loss")
         if self.is_lost or self.wire.is_ended or (self.wire.is_cut and not self._drops_writes):
             raise ConnectionLost("the connection is lost")
         self._log("writes %r", data)
@@ -194,6 +201,7 @@ class End(Driver):
     def settled(self, call: Call, result: Any, error: Exception | None) -> None:
         plan, callback = call.waiter
         is_in_flight = self.in_flight.pop(call, None) is plan
+        self.settled_calls.append(call)
         self._log("%r of %r", call, plan)
         outcome = call.outcome
         if not is_in_flight or outcome is None:
@@ -204,7 +212,7 @@ class End(Driver):
             if result != {"n": plan.number} or not plan.is_answered:
                 self.world.fail(f"{self.name}: {result} is not the result of {plan}")
         elif outcome is Outcome.TIMEOUT:
-            if call.deadline() > self.world.now:
+            if self.judge.deadline_of(call) > self.world.now:
                 self.world.fail(f"{self.name}: {call} has timed out before its deadline")
         elif outcome is Outcome.LOST:
             if isinstance(error, ConnectionLost) and error.was_sent is False:
@@ -296,13 +304,15 @@ class End(Driver):
     def _receive(self) -> None:
         self._is_reading_due = False
         read = self._read
-        while read and self.is_reading and not self.is_lost:
+        while read and (self.is_reading or self._reads_on) and not self.is_lost:
             message = read.pop(0)
             self._log("reads %r", message)
             self.judge.read(message)
             if isinstance(message, list):
                 self.extra_room = max(self.extra_room, len(message))
+            self.settled_calls.clear()
             self.engine.receive(message)
+            self.judge.received(message)
 
     def receive_end(self) -> None:
         if self.is_lost:
@@ -408,8 +418,10 @@ class End(Driver):
         """Call the peer. Returns None if that is refused."""
         random = self.world.random
         plan = Plan(self.world, self, True, depth)
-        timeout, idle_timeout = random.choice(TIMEOUTS), random.choice((*TIMEOUTS, None, None, None))
-        on_progress = self._on_progress if random.random() < 0.2 else None
+        timeout, idle_timeout = random.choice(TIMEOUTS), random.choice(IDLE_TIMEOUTS)
+        if plan.pace:
+            timeout, idle_timeout = None, 1.5 * plan.pace
+        on_progress = partial(self._on_progress, plan) if random.random() < 0.3 else None
         try:
             call = self.engine.call(
                 plan.method, self._params(plan), timeout, idle_timeout, on_progress, waiter=(plan, callback)
@@ -424,8 +436,10 @@ class End(Driver):
     def _params(self, plan: Plan) -> dict[str, Any]:
         return {"n": plan.number, "padding": "x" * self.world.random.choice(PADDINGS)}
 
-    def _on_progress(self, value: Any) -> None:
-        self._log("progress")
+    def _on_progress(self, plan: Plan, value: Any) -> None:
+        self._log("progress of %r", plan)
+        if plan not in self.in_flight.values():
+            self.world.fail(f"{self.name}: progress of {plan}, which has settled")
         if self.world.random.random() < 0.2:
             self.cancel_any()
 
@@ -555,6 +569,7 @@ class End(Driver):
             self.is_lost = True
             self.judge.forget()
             self.engine.lose()
+            self._has_been_told = True
             self.link.lost()
 
     def check_nothing_left(self) -> None:

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from jsonrpc_fast import Notification, ParseError, Request, Response, decode
 from jsonrpc_fast.codes import ParseErrorCode, SessionErrorCode
-from jsonrpc_fast.session import Cancellation
+from jsonrpc_fast.session import Call, Cancellation, Goodbye, Progress
 from jsonrpc_fast.session.running import Run, RunState
 
 from .plans import RPC_ERROR, Plan
@@ -30,6 +31,12 @@ BUSY: Final = int(SessionErrorCode.SERVER_BUSY)
 CANCELLED: Final = -32800
 REFUSALS: Final = (BUSY, -32600, -32700)
 """The errors that no handler gives."""
+MANY_BYTES: Final = 10**6
+"""More bytes than all messages of a conversation have."""
+CLOCK_SECONDS: Final = 0.01
+"""What may pass while an engine reads the clock."""
+SMALL_BATCH: Final = 64
+"""The items of the largest batch that is received in one turn."""
 REFUSAL_FACTOR: Final = 16
 """The multiple of `reply_bytes` that refusals may have before reading pauses."""
 
@@ -49,6 +56,7 @@ class Judge:
         self._faulty: set[Any] = set()  # the keys of malformed messages that were read
         self._batches: list[list[Any]] = []  # the keys of each batch that was read
         self._plans: dict[Any, list[Plan]] = {}  # of the requests that were read, by key
+        self._progress: dict[Call, float] = {}  # when there was progress last
         self._arrivals = 0
         self._last_invoked = self._last_started = -1
         self._may_invoke_one = self._is_told = False
@@ -58,7 +66,8 @@ class Judge:
         self._was_draining = False
         self._other_bytes = 0  # beside results of the fast path, since everything was written
         self._refused_bytes = 0  # of refusals since the peer has read
-        self._unread_bytes = 0  # of errors since then
+        self._unread_bytes = 0  # of errors and arrays since then
+        self._has_refused = False  # since the last check
         self._had_served = True
         self._unread_items = 0  # that were received since reading paused
 
@@ -97,6 +106,8 @@ class Judge:
                 notice = self._end.convention.read(item.method, item.params)
                 if isinstance(notice, Cancellation):
                     self._read_cancellation(notice)
+                elif isinstance(notice, Progress):
+                    self._read_progress(notice)
         elif isinstance(item, ParseError) and item.reply_expected:
             key = key_of(item.id)
             self._faulty.add(key)
@@ -110,6 +121,32 @@ class Judge:
                 self._allowed[key, is_in_batch] += 1
             return key
         return None
+
+    def deadline_of(self, call: Call) -> float:
+        """Return when a call must time out."""
+        if call.idle_seconds is None:
+            return call.expires
+        return min(call.expires, self._progress.get(call, call.started) + call.idle_seconds)
+
+    def _read_progress(self, notice: Progress) -> None:
+        for call in self._end.in_flight:
+            if call.token == notice.token and type(call.token) is type(notice.token):
+                self._progress[call] = self._world.now
+
+    def received(self, message: Any) -> None:
+        """Note that the engine has received a message."""
+        end = self._end
+        if isinstance(message, Response) and message.id is None and len(end.settled_calls) > 1:
+            batches = {id(call.batch) for call in end.settled_calls}
+            if len(batches) > 1 or end.settled_calls[0].batch is None:
+                self._fail(f"{message} settles {end.settled_calls}")
+        if isinstance(message, Notification) and message.method in end.convention.methods:
+            notice = end.convention.read(message.method, message.params)
+            if isinstance(notice, Goodbye):
+                for call in end.in_flight:
+                    last = notice.last
+                    if last is None or (type(call.id) is int and type(last) is int and call.id > last):
+                        self._fail(f"{call} is still in flight after the goodbye")
 
     def _read_cancellation(self, notice: Cancellation) -> None:
         engine, convention = self._end.engine, self._end.convention
@@ -136,13 +173,14 @@ class Judge:
         if not self._is_fast_result(message):
             self.wrote_more(len(data))
         is_blocked = self._end.unwritten_before > self._end.bounds.reply_bytes
-        if is_blocked and b'"error":' in data:
+        if is_blocked and (data.startswith(b"[") or b'"error":' in data):
             self._unread_bytes += len(data)
         if isinstance(message, Response):
             self._wrote_response(message, False)
             is_refusal = message.error is not None and message.error.code in REFUSALS
             if is_blocked and is_refusal and not self._is_told:
                 self._refused_bytes += len(data)
+                self._has_refused = True
         elif isinstance(message, list) and isinstance(message[0], Response):
             for item in message:
                 self._wrote_response(item, True)
@@ -224,6 +262,8 @@ class Judge:
         plan.invocations += 1
         if plan.invocations > 1:
             self._fail(f"{plan} is served twice")
+        if plan.is_cancelled:
+            self._fail(f"{plan} is served although it was cancelled")
         if plan.is_disclaimed:
             self._fail(f"{plan} is served although the peer was told that it would not be")
         if plan.arrival <= self._last_invoked:
@@ -253,7 +293,14 @@ class Judge:
             self._fail(f"{bounds.group.running} handlers of the group run")
 
     def refused_for_room(self) -> None:
+        """Note that the engine refuses a message because there is no room."""
         self._refusals_for_room += 1
+        bounds, inbox = self._end.bounds, self._end.engine.inbox
+        states = [run.state for run in inbox.runs]
+        waiting = inbox.items + states.count(RunState.WAITING)
+        most = max(waiting, states.count(RunState.ALONGSIDE))
+        if bounds.group is None and bounds.inbox_bytes >= MANY_BYTES and most < bounds.max_inbox:
+            self._fail(f"there is room: {most} messages wait")
 
     def drained(self, drained: Callable[[], object]) -> None:
         """Tell the engine that the peer has read."""
@@ -270,23 +317,27 @@ class Judge:
         inbox = engine.inbox
         deadline = inbox.deadline
         for call in end.in_flight:
-            if (expires := call.deadline()) < deadline:
+            if (expires := self.deadline_of(call)) < deadline:
                 deadline = expires
-        if deadline < end.wakes_at and not end.is_lost:
+        if deadline + CLOCK_SECONDS < end.wakes_at and not end.is_lost:
             self._fail(f"no timer for a deadline at {deadline}")
         waiting = inbox.items
         for run in inbox.runs:
             waiting += run.state is RunState.WAITING
-        if end.is_reading:
+        if end.is_reading and not inbox.items:
             self._unread_items = 0
         # All that run may begin to wait, when the queue is full already; and one more is held when reading pauses.
         most = bounds.max_inbox + 1 + bounds.max_handlers + self._unread_items + end.extra_room
         if waiting > most:
             self._fail(f"{waiting} messages wait, and at most {most} may")
+        is_resting = not end.is_reading and not end.is_lost and end.extra_room <= SMALL_BATCH
+        if is_resting and inbox.deadline == inf and not self.may_rest:
+            self._fail("nothing is read, without a limit")
         kept = inbox.kept_bytes()
         if (kept > 0) != bool(inbox.items or inbox.runs) or kept < 0:
             self._fail(f"{kept} bytes are kept of {inbox.items} messages and {len(inbox.runs)} handlers")
-        has_refused_too_much = self._refused_bytes > REFUSAL_FACTOR * bounds.reply_bytes
+        has_refused_too_much = self._has_refused and self._refused_bytes > REFUSAL_FACTOR * bounds.reply_bytes
+        self._has_refused = False
         if has_refused_too_much and end.is_reading and not end.is_lost and not end.has_stopped:
             self._fail(f"{self._refused_bytes} bytes of refusals for a peer that does not read, and reading goes on")
         if engine.is_draining:

@@ -17,7 +17,7 @@ FINALS: Final = ("value", "rpc error", "failure", "stray", "unwritable")
 FINAL_WEIGHTS: Final = (70, 10, 8, 6, 6)
 ON_CANCEL: Final = ("end", "return", "linger", "fail")
 STEPS: Final = ("sleep", "call", "progress", "notify", "cancel", "close")
-STEP_WEIGHTS: Final = (45, 30, 12, 6, 6, 1)
+STEP_WEIGHTS: Final = (40, 27, 20, 6, 6, 1)
 SLEEPS: Final = (0.0, 0.0, 0.001, 0.05, 1.0, 7.0)
 MAX_DEPTH: Final = 3
 RPC_ERROR: Final = -32050
@@ -36,6 +36,7 @@ class Plan:
         steps: What the function does before it ends.
         final: How it ends.
         on_cancel: What a coroutine does when it is cancelled.
+        pace: The seconds between two reports of progress, if the function does nothing else; or 0.
         depth: The number of messages in whose handlers this one was sent.
         arrival: Its place among the messages that the receiver has read.
         key: The key of the id of the request.
@@ -65,6 +66,7 @@ class Plan:
         "method",
         "number",
         "on_cancel",
+        "pace",
         "receiver",
         "sender",
         "steps",
@@ -90,6 +92,11 @@ class Plan:
         self.invocations = 0
         self.is_in_batch = False
         self.is_begun = self.is_cancelled = self.is_cut_off = self.is_answered = self.is_disclaimed = False
+
+        self.pace = 0.0
+        if self.form == "coroutine" and self.method == "serve" and random.random() < 0.08:
+            self.pace = random.choice((0.05, 1.0))
+            self.steps = [("sleep", self.pace), ("progress", None)] * 3
 
     def _step(self, random: Random) -> tuple[str, Any]:
         [step] = random.choices(STEPS, STEP_WEIGHTS)
