@@ -126,7 +126,7 @@ def tracker_table(rounds: int) -> str:
 
 def tracker_seconds(pending: int, count: int = 5_000) -> tuple[float, float, float, float]:
     numbers = random.Random(pending)
-    tracker = Tracker(max_pending=10**7)
+    tracker = Tracker(max_calls=10**7)
     others = [tracker.begin("add", 0.0, numbers.uniform(1000, 2000), 1000.0) for _ in range(pending)]
     timeouts = [numbers.uniform(0, 900) for _ in range(count)]
     started = perf_counter()

@@ -24,7 +24,6 @@ from .codec import (
     RawMessage,
     Request,
     Response,
-    answer,
     classify,
     decode,
     decode_dict,
@@ -36,6 +35,7 @@ from .codec import (
     encode_request,
     encode_result,
     parse,
+    respond,
 )
 from .codes import ErrorBand, ErrorCode, Hint, LspErrorCode, McpErrorCode, ParseErrorCode, error_band
 from .errors import CallCancelled, CallTimeout, ConnectionLost, EncodeError, HandshakeError, RpcError, StateError
@@ -98,7 +98,6 @@ __all__ = [
     "RpcError",
     "StateError",
     "__version__",
-    "answer",
     "classify",
     "decode",
     "decode_dict",
@@ -111,4 +110,5 @@ __all__ = [
     "encode_result",
     "error_band",
     "parse",
+    "respond",
 ]

@@ -59,6 +59,9 @@ UNSET: Final[Literal[Unset.UNSET]] = Unset.UNSET
 MessageId = int | str | float | None
 """The id of a message. None is JSON's null, or an absent id where the class says so."""
 
+TIMEOUT_SECONDS: Final = 300.0
+"""Seconds until a call times out, by default: in sessions, over HTTP and over NATS."""
+
 
 def has_type(value: object, kind: type | tuple[type, ...]) -> bool:
     """Like `isinstance`, by the type alone: the `__class__` of a value may name another class, or raise."""

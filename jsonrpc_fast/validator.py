@@ -28,7 +28,7 @@ from .types import MessageId
 P = ParamSpec("P")
 T = TypeVar("T")
 
-ExpectedKind = Literal["request", "notification", "response", "batch"]
+ReportKind = Literal["request", "notification", "response", "batch"]
 
 _CLASSES: Final[dict[str, Any]] = {"request": Request, "notification": Notification, "response": Response}
 
@@ -84,7 +84,7 @@ class Report:
 
     valid: bool
     errors: tuple[Fault, ...]
-    kind: ExpectedKind
+    kind: ReportKind
     id: MessageId = None
     items: tuple[Report, ...] = ()
 
@@ -168,9 +168,7 @@ class JsonRpcValidator:
         if isinstance(parsed, ParseError):
             return Report(False, (_fault(parsed.code),), "batch")
         items = tuple(
-            _with_reply_kind(
-                self._validate(item, rules.apparent_kind(self._kinds(item), profile), index), parsed[index]
-            )
+            _as_request(self._validate(item, rules.apparent_kind(self._kinds(item), profile), index), parsed[index])
             for index, item in enumerate(obj)
         )
         errors = tuple(fault for item in items for fault in item.errors)
@@ -195,7 +193,7 @@ def _faults(kinds: Kinds, kind: rules.ExpectedKind, profile: Profile, index: int
         yield Fault(code, f"/{member}" if member else "", text, index)
 
 
-def _with_reply_kind(report: Report, parsed: object) -> Report:
+def _as_request(report: Report, parsed: object) -> Report:
     """Return the report; as one on a request if the sender of an invalid notification expects a response."""
     is_request = report.kind == "notification" and isinstance(parsed, ParseError) and parsed.reply_expected
     return replace(report, kind="request") if is_request else report

@@ -69,7 +69,7 @@ types: Any = _types  # not mcp_types, which stays installed after a return to an
 MAX_READ_AHEAD: Final = 256
 """Maximum number of messages that wait for the session; reading pauses at it."""
 
-_ANSWER_SECONDS: Final = 0.5
+_RESPONSE_SECONDS: Final = 0.5
 """How long after its last response a session with pending requests sees the end of the stream."""
 
 _LINGER_TURNS: Final = 8
@@ -209,8 +209,8 @@ async def stdio_client(
 @asynccontextmanager
 async def streams_over(transport: Connection) -> AsyncGenerator[tuple[_ReadStream, _WriteStream], None]:
     """Start a transport with `OPTIONS`, yield a session's streams over it, and close it."""
-    unanswered = _Unanswered(transport)
-    read_stream, write_stream = _ReadStream(transport, unanswered), _WriteStream(transport, unanswered)
+    open_requests = _OpenRequests(transport)
+    read_stream, write_stream = _ReadStream(transport, open_requests), _WriteStream(transport, open_requests)
     await transport.start()
     try:
         yield read_stream, write_stream
@@ -357,7 +357,7 @@ def to_line(message: Any) -> bytes:
     return line.encode()
 
 
-class _Unanswered:
+class _OpenRequests:
     """The peer's requests without a response. While there are any, responses are written together.
 
     The SDK's session needs several turns of the loop for a request, and so sends one response per turn. A separate
@@ -367,7 +367,7 @@ class _Unanswered:
     def __init__(self, transport: Connection) -> None:
         self._transport = transport
         self._ids: set[Any] = set()
-        self.onanswer: Callable[[], None] | None = None
+        self.onresponse: Callable[[], None] | None = None
 
     def __bool__(self) -> bool:
         return bool(self._ids)
@@ -388,9 +388,9 @@ class _ReadStream:
     Delivered messages wait in a queue, from which a busy session receives them without a turn of the loop.
     """
 
-    def __init__(self, transport: Connection, unanswered: _Unanswered) -> None:
+    def __init__(self, transport: Connection, open_requests: _OpenRequests) -> None:
         self._transport = transport
-        self._unanswered = unanswered
+        self._open_requests = open_requests
         self._waiting: deque[SessionMessage | Exception] = deque()
         self._receiver: asyncio.Future[None] | None = None
         self._has_ended = False
@@ -406,11 +406,11 @@ class _ReadStream:
         if isinstance(received, SessionMessage):
             message: Any = _inner(received)
             if isinstance(message, types.JSONRPCRequest):
-                self._unanswered.add(message.id)
+                self._open_requests.add(message.id)
             elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
                 id = (message.params or {}).get("requestId")
                 if isinstance(id, (str, int)):
-                    self._unanswered.remove(id)
+                    self._open_requests.remove(id)
         self._put(received)
 
     def _put(self, item: SessionMessage | Exception) -> None:
@@ -425,16 +425,16 @@ class _ReadStream:
         """End the stream, but only when no request is pending: the SDK would drop it."""
         if self._end_timer is not None:
             self._end_timer.cancel()
-        if self._unanswered and not self._is_closed:
-            self._unanswered.onanswer = self._end_soon
-            self._end_timer = asyncio.get_running_loop().call_later(_ANSWER_SECONDS, self._end)
+        if self._open_requests and not self._is_closed:
+            self._open_requests.onresponse = self._end_soon
+            self._end_timer = asyncio.get_running_loop().call_later(_RESPONSE_SECONDS, self._end)
         else:
             self._end()
 
     def _end(self) -> None:
         if self._end_timer is not None:
             self._end_timer.cancel()
-        self._unanswered.onanswer = None
+        self._open_requests.onresponse = None
         self._has_ended = True
         self._wake()
 
@@ -504,9 +504,9 @@ class _ReadStream:
 class _WriteStream:
     """The session's write stream over a transport."""
 
-    def __init__(self, transport: Connection, unanswered: _Unanswered) -> None:
+    def __init__(self, transport: Connection, open_requests: _OpenRequests) -> None:
         self._transport = transport
-        self._unanswered = unanswered
+        self._open_requests = open_requests
         self._is_closed = False
 
     async def send(self, item: SessionMessage) -> None:
@@ -515,13 +515,13 @@ class _WriteStream:
             raise anyio.ClosedResourceError
         message = _inner(item)
         line = to_line(message)
-        is_answer = isinstance(message, types.JSONRPCResponse | types.JSONRPCError)
-        if is_answer:
-            self._unanswered.remove(message.id)
+        is_response = isinstance(message, types.JSONRPCResponse | types.JSONRPCError)
+        if is_response:
+            self._open_requests.remove(message.id)
         try:
             self._transport.send(line)
-            if is_answer and self._unanswered.onanswer is not None:
-                self._unanswered.onanswer()
+            if is_response and self._open_requests.onresponse is not None:
+                self._open_requests.onresponse()
             await self._transport.drain()
         except ConnectionLost as fault:
             raise anyio.BrokenResourceError from fault

@@ -5,7 +5,7 @@
 Rules, in addition to those of `EventStore`:
   - Each stream is a Redis stream with consecutive numbers, written by one worker. A reader compares the
     numbers, and so notices what Redis has lost or trimmed.
-  - The worker that writes a stream renews its expiry. The streams of a worker that died expire after `lease` seconds,
+  - The worker that writes a stream renews its expiry. The streams of a worker that died expire after `lease_seconds`,
     and those who follow them get `EventsLost`.
   - An event that Redis does not store in time is sent anyway. After that no more events of its stream are stored, so
     the stream can no longer be resumed.
@@ -77,9 +77,9 @@ class RedisEventStore:
         client: A client of redis-py, without `decode_responses`. It is not closed with the store.
         prefix: The beginning of all keys and channels.
         max_events: About how many events of a stream are kept.
-        max_age: Seconds that a stream is kept after its end.
-        lease: Seconds that a stream is kept after its worker died.
-        timeout: Seconds that Redis may take to store or to read events.
+        max_age_seconds: Seconds that a stream is kept after its end.
+        lease_seconds: Seconds that a stream is kept after its worker died.
+        command_seconds: Seconds that Redis may take to store or to read events.
 
     Raises:
         TypeError, ValueError: An option has the wrong type or value.
@@ -91,12 +91,16 @@ class RedisEventStore:
         *,
         prefix: str = "jsonrpc_fast:",
         max_events: int = 1000,
-        max_age: float = 300.0,
-        lease: float = 30.0,
-        timeout: float = 1.0,
+        max_age_seconds: float = 300.0,
+        lease_seconds: float = 30.0,
+        command_seconds: float = 1.0,
     ) -> None:
         check_count("max_events", max_events, 1, may_be_none=False)
-        for name, seconds in (("max_age", max_age), ("lease", lease), ("timeout", timeout)):
+        for name, seconds in (
+            ("max_age_seconds", max_age_seconds),
+            ("lease_seconds", lease_seconds),
+            ("command_seconds", command_seconds),
+        ):
             check_seconds(name, seconds, may_be_none=False)
             if seconds < 0.001:
                 raise ValueError(f"{name} must be 0.001 seconds or more")
@@ -105,9 +109,9 @@ class RedisEventStore:
         self._client = client
         self._prefix = prefix
         self._max_events = max_events
-        self._max_age = int(max_age * 1000)
-        self._lease = lease
-        self._timeout = timeout
+        self._max_age_ms = int(max_age_seconds * 1000)
+        self._lease_seconds = lease_seconds
+        self._command_seconds = command_seconds
         self._writing: dict[str, _Writing] = {}
         self._queue: list[tuple[_Commands, asyncio.Future[list[Any]]]] = []
         self._paused_until = 0.0
@@ -145,7 +149,7 @@ class RedisEventStore:
         if not writing.is_broken:
             id = f"{writing.number + 1}-0"
             last = "XADD", key, "NOMKSTREAM", id, _END, b""
-            await self._write(key, writing, (last, ("PEXPIRE", key, self._max_age), ("PUBLISH", key, b"")))
+            await self._write(key, writing, (last, ("PEXPIRE", key, self._max_age_ms), ("PUBLISH", key, b"")))
 
     async def stream_of(self, event_id: str) -> str | None:
         try:
@@ -158,7 +162,7 @@ class RedisEventStore:
     async def follow(self, event_id: str) -> AsyncIterator[tuple[str, bytes]]:
         stream, number = parse_event_id(event_id)
         with self._watching(self._key(stream), self._key(session_of(stream))) as changed:
-            read_until = time.monotonic() + self._lease
+            read_until = time.monotonic() + self._lease_seconds
             while True:
                 changed.clear()
                 try:
@@ -168,7 +172,7 @@ class RedisEventStore:
                         raise
                     await asyncio.sleep(_PAUSE_SECONDS)
                     continue
-                read_until = time.monotonic() + self._lease
+                read_until = time.monotonic() + self._lease_seconds
                 for fields in events:
                     if _END in fields:
                         return
@@ -177,11 +181,11 @@ class RedisEventStore:
                         yield f"{stream}-{number}", fields[_DATA]
                 if not events:
                     with contextlib.suppress(asyncio.TimeoutError):
-                        await asyncio.wait_for(changed.wait(), self._lease / 2)
+                        await asyncio.wait_for(changed.wait(), self._lease_seconds / 2)
 
     async def forget(self, session: str) -> None:
         key = self._key(session)
-        milliseconds = max(self._max_age, 2 * self._lease_ms)
+        milliseconds = max(self._max_age_ms, 2 * self._lease_ms)
         commands: list[_Command] = [("SET", key, b"", "PX", milliseconds), ("PUBLISH", key, b"")]
         for stream in [stream for stream in self._writing if session_of(stream) == session]:
             self._writing[stream].is_broken = True
@@ -201,7 +205,7 @@ class RedisEventStore:
 
     @property
     def _lease_ms(self) -> int:
-        return int(self._lease * 1000)
+        return int(self._lease_seconds * 1000)
 
     def _key(self, name: str) -> bytes:
         return (self._prefix + name).encode()
@@ -222,7 +226,7 @@ class RedisEventStore:
 
     def _renew_later(self) -> None:
         if self._renewal is None:
-            self._renewal = asyncio.get_running_loop().call_later(self._lease / 3, self._renew)
+            self._renewal = asyncio.get_running_loop().call_later(self._lease_seconds / 3, self._renew)
 
     def _renew(self) -> None:
         """Renew the expiry of the streams that this worker writes, and delete those that are broken."""
@@ -266,7 +270,7 @@ class RedisEventStore:
             some = self._take_queued()
             try:
                 commands = [command for queued, _ in some for command in queued]
-                replies = await asyncio.wait_for(self._run(commands), self._timeout)
+                replies = await asyncio.wait_for(self._run(commands), self._command_seconds)
             except (RedisError, OSError, asyncio.TimeoutError) as error:
                 if time.monotonic() > self._paused_until:
                     _logger.warning("Redis does not answer: %r", error)

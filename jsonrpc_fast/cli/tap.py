@@ -305,8 +305,8 @@ class Watcher:
             if skipped:
                 self._write(now, direction, [f"{skipped} bytes are not logged: the log is too slow", *side.skip()])
             self._write(now, direction, list(side.lines(now, chunk, other)))
-        unanswered = sum([len(side.pending) for side in self._channel.sides.values()])
-        self._write(time.time(), "--", [f"{self._ending}; unanswered requests: {unanswered}"])
+        pending = sum([len(side.pending) for side in self._channel.sides.values()])
+        self._write(time.time(), "--", [f"{self._ending}; requests without a response: {pending}"])
 
     def _write(self, now: float, direction: str, lines: list[str]) -> None:
         if self._log is None or not lines:

@@ -192,14 +192,14 @@ class _Tap:
             return
         try:
             if 200 <= response.status_code <= 599:
-                await self._answer(response, channel, send)
+                await self._respond(response, channel, send)
             else:  # no status of a final response (RFC 9110, section 15); uvicorn cannot send it
                 self._watcher.note("<-", f"status {response.status_code}")
                 await _refuse(send, b"The status of the server is invalid.\n")
         finally:
             await response.aclose()
 
-    async def _answer(self, response: Any, channel: Channel, send: Any) -> None:
+    async def _respond(self, response: Any, channel: Channel, send: Any) -> None:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         is_json, is_stream = kind == "application/json", kind == "text/event-stream"
         if is_stream:

@@ -90,7 +90,7 @@ if TYPE_CHECKING:
         encode_request,
         encode_result,
     )
-    from ._pure import Decoder, answer, classify, decode, decode_dict, encode_dict, parse
+    from ._pure import Decoder, classify, decode, decode_dict, encode_dict, parse, respond
 else:
     Request = backend.Request
     Notification = backend.Notification
@@ -110,7 +110,7 @@ else:
     encode_notification = backend.encode_notification
     encode_result = backend.encode_result
     encode_error = backend.encode_error
-    answer = backend.answer
+    respond = backend.respond
     dumps = backend._dumps
     Message = Request | Notification | Response | ParseError
     RawMessage = Request[Raw | None] | Notification[Raw | None] | Response[Raw] | ParseError
@@ -131,7 +131,6 @@ __all__ = [
     "RawMessage",
     "Request",
     "Response",
-    "answer",
     "backend",
     "classify",
     "decode",
@@ -144,4 +143,5 @@ __all__ = [
     "encode_request",
     "encode_result",
     "parse",
+    "respond",
 ]

@@ -17,7 +17,7 @@ Python code may run, change every container and buffer of the caller, call the c
   - where keys are compared: `member_of`, `extra_of`, `issuperset` and `has_own`, because a key is any object;
   - in comparisons and texts of payloads: `is_same`, `shorten`, pickling;
   - in an object that is written: `check_depth`, orjson's `dumps`, `default`, the iterator of `encode_many`;
-  - in a profile: `Rules.__init__`; in callbacks: the handler of `answer`, the decoder of `Raw.decode`;
+  - in a profile: `Rules.__init__`; in callbacks: the handler of `respond`, the decoder of `Raw.decode`;
   - in functions of Python modules, which let other threads run: `find_verdict`, `loads_exact`, `exact_number`,
     `HeaderReader`, `EventFrames`, `write_dict`, the log.
 

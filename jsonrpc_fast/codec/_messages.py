@@ -20,7 +20,7 @@ from ._extra import RESERVED_IN_RESPONSES, append_extra, check_extra, extra_of
 from ._json import Default, check_option, dumps, loads_exact, loads_valid
 from ._kinds import error_kinds, is_array, is_id_too_long, is_object, kinds_of
 from ._pickling import remake
-from ._scanner import Malformed, Value, scan_value
+from ._scanner import Malformed, ScannedValue, scan_value
 from .rules import MAX_PROFILES, VERDICTS, BatchSize, Verdict, batch_fault, bits, verdict
 
 if TYPE_CHECKING:
@@ -540,7 +540,7 @@ RawMessage: TypeAlias = Request[Raw | None] | Notification[Raw | None] | Respons
 """A message decoded with `raw=True`, or the fault of one."""
 
 
-def _check_text(text: bytes) -> Value | ParseError:
+def _check_text(text: bytes) -> ScannedValue | ParseError:
     """The place of the single value in `text`, or its fault. No exception is kept: it would hold the text."""
     try:
         text.decode()

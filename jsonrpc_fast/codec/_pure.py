@@ -49,7 +49,16 @@ from ._messages import _make_fault as _make_fault
 from ._messages import _make_with_extra as _make_with_extra
 from ._messages import make_raw as _make_raw
 from ._pure_fast import decode_fast
-from ._scanner import Envelope, Malformed, Value, scan, scan_error, scan_head, scan_unexpected, without_surrogates
+from ._scanner import (
+    Envelope,
+    Malformed,
+    ScannedValue,
+    scan,
+    scan_error,
+    scan_head,
+    scan_unexpected,
+    without_surrogates,
+)
 from ._stream import StreamDecoder
 from .rules import bits
 
@@ -192,7 +201,7 @@ def _too_large_fault(head: bytes, profile: Profile) -> ParseError:
     return fault_with_id(ParseErrorCode.MESSAGE_TOO_LARGE, obj, rules, kinds)
 
 
-def _read_certain(text: bytes, name: str, value: Value, rules: Rules) -> object:
+def _read_certain(text: bytes, name: str, value: ScannedValue, rules: Rules) -> object:
     """The member for `fault_with_id`: the id, without lone surrogates, or a str if the method is a string."""
     token = text[value.start : value.end]
     if name == "method":
@@ -236,7 +245,7 @@ def _read_envelope(text: bytes, envelope: Envelope, rules: Rules, index: int | N
     return message_of(obj, rules, index, kinds)
 
 
-def _read_error(text: bytes, value: Value, profile: Profile) -> Any:
+def _read_error(text: bytes, value: ScannedValue, profile: Profile) -> Any:
     """An error object with raw data; any other value as it is."""
     error = scan_error(text, value)
     if error is None:
@@ -250,7 +259,7 @@ def _read_error(text: bytes, value: Value, profile: Profile) -> Any:
     return obj
 
 
-def _are_integers_allowed(text: bytes, value: Value, profile: Profile) -> bool:
+def _are_integers_allowed(text: bytes, value: ScannedValue, profile: Profile) -> bool:
     """Whether the profile accepts a value with an integer beyond 64 bits."""
     if profile.big_ints == "exact":
         try:
@@ -260,7 +269,7 @@ def _are_integers_allowed(text: bytes, value: Value, profile: Profile) -> bool:
     return profile.big_ints != "reject"
 
 
-def _read(text: bytes, value: Value, profile: Profile, raw: bool) -> Any:
+def _read(text: bytes, value: ScannedValue, profile: Profile, raw: bool) -> Any:
     token = text[value.start : value.end]
     exact = value.wide and profile.big_ints == "exact"
     if raw:
@@ -409,7 +418,7 @@ def encode_dict(
     return text + b"\n" if delimited else text
 
 
-def answer(
+def respond(
     received: Message | RawMessage | list[Any],
     handler: Callable[[Request[Any] | Notification[Any]], Response[Any] | None],
     *,
@@ -417,9 +426,9 @@ def answer(
     default: Default = None,
     option: int = 0,
 ) -> bytes:
-    """Return the reply to a decoded message or batch, as bytes; b"" if no reply is due (sections 4.1 and 6).
+    """Return the response to a decoded message or batch, as bytes; b"" if no response is due (sections 4.1 and 6).
 
-    A batch gets a batch in the same order, a ParseError an error response if `reply_expected`, a response no reply.
+    A batch gets a batch in the same order, a ParseError an error response if `reply_expected`, a response none.
 
     An RpcError from the handler becomes the error response. Any other exception, a return value other than a Response
     to a request, and a response that cannot be written become -32603 and are logged; the other items of a batch are
@@ -439,22 +448,22 @@ def answer(
     """
     check_option(option)
     if isinstance(received, list):
-        replies = [_answer(item, handler, False, default, option) for item in received]
-        text = b",".join([reply for reply in replies if reply])
+        responses = [_respond(item, handler, False, default, option) for item in received]
+        text = b",".join([response for response in responses if response])
         if not text:
             return b""
         return b"[" + text + (b"]\n" if delimited else b"]")
-    return _answer(received, handler, delimited, default, option)
+    return _respond(received, handler, delimited, default, option)
 
 
-def _answer(
+def _respond(
     received: object,
     handler: Callable[[Request[Any] | Notification[Any]], Response[Any] | None],
     delimited: bool,
     default: Default,
     option: int,
 ) -> bytes:
-    """The reply to one message or fault."""
+    """Return the response to one message or fault."""
     if isinstance(received, Request):
         try:
             response = handler(received)
@@ -492,7 +501,6 @@ __all__ = [
     "Raw",
     "Request",
     "Response",
-    "answer",
     "classify",
     "decode",
     "decode_dict",
@@ -504,6 +512,7 @@ __all__ = [
     "encode_request",
     "encode_result",
     "parse",
+    "respond",
 ]
 
 for _name in (*__all__, "_make_fault", "_make_raw", "_make_with_extra"):

@@ -35,7 +35,7 @@ from ._messages import (
     set_request_method,
     set_request_params,
 )
-from ._scanner import Value, scan_error
+from ._scanner import ScannedValue, scan_error
 
 _DIGITS_AS_ZEROS: Final = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
 
@@ -222,7 +222,7 @@ def _raw_payload(token: bytes, name: bytes, value: Any) -> Any:
     if name != b"error":
         return make_raw(token, False)
     if type(value) is dict and "data" in value:
-        found = scan_error(token, Value(0, len(token), 0, False))
+        found = scan_error(token, ScannedValue(0, len(token), 0, False))
         data = found.members["data"]  # type: ignore[union-attr, index]  # it is an object
         value["data"] = make_raw(token[data.start : data.end], False)
     return value

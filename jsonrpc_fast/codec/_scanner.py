@@ -31,7 +31,7 @@ class Malformed(Exception):
         self.offset = offset
 
 
-class Value(NamedTuple):
+class ScannedValue(NamedTuple):
     """The place of a value, text[start:end], its depth, and whether it holds an integer beyond 64 bits."""
 
     start: int
@@ -47,14 +47,14 @@ class Envelope(NamedTuple):
     object begins.
     """
 
-    members: dict[str, Value] | None
+    members: dict[str, ScannedValue] | None
     depth: int
     duplicates: bool = False
     unexpected: bool = False
     start: int = 0
 
 
-class Text(NamedTuple):
+class ScannedText(NamedTuple):
     """A whole text: one message, or the messages of a batch. `too_many`: there are more, which were not read."""
 
     is_batch: bool
@@ -88,7 +88,7 @@ _NOT_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b'{}[]"')))
 _DIGITS_AND_MINUS: Final = frozenset(b"-0123456789")
 
 
-def scan(text: bytes, *, any_width: bool, batch_items: int) -> Text:
+def scan(text: bytes, *, any_width: bool, batch_items: int) -> ScannedText:
     """Return the envelopes in `text`, which is UTF-8. Raises Malformed.
 
     any_width: integers may be too large for a double, as ids always may.
@@ -98,25 +98,25 @@ def scan(text: bytes, *, any_width: bool, batch_items: int) -> Text:
         return _scan_batch(text, at, any_width, batch_items)
     envelope, at = _scan_message(text, at, any_width)
     _end_of_text(text, at)
-    return Text(False, [envelope])
+    return ScannedText(False, [envelope])
 
 
-def _scan_batch(text: bytes, at: int, any_width: bool, batch_items: int) -> Text:
+def _scan_batch(text: bytes, at: int, any_width: bool, batch_items: int) -> ScannedText:
     envelopes: list[Envelope] = []
     at = _skip_space(text, at + 1)
     if _byte(text, at) == _CLOSE_ARRAY:
         _end_of_text(text, at + 1)
-        return Text(True, envelopes)
+        return ScannedText(True, envelopes)
     while True:
         envelope, at = _scan_message(text, at, any_width)
         envelopes.append(envelope)
         at = _skip_space(text, at)
         if _byte(text, at) == _CLOSE_ARRAY:
             _end_of_text(text, at + 1)
-            return Text(True, envelopes)
+            return ScannedText(True, envelopes)
         at = _expect(text, at, _COMMA)
         if len(envelopes) == batch_items:
-            return Text(True, envelopes, too_many=True)
+            return ScannedText(True, envelopes, too_many=True)
         at = _skip_space(text, at)
 
 
@@ -133,7 +133,7 @@ class Head(NamedTuple):
     """The members in the beginning of a text: all names, and the complete values."""
 
     names: list[str]
-    members: dict[str, Value]
+    members: dict[str, ScannedValue]
 
 
 def scan_head(text: bytes) -> Head | None:
@@ -150,23 +150,23 @@ def scan_head(text: bytes) -> Head | None:
     return head
 
 
-def scan_value(text: bytes) -> Value:
+def scan_value(text: bytes) -> ScannedValue:
     """Return the place of the single value in `text`, which is UTF-8. Raises Malformed."""
     value = _scan_value(text, _skip_space(text, 0), any_width=False)
     _end_of_text(text, value.end)
     return value
 
 
-def scan_error(text: bytes, error: Value) -> Envelope | None:
+def scan_error(text: bytes, error: ScannedValue) -> Envelope | None:
     """Return the members of an error object, as of a message; None if the value is not an object."""
     if text[error.start] != _OPEN_OBJECT:
         return None
     return _scan_object(text, error.start, True, ERROR_MEMBERS)[0]
 
 
-def scan_unexpected(text: bytes, start: int, names: frozenset[str]) -> list[tuple[str, Value]]:
+def scan_unexpected(text: bytes, start: int, names: frozenset[str]) -> list[tuple[str, ScannedValue]]:
     """Return the members of the object at `start`, which is JSON, except those in `names`; duplicates too."""
-    members: list[tuple[str, Value]] = []
+    members: list[tuple[str, ScannedValue]] = []
     at = _skip_space(text, start + 1)
     while text[at] != _CLOSE_OBJECT:
         end = _scan_string(text, at)
@@ -194,7 +194,7 @@ def _scan_object(
 
     head: collects the members even if the text ends too early.
     """
-    members: dict[str, Value] = {} if head is None else head.members
+    members: dict[str, ScannedValue] = {} if head is None else head.members
     depth = 0
     duplicates = unexpected = False
     opened = at
@@ -264,14 +264,14 @@ def _scan_object(
 
 def _scan_member(
     text: bytes, at: int, any_width: bool, names: frozenset[str], head: Head | None = None
-) -> tuple[str, Value]:
+) -> tuple[str, ScannedValue]:
     """The name and the value of the member at `at`."""
     simple = _simple_member(text, at)
     if simple is not None:
         name = _NAMES.get(simple[1], "")
         if head is not None and name in names:
             head.names.append(name)
-        return name, Value(simple.start(2), simple.end(2), 0, False)
+        return name, ScannedValue(simple.start(2), simple.end(2), 0, False)
     end = _scan_string(text, at)
     name = _member_name(text[at:end])
     at = _skip_space(text, _expect(text, _skip_space(text, end), _COLON))
@@ -288,10 +288,10 @@ def _member_name(token: bytes) -> str:
     return name
 
 
-def _scan_value(text: bytes, at: int, any_width: bool) -> Value:
+def _scan_value(text: bytes, at: int, any_width: bool) -> ScannedValue:
     """The place of the value at `at`."""
     end, depth, wide = _walk(text, at, any_width, _VALUE, bytearray())
-    return Value(at, end, depth, wide)
+    return ScannedValue(at, end, depth, wide)
 
 
 # What may follow, according to the last byte that is neither space nor part of a scalar.

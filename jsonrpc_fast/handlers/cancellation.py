@@ -15,7 +15,7 @@ CancelledError = asyncio.CancelledError
 is_future: Final = asyncio.isfuture
 
 
-def is_stray(error: BaseException | None) -> bool:
+def is_foreign_cancellation(error: BaseException | None) -> bool:
     """Return whether an exception is a cancellation that nobody asked for: the current task was not cancelled."""
     if not isinstance(error, asyncio.CancelledError):
         return False

@@ -38,10 +38,10 @@ class DeadlineHandler(Handler):
     def invoke(self, params: Any, context: RequestContext | None) -> Any:
         """Call the function; otherwise as `Handler.invoke`."""
         result = self._inner.invoke(params, context)
-        return InTime(result, self._seconds) if is_awaitable(result) else result
+        return TimedAwaitable(result, self._seconds) if is_awaitable(result) else result
 
 
-class InTime(Coroutine[Any, Any, Any]):
+class TimedAwaitable(Coroutine[Any, Any, Any]):
     """Awaits `work` for some seconds. Closing it closes `work`, which the coroutine of a function could not do."""
 
     __slots__ = ("_runner", "_work")

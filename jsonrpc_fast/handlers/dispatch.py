@@ -25,7 +25,7 @@ from ..codes import DEADLINE_MESSAGE, ErrorCode, SessionErrorCode
 from ..errors import HANDLER_FAILURES, EncodeError, RpcError, internal_error, standard_error
 from ..profile import JSONRPC, Profile
 from .handler import NEVER_AWAITABLE, Handler, RequestContext
-from .replies import error_reply, failure_reply
+from .responses import response_to_error, response_to_failure
 from .results import encode_models
 
 _Served: TypeAlias = "Request[Any] | Notification[Any]"
@@ -171,8 +171,8 @@ class Dispatch:
         """
         received = self._decode(data) if isinstance(data, _TEXTS) else data
         if timeout is None and type(received) is not list:
-            reply = self._begin(received, self._delimited, context, peer)
-            return reply if isinstance(reply, bytes) else self._finish(received, reply, self._delimited)
+            response = self._begin(received, self._delimited, context, peer)
+            return response if isinstance(response, bytes) else self._finish(received, response, self._delimited)
         return self._run(received, context, peer, timeout, max_handlers)
 
     async def _run(self, received: Any, context: Any, peer: Any, timeout: float | None, max_handlers: int) -> bytes:
@@ -190,29 +190,29 @@ class Dispatch:
             return await self._run_in_time(received, context, peer, timeout or 0)
         if timeout is not None:
             raise RuntimeError("timeout needs asyncio: use the timeouts of this event loop")
-        replies: list[bytes] = []
+        responses: list[bytes] = []
         for item in received:
-            reply = self._begin(item, False, context, peer)
-            replies.append(reply if isinstance(reply, bytes) else await self._finish(item, reply, False))
-        return self._join(replies)
+            response = self._begin(item, False, context, peer)
+            responses.append(response if isinstance(response, bytes) else await self._finish(item, response, False))
+        return self._join(responses)
 
     async def _run_in_time(self, item: Any, context: Any, peer: Any, timeout: float) -> bytes:
         """Serve one message in the current task, with a deadline."""
-        from .deadlines import InTime  # it needs asyncio
+        from .deadlines import TimedAwaitable  # it needs asyncio
 
         if not timeout:
             return self._refuse_late(item, self._delimited)
-        reply = self._begin(item, self._delimited, context, peer)
-        if isinstance(reply, bytes):
-            return reply
-        return await self._finish(item, InTime(reply, timeout), self._delimited)
+        response = self._begin(item, self._delimited, context, peer)
+        if isinstance(response, bytes):
+            return response
+        return await self._finish(item, TimedAwaitable(response, timeout), self._delimited)
 
     async def _run_tasks(
         self, asyncio: Any, batch: list[Any], context: Any, peer: Any, timeout: float | None, max_handlers: int
     ) -> list[bytes]:
         """Serve a batch and return its replies; all tasks have ended afterwards."""
         loop = asyncio.get_running_loop()
-        replies: list[bytes] = []
+        responses: list[bytes] = []
         tasks: dict[int, Any] = {}
         begun: list[Awaitable[Any]] = []
         running = 0
@@ -240,15 +240,15 @@ class Dispatch:
                     await waiter
                 if timer is not None and not is_expired and loop.time() >= deadline:
                     expire()
-                reply = self._refuse_late(item, False) if is_expired else self._begin(item, False, context, peer)
-                if not isinstance(reply, bytes):
-                    begun.append(reply)
-                    tasks[index] = task = loop.create_task(self._finish(item, reply, False))
-                    reply = b""
+                response = self._refuse_late(item, False) if is_expired else self._begin(item, False, context, peer)
+                if not isinstance(response, bytes):
+                    begun.append(response)
+                    tasks[index] = task = loop.create_task(self._finish(item, response, False))
+                    response = b""
                     if not task.done():  # as an eager task may be
                         running += 1
                         task.add_done_callback(end)
-                replies.append(reply)
+                responses.append(response)
             if running:
                 await asyncio.wait(tasks.values())
         finally:
@@ -266,14 +266,14 @@ class Dispatch:
         for index, task in tasks.items():
             item = batch[index]
             try:
-                replies[index] = task.result()
+                responses[index] = task.result()
             except asyncio.CancelledError as error:
                 # Without a deadline the function raised it: nobody cancelled the batch.
-                replies[index] = self._refuse_late(item, False) if is_expired else self._fail(item, error, False)
-        return replies
+                responses[index] = self._refuse_late(item, False) if is_expired else self._fail(item, error, False)
+        return responses
 
-    def _join(self, replies: list[bytes]) -> bytes:
-        text = b",".join(filter(None, replies))
+    def _join(self, responses: list[bytes]) -> bytes:
+        text = b",".join(filter(None, responses))
         if not text:
             return b""
         return b"[" + text + (b"]\n" if self._delimited else b"]")
@@ -284,8 +284,8 @@ class Dispatch:
         return self._serve(received, self._delimited, context, peer)
 
     def _serve(self, item: Any, is_line: bool, context: Any, peer: Any) -> bytes:
-        reply = self._begin(item, is_line, context, peer)
-        return reply if isinstance(reply, bytes) else self._refuse_async(item, reply, is_line)
+        response = self._begin(item, is_line, context, peer)
+        return response if isinstance(response, bytes) else self._refuse_async(item, response, is_line)
 
     def _refuse_async(self, item: _Served, work: Awaitable[Any], is_line: bool) -> bytes:
         """Return the reply to an item whose function returned an awaitable, where nothing can await it."""
@@ -354,7 +354,7 @@ class Dispatch:
                 options: dict[str, Any] = {"delimited": is_line, "option": self._option}
                 return encode_models(error, self._default, encode_result, item.id, result, **options)
         encode = partial(self._encode_error, item, is_line)
-        return failure_reply(error, item.method, item.id, encode, internal_error)[0]
+        return response_to_failure(error, item.method, item.id, encode, internal_error)[0]
 
     def _fail(self, item: _Served, error: BaseException, is_line: bool) -> bytes:
         if isinstance(item, Notification):
@@ -362,7 +362,7 @@ class Dispatch:
                 internal_error(error, item.method)
             return b""
         encode = partial(self._encode_error, item, is_line)
-        return error_reply(error, item.method, item.id, encode, internal_error)[0]
+        return response_to_error(error, item.method, item.id, encode, internal_error)[0]
 
     def failed(self, data: Any, error: BaseException) -> bytes:
         """Return the reply to a text, a function of which raised a cancellation that nobody asked for.

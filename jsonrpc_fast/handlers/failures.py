@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..errors import HANDLER_FAILURES
-from .cancellation import is_stray
+from .cancellation import is_foreign_cancellation
 from .handler import is_awaitable
 
 
 def is_failure(error: BaseException | None) -> bool:
     """Return whether an exception of a user's function fails only the message or the request that called it."""
-    return isinstance(error, HANDLER_FAILURES) or is_stray(error)
+    return isinstance(error, HANDLER_FAILURES) or is_foreign_cancellation(error)
 
 
 class on_failure:  # as a function, like `contextlib.suppress`

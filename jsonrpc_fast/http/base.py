@@ -50,7 +50,7 @@ class EndpointOptions(TypedDict, total=False):
 
     Attributes:
         profile: The rules and limits for decoding.
-        max_body: The maximum size of a request's body in bytes; by default that of the profile's limits.
+        max_body_bytes: The maximum size of a request's body in bytes; by default that of the profile's limits.
         allowed_hosts: As in `Access`.
         allowed_origins: As in `Access`.
         context: Called with the ASGI scope, the WSGI environment, or the `request` of a framework, before the body is
@@ -66,7 +66,7 @@ class EndpointOptions(TypedDict, total=False):
     """
 
     profile: Profile
-    max_body: int | None
+    max_body_bytes: int | None
     allowed_hosts: Iterable[str] | None
     allowed_origins: Iterable[str] | None
     context: Callable[[Any], Any] | None
@@ -87,7 +87,7 @@ class BaseEndpoint:
         handlers: Handlers | Mapping[str, Callable[..., Any]],
         *,
         profile: Profile = JSONRPC,
-        max_body: int | None = None,
+        max_body_bytes: int | None = None,
         allowed_hosts: Iterable[str] | None = None,
         allowed_origins: Iterable[str] | None = None,
         context: Callable[[Any], Any] | None = None,
@@ -101,12 +101,12 @@ class BaseEndpoint:
         check_callable("default", default)
         check_type("profile", profile, Profile)
         check_type("health", health, str, may_be_none=True)
-        check_count("max_body", max_body, 1)
+        check_count("max_body_bytes", max_body_bytes, 1)
         check_function("context", context, may_be_async=self._is_async)
         check_function("respond", respond)
         found = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
         self._dispatch = found.prepare(profile, raw=raw, delimited=False, default=default, option=option)
-        self._max_body = profile.limits.message_bytes if max_body is None else max_body
+        self._max_body_bytes = profile.limits.message_bytes if max_body_bytes is None else max_body_bytes
         self._access = Access(allowed_hosts, allowed_origins)
         self._context = context
         self._respond = respond
@@ -123,7 +123,7 @@ class BaseEndpoint:
             if len(self._admitted) < _MAX_ADMITTED and sum(map(len, filter(None, key[1:]))) < _MAX_ADMITTED_BYTES:
                 self._admitted.add(key)
         length = get(b"content-length")
-        return None if length is None else declared_length(length, self._max_body)
+        return None if length is None else declared_length(length, self._max_body_bytes)
 
     def _respond_to_other_method(
         self, method: str, path: str, headers: Mapping[bytes, bytes], is_local: bool
@@ -138,18 +138,18 @@ class BaseEndpoint:
             return text_response(200, b"ok\n", method)
         raise Refusal(405, "JSON-RPC messages are sent with POST.", [allow])
 
-    def _respond_with(self, context: Any, reply: bytes) -> HttpResponse:
-        status = 200 if reply else 204
+    def _respond_with(self, context: Any, response: bytes) -> HttpResponse:
+        status = 200 if response else 204
         fields: list[Header] = []
         if self._respond is not None:
-            status, added = self._respond(context, reply)
+            status, added = self._respond(context, response)
             check_status(status, 200)
-            if reply and status in _WITHOUT_BODY:
+            if response and status in _WITHOUT_BODY:
                 raise ValueError(f"an answer with the status {status} has no body")
             fields += checked_fields(added)
-        if reply:
-            fields += (JSON_TYPE, (b"content-length", b"%d" % len(reply)))
-        return status, fields, reply
+        if response:
+            fields += (JSON_TYPE, (b"content-length", b"%d" % len(response)))
+        return status, fields, response
 
 
 def check_function(name: str, function: object, *, may_be_async: bool = False) -> None:

@@ -23,7 +23,7 @@ from ..codec import Notification, Params, encode_notification, encode_request
 from ..codec._json import Default, check_option
 from ..errors import CallTimeout, InvalidResponse
 from ..profile import JSONRPC, Profile
-from ..types import UNSET, Unset
+from ..types import TIMEOUT_SECONDS, UNSET, Unset
 from .inflating import ACCEPTED, Inflater
 from .library import (
     check_client,
@@ -52,9 +52,6 @@ library_of()  # which raises ImportError here rather than for each client
 BatchItem: TypeAlias = "tuple[str, Params] | Notification[Any]"
 """An item of `batch`: method and params of a call, or a notification."""
 
-DEFAULT_TIMEOUT: Final = 60.0
-"""Seconds until a call times out, by default."""
-
 MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 """The maximum size of a response, by default."""
 
@@ -75,7 +72,7 @@ class _BaseClient(ResponseReader):
         client: object,
         options: Mapping[str, object],
         timeout: float | None,
-        max_response: int,
+        max_response_bytes: int,
         profile: Profile,
         raw: bool,
         default: Default,
@@ -83,7 +80,7 @@ class _BaseClient(ResponseReader):
     ) -> None:
         check_option(option)
         check_seconds("timeout", timeout)
-        check_count("max_response", max_response, 1, may_be_none=False)
+        check_count("max_response_bytes", max_response_bytes, 1, may_be_none=False)
         check_callable("default", default)
         check_type("profile", profile, Profile)
         super().__init__(profile, raw)
@@ -94,7 +91,7 @@ class _BaseClient(ResponseReader):
         self._errors = errors_of(library)
         self._url = url_of(url, library, may_be_relative=client is not None or "base_url" in options)
         self._timeout = timeout
-        self._max_response = max_response
+        self._max_response_bytes = max_response_bytes
         self._encoding: Any = {"delimited": False, "default": default, "option": option}
         self._ids = count(1)
 
@@ -112,8 +109,8 @@ class _BaseClient(ResponseReader):
             raise ReadResponse(response.status_code, response.headers, b"").fault(str(error)) from None
 
     def _check_size(self, size: int) -> None:
-        if size > self._max_response:
-            raise InvalidResponse(f"the response is larger than {self._max_response} bytes")
+        if size > self._max_response_bytes:
+            raise InvalidResponse(f"the response is larger than {self._max_response_bytes} bytes")
 
     def _encode_batch(self, items: Iterable[BatchItem]) -> tuple[list[int], bytes]:
         """Return the ids of the calls in a batch, and its text."""
@@ -140,7 +137,7 @@ class HttpClient(_BaseClient):
         timeout: Seconds until a call times out, from its start to the last byte of its response; None: no limit. Until
             the body of the response begins, it bounds each wait for the network instead, which a server that sends its
             headers byte by byte can prolong. `AsyncHttpClient` bounds the whole time.
-        max_response: The maximum size of a response in bytes, after decompression.
+        max_response_bytes: The maximum size of a response in bytes, after decompression.
         profile: The rules for decoding responses.
         raw: Return results and error data as `Raw`.
         default: As in `encode`, for params.
@@ -158,15 +155,15 @@ class HttpClient(_BaseClient):
         url: str,
         client: httpx.Client | httpx2.Client | None = None,
         *,
-        timeout: float | None = DEFAULT_TIMEOUT,
-        max_response: int = MAX_RESPONSE_BYTES,
+        timeout: float | None = TIMEOUT_SECONDS,
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
         profile: Profile = JSONRPC,
         raw: bool = False,
         default: Default = None,
         option: int = 0,
         **options: Any,
     ) -> None:
-        super().__init__(url, "Client", client, options, timeout, max_response, profile, raw, default, option)
+        super().__init__(url, "Client", client, options, timeout, max_response_bytes, profile, raw, default, option)
         self._is_owner = client is None
         self._client: Any = self._library.Client(**options) if client is None else client
 
@@ -228,9 +225,9 @@ class HttpClient(_BaseClient):
         Raises:
             Exception: As in `call`, except RpcError and InvalidResponse: the body of the HTTP response is not read.
         """
-        answer = self._post(encode_notification(method, params, **self._encoding), timeout, headers)
-        if not answer.is_success:
-            raise answer.status_error()
+        http_response = self._post(encode_notification(method, params, **self._encoding), timeout, headers)
+        if not http_response.is_success:
+            raise http_response.status_error()
 
     def batch(
         self,
@@ -298,15 +295,17 @@ class AsyncHttpClient(_BaseClient):
         url: str,
         client: httpx.AsyncClient | httpx2.AsyncClient | None = None,
         *,
-        timeout: float | None = DEFAULT_TIMEOUT,
-        max_response: int = MAX_RESPONSE_BYTES,
+        timeout: float | None = TIMEOUT_SECONDS,
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
         profile: Profile = JSONRPC,
         raw: bool = False,
         default: Default = None,
         option: int = 0,
         **options: Any,
     ) -> None:
-        super().__init__(url, "AsyncClient", client, options, timeout, max_response, profile, raw, default, option)
+        super().__init__(
+            url, "AsyncClient", client, options, timeout, max_response_bytes, profile, raw, default, option
+        )
         self._is_owner = client is None
         self._client: Any = self._library.AsyncClient(**options) if client is None else client
 
@@ -343,9 +342,9 @@ class AsyncHttpClient(_BaseClient):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         """Send a notification. Arguments and exceptions are those of `HttpClient.notify`."""
-        answer = await self._post(encode_notification(method, params, **self._encoding), timeout, headers)
-        if not answer.is_success:
-            raise answer.status_error()
+        http_response = await self._post(encode_notification(method, params, **self._encoding), timeout, headers)
+        if not http_response.is_success:
+            raise http_response.status_error()
 
     async def batch(
         self,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .._checks import check_count, check_seconds
 from ..handlers import Handlers, is_awaitable
-from ..handlers.cancellation import CancelledError, is_stray
+from ..handlers.cancellation import CancelledError, is_foreign_cancellation
 from .base import (
     JSON_TYPE,
     BaseEndpoint,
@@ -33,7 +33,7 @@ from .base import (
     refusal_response,
 )
 from .failures import PlainFailures
-from .guard import Guarded
+from .guard import Cancellable
 from .requests import Header, Receive, Refusal, Scope, Send, check_body, check_repeated, is_loopback, read_body
 
 if TYPE_CHECKING:
@@ -166,43 +166,43 @@ class Endpoint(BaseEndpoint):
         if receive is None:
             reading = self._read_given(given, declared)
         else:
-            reading = read_body(receive, self._max_body, declared)
+            reading = read_body(receive, self._max_body_bytes, declared)
         body: Any
         try:
             waiting = reading.send(None)
         except StopIteration as end:  # the body has arrived already
             body = end.value
         else:
-            guarded = Guarded(reading, waiting, seconds=self._body_seconds)
+            guarded = Cancellable(reading, waiting, seconds=self._body_seconds)
             body = await guarded
             if guarded.is_cancelled:
                 raise Refusal(408, "The body did not arrive in time.")
         if body is None:
             return None
         try:
-            reply: Any = self._dispatch.start(body, context, peer, self._timeout, self._max_handlers)
-            if type(reply) is not bytes:
+            response: Any = self._dispatch.start(body, context, peer, self._timeout, self._max_handlers)
+            if type(response) is not bytes:
                 try:
-                    reply = await Guarded(reply, reply.send(None), receive=receive)
+                    response = await Cancellable(response, response.send(None), receive=receive)
                 except StopIteration as end:
-                    reply = end.value
-                if reply is None:
+                    response = end.value
+                if response is None:
                     return None
         except CancelledError as error:
-            if not is_stray(error):
+            if not is_foreign_cancellation(error):
                 raise
-            reply = self._dispatch.failed(body, error)
-        if self._respond is None and reply:
-            return 200, [JSON_TYPE, (b"content-length", b"%d" % len(reply))], reply
+            response = self._dispatch.failed(body, error)
+        if self._respond is None and response:
+            return 200, [JSON_TYPE, (b"content-length", b"%d" % len(response))], response
         with PlainFailures():
-            return self._respond_with(context, reply)
+            return self._respond_with(context, response)
 
     async def _read_given(self, given: bytes | Callable[[], bytes | Awaitable[bytes]], declared: int | None) -> Any:
         """Return a body, or the body that a function reads."""
         body: Any = given() if callable(given) else given
         if is_awaitable(body):
             body = await body
-        check_body(body, self._max_body, declared)
+        check_body(body, self._max_body_bytes, declared)
         return body
 
 

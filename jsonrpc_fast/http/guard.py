@@ -24,12 +24,12 @@ WATCH_SECONDS: Final = 0.05
 _WATCHER_SECONDS: Final = 1.0
 
 
-class Guarded(Generic[Result]):
+class Cancellable(Generic[Result]):
     """An awaitable of the result of a coroutine that may be cancelled; then its result is None.
 
         work = serve()
         try:
-            result = await Guarded(work, work.send(None), seconds=5)
+            result = await Cancellable(work, work.send(None), seconds=5)
         except StopIteration as end:  # the coroutine ended without suspending
             result = end.value
 

@@ -57,37 +57,37 @@ class ResponseReader:
         self._profile = profile
         self._raw = raw
 
-    def _decode(self, answer: ReadResponse) -> Any:
-        if not answer.body:
-            raise answer.fault("the server sent no response")
-        decoded = decode(answer.body, self._profile, raw=self._raw)
-        if isinstance(decoded, ParseError) and not answer.is_success:
-            raise answer.status_error()
+    def _decode(self, http_response: ReadResponse) -> Any:
+        if not http_response.body:
+            raise http_response.fault("the server sent no response")
+        decoded = decode(http_response.body, self._profile, raw=self._raw)
+        if isinstance(decoded, ParseError) and not http_response.is_success:
+            raise http_response.status_error()
         return decoded
 
-    def _read_result(self, answer: ReadResponse, id: int) -> Any:
+    def _read_result(self, http_response: ReadResponse, id: int) -> Any:
         """Return the result of a call, or raise its error."""
-        response = self._decode(answer)
+        response = self._decode(http_response)
         if isinstance(response, Response) and _is_response_to(response, id):
             return _result_of(response)
         if isinstance(response, ParseError):
             raise InvalidResponse("the response is malformed") from response
-        raise answer.fault("the response does not belong to this call")
+        raise http_response.fault("the response does not belong to this call")
 
-    def _read_results(self, answer: ReadResponse, ids: list[int]) -> list[Any]:
+    def _read_results(self, http_response: ReadResponse, ids: list[int]) -> list[Any]:
         """Return the results of the calls in a batch, in their order."""
         if not ids:
-            if not answer.is_success:
-                raise answer.status_error()
+            if not http_response.is_success:
+                raise http_response.status_error()
             return []
-        decoded = self._decode(answer)
+        decoded = self._decode(http_response)
         if isinstance(decoded, ParseError):
             raise InvalidResponse("the response is malformed") from decoded
         whole = decoded[0] if isinstance(decoded, list) and len(decoded) == 1 else decoded
         if isinstance(whole, Response) and whole.id is None:
             _result_of(whole)  # the error of the whole batch
         if not isinstance(decoded, list):
-            raise answer.fault("the response is not a batch")
+            raise http_response.fault("the response is not a batch")
         sent = set(ids)
         found: dict[int, Any] = {}
         unknown: list[Exception] = []  # faults without an id, each of which may belong to any call
@@ -98,13 +98,13 @@ class ResponseReader:
             elif isinstance(item, Response):
                 value = item.result if item.error is None else _error_of(item)
             else:
-                raise answer.fault("the batch has an item that is not a response")
+                raise http_response.fault("the batch has an item that is not a response")
             if item.id is None:
                 unknown += [value] if isinstance(value, Exception) else []
             elif type(item.id) is not int or item.id not in sent:
-                raise answer.fault("the batch has a response to another call")
+                raise http_response.fault("the batch has a response to another call")
             elif item.id in found:
-                raise answer.fault("the batch has two responses to one call")
+                raise http_response.fault("the batch has two responses to one call")
             else:
                 found[item.id] = value
         if len(unknown) == len(ids) - len(found) == 1:

@@ -41,12 +41,12 @@ class WsgiEndpoint(BaseEndpoint):
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
         """Serve a request, as PEP 3333 says."""
-        status, fields, body = self._answer(environ, environ, partial(self._read, environ))
+        status, fields, body = self._serve_post(environ, environ, partial(self._read, environ))
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in fields]
         start_response(f"{status} {_phrase(status)}", headers)
         return [body]
 
-    def answer(
+    def serve_view(
         self, environ: dict[str, Any], body: bytes | Callable[[], bytes], *, request: Any = UNSET
     ) -> tuple[int, dict[str, str], bytes]:
         """Serve a request in a view of a framework.
@@ -65,7 +65,7 @@ class WsgiEndpoint(BaseEndpoint):
         Raises:
             TypeError: The body is not bytes.
         """
-        return joined(self._answer(environ, environ if request is UNSET else request, partial(_given_body, body)))
+        return joined(self._serve_post(environ, environ if request is UNSET else request, partial(_given_body, body)))
 
     def serve(
         self,
@@ -85,7 +85,7 @@ class WsgiEndpoint(BaseEndpoint):
         read = partial(_given_body, body)
         return joined(self._serve(method, path, found, may_be_local(client), request, client, read))
 
-    def _answer(self, environ: dict[str, Any], request: Any, read: Callable[[int | None], bytes]) -> HttpResponse:
+    def _serve_post(self, environ: dict[str, Any], request: Any, read: Callable[[int | None], bytes]) -> HttpResponse:
         headers = {name: environ[key].encode("latin-1") for name, key in _HEADERS.items() if key in environ}
         for name in (b"content-type", b"content-length"):
             if not headers.get(name):  # an empty one may mean that there is none (PEP 3333)
@@ -115,7 +115,7 @@ class WsgiEndpoint(BaseEndpoint):
             if self._context is not None and is_awaitable(context):
                 raise TypeError("context must not be async")
             body = read(declared)
-            check_body(body, self._max_body, declared)
+            check_body(body, self._max_body_bytes, declared)
             return self._respond_with(context, self._dispatch.serve(body, context, peer))
         except Refusal as refusal:
             return refusal_response(refusal, method)
@@ -126,7 +126,7 @@ class WsgiEndpoint(BaseEndpoint):
         if declared is None:
             if not environ.get("wsgi.input_terminated"):
                 raise Refusal(411, "The request must declare the length of its body.")
-            declared = self._max_body + 1
+            declared = self._max_body_bytes + 1
         body = bytearray()
         while len(body) < declared:
             try:

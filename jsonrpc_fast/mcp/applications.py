@@ -61,7 +61,7 @@ class HttpOptions(TypedDict, total=False):
             at "/", so that it can be mounted with its path.
         allowed_hosts: As in `jsonrpc_fast.http.Access`.
         allowed_origins: As in `jsonrpc_fast.http.Access`.
-        max_body: Maximum size of the body of a POST in bytes; by default that of the profile's limits.
+        max_body_bytes: Maximum size of the body of a POST in bytes; by default that of the profile's limits.
         body_seconds: How long a body may take to arrive; None: no limit. 30 by default.
         max_sessions: Maximum number of sessions. 10,000 by default. When there are more, the one that has been idle
             longest is ended.
@@ -86,7 +86,7 @@ class HttpOptions(TypedDict, total=False):
     path: str
     allowed_hosts: Iterable[str] | None
     allowed_origins: Iterable[str] | None
-    max_body: int | None
+    max_body_bytes: int | None
     body_seconds: float | None
     max_sessions: int
     idle_seconds: float | None

@@ -16,7 +16,7 @@ Rules:
     cancellation the request gets no response, after LSP's it does.
   - Progress tokens stay as they are: the side that made them is the only one that reads them.
   - A batch is split, since the other side may not support batches. Its responses are sent as one array.
-  - A malformed message is never forwarded. It gets an error response if its id is known; otherwise `reply_policy`
+  - A malformed message is never forwarded. It gets an error response if its id is known; otherwise `response_policy`
     decides. A malformed response gets none: the request it belongs to gets the error -32603.
   - Reading from a side pauses while the write buffer of the other side is full, or its own is full of error responses.
   - Over HTTP a single request may fail: it gets the error -32000 with the reason in one sentence.
@@ -51,9 +51,9 @@ from ..codec._payloads import decoded
 from ..codes import RPC_MESSAGES, ErrorCode
 from ..errors import CallTimeout, ConnectionLost, EncodeError, HttpStatusError, InvalidResponse, StateError
 from ..handlers.failures import on_failure
-from ..session.budget import ReplyBudget, ReplyPolicy, budget_for
+from ..session.budget import ResponseBudget, ResponsePolicy, budget_for
 from ..session.requests import InboundBatch
-from ..session.tracker import Call, Outcome, Serving, Tracker, id_in_flight, unknown_answer
+from ..session.tracker import Call, Outcome, Serving, Tracker, id_in_flight, unknown_response
 from ..transports.channel import HIGH_WATER_BYTES
 from ..transports.protocol import Received, Transport
 from ..types import UNSET, MessageId
@@ -107,13 +107,15 @@ class _Side:
         drains: The sides whose write buffers must drain before this side is read again.
     """
 
-    def __init__(self, name: SideName, transport: Transport, max_pending: int, reply_policy: ReplyPolicy | ReplyBudget):
+    def __init__(
+        self, name: SideName, transport: Transport, max_calls: int, response_policy: ResponsePolicy | ResponseBudget
+    ):
         self.name = name
         self.transport = transport
-        self.calls = Tracker(max_pending=max_pending)
+        self.calls = Tracker(max_calls=max_calls)
         self.requests: Serving[Call] = Serving()
         self.waiting = 0
-        self.budget = budget_for(reply_policy)
+        self.budget = budget_for(response_policy)
         self.other: _Side
         self.can_respond = True
         self.closed: asyncio.Future[None]
@@ -128,7 +130,7 @@ class FaultLog:
     """
 
     def __init__(self) -> None:
-        self._budget = ReplyBudget()
+        self._budget = ResponseBudget()
         self._left_out = 0
 
     def __call__(self, side: SideName, fault: Exception) -> None:
@@ -147,16 +149,16 @@ class Relay:
     Args:
         left: A transport that is not started, made with `raw=True`.
         right: Another one. Both sides are treated alike.
-        reply_policy: Which unreadable messages without an id get an error response: "always", "never", "limited" or a
-            `ReplyBudget`.
-        max_pending: Maximum number of requests that wait for one side. The next one gets the error -32000.
+        response_policy: Which unreadable messages without an id get an error response: "always", "never", "limited" or
+            a `ResponseBudget`.
+        max_calls: Maximum number of requests that wait for one side. The next one gets the error -32000.
         close_seconds: How long a side that half-closed waits for its responses.
         on_fault: Called with "left" or "right" and the exception: a ParseError; a StateError for a response without a
             request, or for an id that is in flight; an EncodeError; an OSError of the transport. By default faults are
             logged for debugging.
 
     Raises:
-        ValueError: `reply_policy` is not one of these.
+        ValueError: `response_policy` is not one of these.
     """
 
     def __init__(
@@ -164,13 +166,13 @@ class Relay:
         left: Transport,
         right: Transport,
         *,
-        reply_policy: ReplyPolicy | ReplyBudget = "never",
-        max_pending: int = 10_000,
+        response_policy: ResponsePolicy | ResponseBudget = "never",
+        max_calls: int = 10_000,
         close_seconds: float = 5.0,
         on_fault: Callable[[SideName, Exception], object] | None = None,
     ) -> None:
-        self._left = _Side("left", left, max_pending, reply_policy)
-        self._right = _Side("right", right, max_pending, reply_policy)
+        self._left = _Side("left", left, max_calls, response_policy)
+        self._right = _Side("right", right, max_calls, response_policy)
         self._left.other, self._right.other = self._right, self._left
         self._close_seconds = close_seconds
         self._on_fault = on_fault
@@ -248,7 +250,7 @@ class Relay:
         await self.close()
 
     @property
-    def has_been_answered(self) -> bool:
+    def has_all_responses(self) -> bool:
         """Whether every request has its response from the right side; False after a cancelled request."""
         return not self._right.calls.is_owed
 
@@ -279,7 +281,7 @@ class Relay:
         self._report(side, error)
         call = side.calls.settle(id, Outcome.FAULT)
         if call is None:
-            side.calls.is_late_answer(id)
+            side.calls.is_late_response(id)
         else:
             is_local = isinstance(error, (CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse))
             self._send_error(side.other, call.trace, RELAY_ERROR, str(error) if is_local else _FAILED)
@@ -373,8 +375,8 @@ class Relay:
         error = response.error
         call = side.calls.settle(response.id, Outcome.RESULT if error is None else Outcome.ERROR)
         if call is None:
-            if not side.calls.is_late_answer(response.id):
-                self._report(side, unknown_answer())
+            if not side.calls.is_late_response(response.id):
+                self._report(side, unknown_response())
             return
         route: _Route = call.trace
         is_single = route.batch is None
@@ -450,7 +452,7 @@ class Relay:
             if call is not None:
                 self._send_error(side.other, call.trace, ErrorCode.INTERNAL_ERROR, _UNREADABLE)
             elif fault.id is not None:
-                side.calls.is_late_answer(fault.id)
+                side.calls.is_late_response(fault.id)
         elif fault.id is not None or side.budget.take(asyncio.get_running_loop().time()):
             text = encode_error(fault.id, fault.rpc_code, RPC_MESSAGES[fault.rpc_code], delimited=batch is None)
             if batch is None:

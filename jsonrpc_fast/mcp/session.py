@@ -30,7 +30,7 @@ class McpSession(Session):
         convention: Convention | None = None,
     ) -> None:
         # A program may print to its stdout; it could not make sense of a response to that.
-        merged: SessionOptions = {"convention": convention or McpConvention(), "reply_policy": "never"}
+        merged: SessionOptions = {"convention": convention or McpConvention(), "response_policy": "never"}
         merged.update(options)
         super().__init__(transport, _SingleHandler(serve), **merged)
 

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from ..handlers import Handler, Handlers
-from .budget import ReplyBudget
+from ..types import TIMEOUT_SECONDS
+from .budget import ResponseBudget
 from .context import SessionContext
 from .conventions import Cancellation, Convention, Goodbye, JsonRpcConvention, LspConvention, McpConvention, Progress
 from .driver import Driver
@@ -23,7 +24,7 @@ from .hooks import (
     RequestServedHook,
     RequestStartedHook,
 )
-from .options import DEFAULT_TIMEOUT, SessionOptions
+from .options import SessionOptions
 from .reconnecting import ReconnectingSession
 from .requests import Destination, InboundRequest
 from .session import Session
@@ -31,7 +32,7 @@ from .subscriptions import Gap, Subscription, Subscriptions
 from .tracker import Call, Outcome
 
 __all__ = [
-    "DEFAULT_TIMEOUT",
+    "TIMEOUT_SECONDS",
     "Call",
     "CallPreparedHook",
     "CallSettledHook",
@@ -55,10 +56,10 @@ __all__ = [
     "Outcome",
     "Progress",
     "ReconnectingSession",
-    "ReplyBudget",
     "RequestReceivedHook",
     "RequestServedHook",
     "RequestStartedHook",
+    "ResponseBudget",
     "Session",
     "SessionContext",
     "SessionGroup",

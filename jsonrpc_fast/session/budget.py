@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import inf
 from typing import Literal, get_args
 
-ReplyPolicy = Literal["always", "never", "limited"]
+ResponsePolicy = Literal["always", "never", "limited"]
 
 
-class ReplyBudget:
+class ResponseBudget:
     """A token bucket for error responses.
 
     Args:
@@ -34,14 +34,14 @@ class ReplyBudget:
         return True
 
 
-def budget_for(policy: ReplyPolicy | ReplyBudget) -> ReplyBudget:
+def budget_for(policy: ResponsePolicy | ResponseBudget) -> ResponseBudget:
     """Return the budget of a response policy.
 
     Raises:
         ValueError: `policy` is neither a policy nor a budget.
     """
-    if isinstance(policy, ReplyBudget):
+    if isinstance(policy, ResponseBudget):
         return policy
-    if policy not in get_args(ReplyPolicy):
-        raise ValueError('reply_policy must be "always", "never", "limited" or a ReplyBudget')
-    return ReplyBudget() if policy == "limited" else ReplyBudget(burst=inf if policy == "always" else 0)
+    if policy not in get_args(ResponsePolicy):
+        raise ValueError('response_policy must be "always", "never", "limited" or a ResponseBudget')
+    return ResponseBudget() if policy == "limited" else ResponseBudget(burst=inf if policy == "always" else 0)

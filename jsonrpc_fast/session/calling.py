@@ -6,8 +6,8 @@ arguments.
 Rules:
   - When the task that waits for a call is cancelled, so is the call; the peer is notified if the convention allows it,
     as after a timeout.
-  - Calls and notifications wait while the transport's write buffer is full, and calls also while `max_pending` calls
-    are in flight. A thread whose notifications wait is refused further ones when `max_pending` of them wait.
+  - Calls and notifications wait while the transport's write buffer is full, and calls also while `max_calls` calls
+    are in flight. A thread whose notifications wait is refused further ones when `max_calls` of them wait.
   - There is one timer, for the earliest deadline.
   - After the peer's goodbye only responses are sent. Calls that it has read go on; the others have settled.
   - A ConnectionLost says that a message was not sent only if the peer cannot have received it, or has disclaimed it.
@@ -51,7 +51,7 @@ class Caller:
         transport: Transport,
         timeout: float | None,
         context: Any,
-        max_pending: int,
+        max_calls: int,
         idle: Callable[[], None],
     ) -> None:
         self.context: Any = context
@@ -63,7 +63,7 @@ class Caller:
         self._loop: asyncio.AbstractEventLoop  # set by `start`
         self._is_started = False
         self._left: asyncio.Future[None]  # set by `start`; done when no more calls can be sent
-        self._thread_room = Room(max_pending)  # for notifications of other threads
+        self._thread_room = Room(max_calls)  # for notifications of other threads
 
     async def call(
         self,
@@ -142,7 +142,7 @@ class Caller:
             The id of the call.
 
         Raises:
-            StateError: The session is not started, or `max_pending` calls are in flight.
+            StateError: The session is not started, or `max_calls` calls are in flight.
             ConnectionLost: The connection was lost or closed.
             EncodeError, TypeError: The params cannot be encoded.
         """
@@ -255,7 +255,7 @@ class Caller:
             cancelled, nothing is sent. Otherwise as in `call_threadsafe`.
 
         Raises:
-            StateError: The session is not started, its loop is not running, or `max_pending` notifications of other
+            StateError: The session is not started, its loop is not running, or `max_calls` notifications of other
                 threads wait already: wait for the future of one of them.
         """
         loop = self._started_loop()
@@ -386,7 +386,7 @@ class Caller:
         if not self._engine.may_call:
             return True
         tracker = self._engine.calls.tracker
-        # More calls than `max_pending` never have room: sending refuses them.
+        # More calls than `max_calls` never have room: sending refuses them.
         if len(tracker) and not tracker.has_room(calls):
             return False
         if self._transport.write_buffer_bytes <= HIGH_WATER_BYTES:

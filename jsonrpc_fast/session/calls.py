@@ -51,7 +51,7 @@ class Calls:
     Args:
         convention: How the protocol cancels requests, reports progress, pings and says goodbye.
         id_factory: As in `Tracker`.
-        max_pending: As in `Tracker`.
+        max_calls: As in `Tracker`.
         default: As in `encode`.
 
     Attributes:
@@ -62,9 +62,9 @@ class Calls:
     """
 
     def __init__(
-        self, convention: Convention, id_factory: Callable[[], int | str] | None, max_pending: int, default: Default
+        self, convention: Convention, id_factory: Callable[[], int | str] | None, max_calls: int, default: Default
     ) -> None:
-        self.tracker: Tracker = Tracker(id_factory=id_factory, max_pending=max_pending)
+        self.tracker: Tracker = Tracker(id_factory=id_factory, max_calls=max_calls)
         self.convention: Convention = convention
         self.prepare: Callable[[int | str | None, str], tuple[Any, dict[str, str]] | None] | None = None
         self._default = default
@@ -201,7 +201,7 @@ class Calls:
         return b"" if message is None else encode_notification(*message)
 
     def ping(self, now: float, timeout: float) -> tuple[Call, bytes]:
-        """Begin the convention's call that asks for any response, even if `max_pending` calls are in flight.
+        """Begin the convention's call that asks for any response, even if `max_calls` calls are in flight.
 
         Args:
             now: The current time.
@@ -244,9 +244,9 @@ class Calls:
         """Settle a call with an exception of this side and return it; None if no such call is in flight."""
         call = self.tracker.settle(id, Outcome.FAULT)
         if call is None:
-            self.tracker.is_late_answer(id)
+            self.tracker.is_late_response(id)
             return None
-        call.answer = error
+        call.settled_by = error
         self._forget(call)
         return call
 
@@ -263,14 +263,14 @@ class Calls:
         error = message.error
         call = self.tracker.settle(message.id, _RESULT if error is None else Outcome.ERROR)
         if call is not None:
-            call.answer = message.result if error is None else error
+            call.settled_by = message.result if error is None else error
             if call.batch is not None or call.token is not None:
                 self._forget(call)
         return call
 
     def settle_otherwise(self, message: Response) -> list[Call] | None:
         """Return the calls that a response without the id of one settles: [] if it is late, None if it is a fault."""
-        if self.tracker.is_late_answer(message.id):
+        if self.tracker.is_late_response(message.id):
             return []
         error = message.error
         if message.id is not None or error is None or error.code in _ERRORS_OF_WHAT_WAS_READ:
@@ -279,11 +279,11 @@ class Calls:
             [batch] = self._open_batches
             calls = batch.calls
         else:
-            only = self.tracker.only_unanswered()
+            only = self.tracker.only_awaited()
             calls = [] if only is None else [only]
         settled = [call for call in calls if self.tracker.settle(call.id, Outcome.ERROR) is call]
         for call in settled:
-            call.answer = error
+            call.settled_by = error
             self._forget(call)
         return settled or None
 
@@ -294,8 +294,8 @@ class Calls:
             return False
         call = self.tracker.settle(fault.id, Outcome.FAULT)
         if call is None:
-            return self.tracker.is_late_answer(fault.id)
-        call.answer = fault
+            return self.tracker.is_late_response(fault.id)
+        call.settled_by = fault
         self._forget(call)
         return call
 
@@ -311,7 +311,7 @@ class Calls:
         unserved = self.tracker.behind(last)
         for call in unserved:
             self.tracker.give_up(call, Outcome.LOST)  # the peer may refuse them as well
-            call.answer = ConnectionLost("the peer closed the session before it read the request", was_sent=False)
+            call.settled_by = ConnectionLost("the peer closed the session before it read the request", was_sent=False)
             self._forget(call)
         return unserved
 

@@ -13,7 +13,7 @@ Rules:
     `unique_ids` is False;
   - a notification is never answered;
   - a malformed message whose id is certain is answered, because its sender waits. Whether one without an id is answered
-    is up to `reply_policy`: two ends that answer everything they cannot read could go on forever;
+    is up to `response_policy`: two ends that answer everything they cannot read could go on forever;
   - a batch that takes longer than TURN_SECONDS is received over several turns, before anything else is read;
   - an item of a batch is received only after the one before was handled, so a batch may use the id of a request again
     that was answered at once;
@@ -40,9 +40,9 @@ from ..codes import RPC_MESSAGES, ErrorCode
 from ..errors import LOOP_EXITS, CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
 from ..handlers import Handlers, RequestContext
 from ..handlers.cancellation import CancelledError
-from ..transports.inbox import TURN_SECONDS
+from ..transports.delivery import TURN_SECONDS
 from ..types import UNSET, MessageId, Unset
-from .budget import ReplyBudget, ReplyPolicy, budget_for
+from .budget import ResponseBudget, ResponsePolicy, budget_for
 from .calls import Calls
 from .conventions import Cancellation, Convention, Goodbye, JsonRpcConvention, Progress
 from .driver import Driver
@@ -51,7 +51,7 @@ from .inbox import Inbox
 from .requests import Destination, InboundBatch, InboundRequest, Requests
 from .room import Bounds
 from .running import Run
-from .tracker import Call, Outcome, id_in_flight, unknown_answer
+from .tracker import Call, Outcome, id_in_flight, unknown_response
 
 _SMALL_BATCH: Final = 64
 """A batch of up to this many messages is received in one turn."""
@@ -73,9 +73,9 @@ class Engine:
         bounds: The bounds of what waits and runs.
         convention: How the protocol cancels requests, reports progress, pings and says goodbye.
         errors: Exception classes by error code, for calls: subclasses of RpcError with the same arguments.
-        reply_policy: Whether to answer malformed messages without a certain id; or a `ReplyBudget`.
+        response_policy: Whether to answer malformed messages without a certain id; or a `ResponseBudget`.
         id_factory: Returns the id of the next call, an int or a str; by default ids count from 1.
-        max_pending: Maximum number of calls in flight.
+        max_calls: Maximum number of calls in flight.
         unique_ids: Whether to refuse a request whose id is in flight already.
         default: As in `encode`, for all payloads. Without one, models of msgspec and pydantic in results and error data
             are written by `to_jsonable`.
@@ -89,7 +89,7 @@ class Engine:
         fault: What broke the connection; None while it is open, and after one of the sides has closed it.
 
     Raises:
-        ValueError: `reply_policy` is not a policy.
+        ValueError: `response_policy` is not a policy.
     """
 
     def __init__(
@@ -103,16 +103,16 @@ class Engine:
         bounds: Bounds | None = None,
         convention: Convention | None = None,
         errors: Mapping[int, type[RpcError]] | None = None,
-        reply_policy: ReplyPolicy | ReplyBudget = "always",
+        response_policy: ResponsePolicy | ResponseBudget = "always",
         id_factory: Callable[[], int | str] | None = None,
-        max_pending: int = 100_000,
+        max_calls: int = 100_000,
         unique_ids: bool = True,
         default: Default = None,
     ) -> None:
         convention = JsonRpcConvention() if convention is None else convention
         handlers = Handlers() if handlers is None else handlers
         found = FoundHooks(hooks)
-        self.calls: Calls = Calls(convention, id_factory, max_pending, default)
+        self.calls: Calls = Calls(convention, id_factory, max_calls, default)
         self.calls.prepare = found.call_prepared
         self.requests: Requests = Requests(convention, default, unique_ids)
         self.requests.keeps_extra = found.request_received is not None
@@ -127,7 +127,7 @@ class Engine:
         self._clock = clock
         self._convention = convention
         self._errors = dict(errors or {})
-        self._budget = budget_for(reply_policy)
+        self._budget = budget_for(response_policy)
         self._batch: Iterator[None] | None = None  # the rest of a batch that takes several turns
         self._last_read: MessageId | Unset = UNSET  # the id of the last request that was read before this side drained
 
@@ -226,7 +226,7 @@ class Engine:
             return
         settled = self.calls.settle_otherwise(message)
         if settled is None:
-            self.hooks.peer_fault(unknown_answer())
+            self.hooks.peer_fault(unknown_response())
         else:
             for call in settled:
                 self._settled(call)
@@ -372,7 +372,7 @@ class Engine:
             The call. It may have settled already, if a hook has cancelled it.
 
         Raises:
-            StateError: `max_pending` calls are in flight, or the factory returned an id that is still in use.
+            StateError: `max_calls` calls are in flight, or the factory returned an id that is still in use.
             ConnectionLost: The connection is lost, or the peer is closing it. `was_sent` is False.
             EncodeError, TypeError, ValueError: The params cannot be encoded, or a timeout is negative or NaN.
         """
@@ -421,7 +421,7 @@ class Engine:
         self._send_calls([], self.calls.notify(method, params), destination)
 
     def ping(self, timeout: float) -> Call:
-        """Begin the convention's call that asks for any response, even if `max_pending` calls are in flight.
+        """Begin the convention's call that asks for any response, even if `max_calls` calls are in flight.
 
         Raises:
             StateError: The convention has no ping.
@@ -483,19 +483,19 @@ class Engine:
         error: Exception | None = None
         outcome = call.outcome
         if outcome is _RESULT:
-            result = call.answer
+            result = call.settled_by
         elif outcome is Outcome.ERROR:
-            error = self._remote_error(call.answer)
+            error = self._remote_error(call.settled_by)
         elif outcome is Outcome.FAULT:
-            error = call.answer
+            error = call.settled_by
         elif outcome is Outcome.TIMEOUT:
             error = CallTimeout("no response came in time")
         elif outcome is Outcome.CANCELLED:
             error = CallCancelled("the call was cancelled")
         else:
-            error = call.answer or self._loss()
+            error = call.settled_by or self._loss()
         if self.hooks.call_settled is not None:
-            code = call.answer.code if outcome is Outcome.ERROR else None
+            code = call.settled_by.code if outcome is Outcome.ERROR else None
             seconds = self._clock() - call.started
             self.hooks.call_settled(call.trace, call.id, call.method, outcome, code, seconds)
         self._driver.settled(call, result, error)

@@ -21,7 +21,7 @@ _TURN_HANDLERS: Final = 256
 """Maximum number of waiting handlers to start in one turn of the loop."""
 
 
-class Member(Protocol):
+class GroupMember(Protocol):
     """The part of a session that its group uses."""
 
     def start_one(self) -> bool:
@@ -61,7 +61,7 @@ class SessionGroup:
         self._max_handlers = max_handlers
         self._max_inbox = max_inbox
         self._max_bytes = inbox_bytes
-        self._queue: OrderedDict[Member, None] = OrderedDict()  # sessions whose handlers wait for a slot
+        self._queue: OrderedDict[GroupMember, None] = OrderedDict()  # sessions whose handlers wait for a slot
         self._is_start_due = False
         self.running: int = 0
         self.waiting: int = 0
@@ -77,13 +77,13 @@ class SessionGroup:
         if self._queue:
             self._start_soon()
 
-    def enqueue(self, member: Member) -> None:
+    def enqueue(self, member: GroupMember) -> None:
         """Let a session start its waiting handlers when there are slots."""
         self._queue[member] = None
         if self.running < self._max_handlers:
             self._start_soon()
 
-    def leave(self, member: Member) -> None:
+    def leave(self, member: GroupMember) -> None:
         """Remove a session that has no more handlers to start."""
         self._queue.pop(member, None)
 

@@ -16,7 +16,7 @@ Rules:
     memory. Beyond that a request of an async method is refused (SERVER_BUSY), and a notification is dropped and
     reported as a fault. Sync methods and unknown methods are always served. Handlers that need no slot have the same
     bounds of their own;
-  - while more than `reply_bytes` are unwritten, the peer does not read, and nothing is served: messages are held,
+  - while more than `response_bytes` are unwritten, the peer does not read, and nothing is served: messages are held,
     within the same bounds. At the bounds, reading pauses (reading.py). If the peer reads nothing for a while, reading
     resumes and messages are refused, until there are too many refusals for a peer that works;
   - sessions of a group (group.py) share further bounds of the same kinds;
@@ -45,7 +45,7 @@ from ..codes import BUSY_MESSAGE, RPC_MESSAGES, ErrorCode, SessionErrorCode
 from ..errors import HANDLER_FAILURES, ConnectionLost, RpcError, StateError, standard_error
 from ..handlers import NEVER_AWAITABLE, Handler, Handlers, RequestContext
 from ..handlers.cancellation import CancelledError, is_future
-from ..handlers.replies import error_reply, failure_reply
+from ..handlers.responses import response_to_error, response_to_failure
 from ..types import UNSET
 from .driver import Driver
 from .hooks import FoundHooks
@@ -57,7 +57,7 @@ from .sizes import memory_of
 from .tracker import Outcome
 
 _REFUSAL_FACTOR: Final = 16
-"""Beyond this multiple of `reply_bytes` in refusals and error responses, reading pauses until the peer reads."""
+"""Beyond this multiple of `response_bytes` in refusals and error responses, reading pauses until the peer reads."""
 
 _INTERNAL_ERROR: Final = int(ErrorCode.INTERNAL_ERROR)
 
@@ -86,7 +86,7 @@ class Inbox:
     Attributes:
         find: Returns the handler of a method, or None.
         is_draining: Whether new requests are refused.
-        unanswered: The number of requests that were dropped or cut off because the session was closed.
+        dropped_requests: The number of requests that were dropped or cut off because the session was closed.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Inbox:
         self._encode_result = requests.encode_result
         self._hooks = hooks
         self._is_traced = any((hooks.request_started, hooks.request_received, hooks.request_served))
-        self._reply_bytes = bounds.reply_bytes
+        self._response_bytes = bounds.response_bytes
         self._group = bounds.group
         self._room = Room(bounds)
         self._reading = Reading(driver, clock)
@@ -122,7 +122,7 @@ class Inbox:
         self._unchecked_bytes = 0  # how many more bytes may be written before `unwritten_bytes` is asked again
         # The end.
         self.is_draining: bool = False
-        self.unanswered: int = 0
+        self.dropped_requests: int = 0
         self._spared: set[Run] = set()  # handlers that close the session
 
     @property
@@ -164,7 +164,7 @@ class Inbox:
 
     def admit(self, item: Item, destination: Destination | None) -> None:
         """Serve a message now or as soon as there is room, or refuse it."""
-        if self._held or self._driver.unwritten_bytes > self._reply_bytes:
+        if self._held or self._driver.unwritten_bytes > self._response_bytes:
             self._hold(item, destination)
         else:
             self._serve(item, destination)
@@ -238,7 +238,7 @@ class Inbox:
         """
         if self._held or self._is_traced:
             return False
-        self._unchecked_bytes = self._reply_bytes - self._driver.unwritten_bytes
+        self._unchecked_bytes = self._response_bytes - self._driver.unwritten_bytes
         return self._unchecked_bytes >= 0
 
     def _serve(self, item: Item, destination: Destination | None) -> None:
@@ -265,7 +265,7 @@ class Inbox:
         if request.run is not None:
             request.run.cancel()
         else:
-            self._respond(request, self._requests.answer_cancelled(request))
+            self._respond(request, self._requests.respond_cancelled(request))
             self._conclude(request, None, Outcome.CANCELLED)
 
     def refuse_busy(self, request: InboundRequest, trace: Trace = None) -> None:
@@ -298,7 +298,7 @@ class Inbox:
         if text:
             if self._is_blocked():
                 self._refusal_bytes += len(text)
-                if self._refusal_bytes > _REFUSAL_FACTOR * self._reply_bytes:
+                if self._refusal_bytes > _REFUSAL_FACTOR * self._response_bytes:
                     self._reading.pause()
                 self._driver.drain()
             self._write(text)
@@ -327,7 +327,7 @@ class Inbox:
     # Holding, while the peer does not read.
 
     def _is_blocked(self) -> bool:
-        return self._driver.unwritten_bytes > self._reply_bytes
+        return self._driver.unwritten_bytes > self._response_bytes
 
     def _hold(self, item: Item, destination: Destination | None) -> None:
         size = self._size_of(item)
@@ -357,7 +357,7 @@ class Inbox:
                 self._serve(item, destination)
             else:
                 context.run(self._serve, item, destination)
-            # At least one, because the transport's high-water mark may be below `reply_bytes`.
+            # At least one, because the transport's high-water mark may be below `response_bytes`.
             if self._is_blocked():
                 break
         if self._reading.is_paused:
@@ -591,12 +591,12 @@ class Inbox:
             run.cancel()
         return runs
 
-    def count_unanswered(self) -> None:
+    def count_dropped(self) -> None:
         """Count the requests of handlers that continue although they were cancelled."""
         for run in self._runs:
             request = run.request
             if request is not None and not request.is_cancelled and run not in self._spared:
-                self.unanswered += 1
+                self.dropped_requests += 1
 
     # Outcomes.
 
@@ -604,7 +604,7 @@ class Inbox:
         outcome, code = _RESULT, None
         if request is not None:
             try:
-                text = self._requests.answer(request, result)
+                text = self._requests.respond(request, result)
             except HANDLER_FAILURES as error:  # an EncodeError, or what the methods of a payload raise
                 outcome = Outcome.ERROR
                 text, code = self._failure(request, error)
@@ -638,7 +638,7 @@ class Inbox:
 
     def _refuse(self, request: InboundRequest, trace: Trace, error: BaseException) -> None:
         refuse = partial(self._requests.refuse, request)
-        text, code = error_reply(error, request.method, request.id, refuse, self._hooks.handler_fault)
+        text, code = response_to_error(error, request.method, request.id, refuse, self._hooks.handler_fault)
         self._respond_refusal(request, text)
         self._conclude(request, trace, Outcome.ERROR, code)
 
@@ -650,14 +650,14 @@ class Inbox:
 
     def _failure(self, request: InboundRequest, error: BaseException) -> tuple[bytes, int]:
         refuse = partial(self._requests.refuse, request)
-        return failure_reply(error, request.method, request.id, refuse, self._hooks.handler_fault)
+        return response_to_failure(error, request.method, request.id, refuse, self._hooks.handler_fault)
 
     def _give_up(self, request: InboundRequest, trace: Trace) -> None:
         """Conclude a request that the peer cancelled, or whose handler was cancelled because the session ends."""
         if request.is_cancelled:
-            self._respond(request, self._requests.answer_cancelled(request))
+            self._respond(request, self._requests.respond_cancelled(request))
         else:
-            self.unanswered += self._requests.serving.has(request.id, request)
+            self.dropped_requests += self._requests.serving.has(request.id, request)
             self._respond(request, self._requests.drop(request))
         self._conclude(request, trace, Outcome.CANCELLED)
 

@@ -16,7 +16,7 @@ from math import inf
 from typing import Any, Final, cast
 
 from ..errors import ConnectionLost, StateError
-from ..handlers.cancellation import is_stray
+from ..handlers.cancellation import is_foreign_cancellation
 from ..transports.protocol import Transport
 from .driver import Driver
 from .engine import Engine
@@ -176,7 +176,7 @@ class LoopDriver(Driver):
         except GeneratorExit:
             raise  # the loop is gone; if the handler itself raised it, `_cut_off` handles it
         except BaseException as error:
-            is_cancelled = isinstance(error, asyncio.CancelledError) and not is_stray(error)
+            is_cancelled = isinstance(error, asyncio.CancelledError) and not is_foreign_cancellation(error)
             # Here and not in `_task_done`, which would cost a turn of the loop.
             task = run.task
             self.engine.inbox.failed(run, error, is_cancelled)

@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 from .._checks import check_callable, check_count, check_seconds, check_type
 from ..codec._json import Default
 from ..errors import RpcError
-from ..types import UNSET, Unset
-from .budget import ReplyBudget, ReplyPolicy, budget_for
+from ..types import TIMEOUT_SECONDS, UNSET, Unset
+from .budget import ResponseBudget, ResponsePolicy, budget_for
 from .conventions import Convention
 from .group import SessionGroup
 from .hooks import Hooks
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-DEFAULT_TIMEOUT: Final = 300.0
-"""Seconds until a call times out, by default."""
 
 
 class SessionOptions(TypedDict, total=False):
@@ -29,8 +26,8 @@ class SessionOptions(TypedDict, total=False):
         convention: How the protocol cancels requests and reports progress; by default not at all.
         hooks: An object with methods for metrics and traces; see `jsonrpc_fast.session.hooks`.
         errors: Exception classes by error code, for what a call raises: subclasses of RpcError with the same arguments.
-        reply_policy: Whether to answer malformed messages without a certain id: "always", "never", "limited" or a
-            `ReplyBudget`. The default is "never" for a `StdioClient`, whose child may print text, and "always" for
+        response_policy: Whether to answer malformed messages without a certain id: "always", "never", "limited" or a
+            `ResponseBudget`. The default is "never" for a `StdioClient`, whose child may print text, and "always" for
             other transports.
         id_factory: Returns the id of the next call, an int or a str; by default ids count from 1.
         unique_ids: Whether to refuse a request whose id is in flight already; True by default. If False, the request is
@@ -38,14 +35,14 @@ class SessionOptions(TypedDict, total=False):
         default: As in `encode`, for results, error data and params. Without one, results and error data may hold
             models of msgspec and pydantic (`jsonrpc_fast.handlers.to_jsonable`).
         context: Any object, such as the user: `SessionContext.context` for the handlers.
-        max_pending: Maximum number of calls in flight; further calls wait. 4096 by default.
+        max_calls: Maximum number of calls in flight; further calls wait. 4096 by default.
         max_handlers: Maximum number of async handlers that run at a time, without those that wait in `call`. 256 by
             default.
         max_inbox: Maximum number of messages that wait for a free handler, or whose handlers wait for the peer; further
             ones are refused. 32768 by default.
         inbox_bytes: Maximum memory of the params of these messages, as an estimate. 64 MiB by default.
-        reply_bytes: With more bytes than this in the transport's write buffer, nothing is served until the peer reads.
-            1 MiB by default.
+        response_bytes: With more bytes than this in the transport's write buffer, nothing is served until the peer
+            reads. 1 MiB by default.
         group: A `SessionGroup`: sessions that share bounds of handlers and inboxes, such as all of a server.
         heartbeat_seconds: How long the peer may be silent until it is pinged; after as long again the connection is
             lost. Longer than the peer's loop may be busy. None, the default: never.
@@ -58,16 +55,16 @@ class SessionOptions(TypedDict, total=False):
     convention: Convention | None
     hooks: Hooks | None
     errors: Mapping[int, type[RpcError]] | None
-    reply_policy: ReplyPolicy | ReplyBudget | Unset
+    response_policy: ResponsePolicy | ResponseBudget | Unset
     id_factory: Callable[[], int | str] | None
     unique_ids: bool
     default: Default
     context: Any
-    max_pending: int
+    max_calls: int
     max_handlers: int
     max_inbox: int
     inbox_bytes: int
-    reply_bytes: int
+    response_bytes: int
     group: SessionGroup | None
     heartbeat_seconds: float | None
     close_seconds: float
@@ -75,26 +72,26 @@ class SessionOptions(TypedDict, total=False):
 
 
 _DEFAULTS: Final[SessionOptions] = {
-    "timeout": DEFAULT_TIMEOUT,
+    "timeout": TIMEOUT_SECONDS,
     "convention": None,
     "hooks": None,
     "errors": None,
-    "reply_policy": UNSET,
+    "response_policy": UNSET,
     "id_factory": None,
     "unique_ids": True,
     "default": None,
     "context": None,
-    "max_pending": 4096,
+    "max_calls": 4096,
     "max_handlers": 256,
     "max_inbox": 32768,
     "inbox_bytes": 64 * 1024 * 1024,
-    "reply_bytes": 1024 * 1024,
+    "response_bytes": 1024 * 1024,
     "group": None,
     "heartbeat_seconds": None,
     "close_seconds": 5.0,
     "end_seconds": UNSET,
 }
-_MINIMUMS: Final = {"max_pending": 1, "max_handlers": 1, "max_inbox": 0, "inbox_bytes": 0, "reply_bytes": 0}
+_MINIMUMS: Final = {"max_calls": 1, "max_handlers": 1, "max_inbox": 0, "inbox_bytes": 0, "response_bytes": 0}
 
 
 def check_options(**options: Unpack[SessionOptions]) -> SessionOptions:
@@ -127,8 +124,8 @@ def check_options(**options: Unpack[SessionOptions]) -> SessionOptions:
     check_callable("id_factory", checked["id_factory"])
     check_callable("default", checked["default"])
     check_type("unique_ids", checked["unique_ids"], bool)
-    if not isinstance(checked["reply_policy"], Unset):
-        budget_for(checked["reply_policy"])
+    if not isinstance(checked["response_policy"], Unset):
+        budget_for(checked["response_policy"])
     check_type("errors", checked["errors"], Mapping, may_be_none=True)
     for code, kind in dict(checked["errors"] or {}).items():
         if not isinstance(code, int):

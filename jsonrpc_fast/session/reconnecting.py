@@ -12,9 +12,9 @@ Rules:
   - Calls and notifications made while there is no connection wait for the next one, within their timeout.
   - After the peer's goodbye the next connection is not delayed by the calls in flight. They end in the old session,
     which is closed by the peer, or by this side when nothing is in flight any more.
-  - The delay before an attempt is random, between 0 and a bound that doubles with each attempt, up to `max_delay`. It
-    starts anew after a connection that lasted longer than the bound before it: a peer that accepts and closes at once
-    is not contacted more often than one that refuses.
+  - The delay before an attempt is random, between 0 and a bound that doubles with each attempt, up to
+    `max_delay_seconds`. It starts anew after a connection that lasted longer than the bound before it: a peer that
+    accepts and closes at once is not contacted more often than one that refuses.
   - `on_connect` is awaited after each connection, before calls that wait: to log in. `on_disconnect` is called once for
     each session that `on_connect` has accepted, when it takes no more calls.
   - An attempt fails by any exception of `make_transport`, the start and `on_connect`, and if the connection has ended
@@ -40,11 +40,11 @@ from ..codec import Notification
 from ..codes import SessionErrorCode
 from ..errors import LOOP_EXITS, CallTimeout, ConnectionLost, RpcError, StateError
 from ..handlers import Handlers
-from ..handlers.cancellation import is_stray
+from ..handlers.cancellation import is_foreign_cancellation
 from ..transports.protocol import Transport
-from ..types import UNSET, Unset
+from ..types import TIMEOUT_SECONDS, UNSET, Unset
 from .hooks import FoundHooks, logger
-from .options import DEFAULT_TIMEOUT, SessionOptions, check_options
+from .options import SessionOptions, check_options
 from .running import current_run
 from .session import Session
 from .tracker import invalid_timeout
@@ -58,34 +58,34 @@ LEAVING_SECONDS: Final = 5.0
 """How often a session whose peer has said goodbye is checked, and closed if nothing is in flight."""
 
 _TEMPORARY_STATUSES: Final = (500, 502, 503, 504)
-_SECOND_BOUND: Final = 0.01  # after a `min_delay` of 0, which would never grow
+_SECOND_BOUND: Final = 0.01  # after a `min_delay_seconds` of 0, which would never grow
 
 
 class Backoff:
     """The delays between attempts, in seconds: random, below a bound that doubles with each.
 
     Args:
-        min_delay: The first bound.
-        max_delay: The last bound.
+        min_delay_seconds: The first bound.
+        max_delay_seconds: The last bound.
 
     Attributes:
         bound: The bound of the next delay.
     """
 
-    def __init__(self, min_delay: float, max_delay: float) -> None:
-        self._min_delay = min_delay
-        self._max_delay = max_delay
+    def __init__(self, min_delay_seconds: float, max_delay_seconds: float) -> None:
+        self._min_delay_seconds = min_delay_seconds
+        self._max_delay_seconds = max_delay_seconds
         self.bound: float = 0.0
         self.reset()
 
     def reset(self) -> None:
         """Start again with the first bound."""
-        self.bound = min(self._min_delay, self._max_delay)
+        self.bound = min(self._min_delay_seconds, self._max_delay_seconds)
 
     def next_delay(self) -> float:
         """Return the next delay."""
         delay = random.uniform(0, self.bound)
-        self.bound = min(2 * self.bound or _SECOND_BOUND, self._max_delay)
+        self.bound = min(2 * self.bound or _SECOND_BOUND, self._max_delay_seconds)
         return delay
 
 
@@ -125,8 +125,8 @@ class ReconnectingSession:
         on_connect: Awaited with each new session. The attempt has failed if it raises an exception.
         on_disconnect: Called with each of these sessions when it takes no more calls. Its `fault` is the exception
             that broke the connection; None after a close or a goodbye of either side.
-        min_delay: Bound of the first delay, in seconds.
-        max_delay: Bound of all delays, in seconds.
+        min_delay_seconds: Bound of the first delay, in seconds.
+        max_delay_seconds: Bound of all delays, in seconds.
         max_attempts: Maximum number of failed attempts in a row; None: no limit.
         retry: Called with an exception of `make_transport`, of the start or of `on_connect`; returns whether to try
             again. By default True for lost connections, timeouts and busy servers.
@@ -143,8 +143,8 @@ class ReconnectingSession:
         *,
         on_connect: Callable[[Session], Awaitable[object]] | None = None,
         on_disconnect: Callable[[Session], object] | None = None,
-        min_delay: float = 0.1,
-        max_delay: float = 30.0,
+        min_delay_seconds: float = 0.1,
+        max_delay_seconds: float = 30.0,
         max_attempts: int | None = None,
         retry: Callable[[Exception], bool] = is_temporary,
         **options: Unpack[SessionOptions],
@@ -154,20 +154,20 @@ class ReconnectingSession:
         check_callable("on_disconnect", on_disconnect)
         check_callable("retry", retry, may_be_none=False)
         check_options(**options)
-        check_seconds("min_delay", min_delay, may_be_none=False)
-        check_seconds("max_delay", max_delay, may_be_none=False)
+        check_seconds("min_delay_seconds", min_delay_seconds, may_be_none=False)
+        check_seconds("max_delay_seconds", max_delay_seconds, may_be_none=False)
         check_count("max_attempts", max_attempts, 1)
         self._make_transport = make_transport
         self._handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
         self._on_connect = on_connect
         self._on_disconnect = on_disconnect
-        self._min_delay = min_delay
-        self._max_delay = max_delay
+        self._min_delay_seconds = min_delay_seconds
+        self._max_delay_seconds = max_delay_seconds
         self._max_attempts = max_attempts
         self._retry = retry
         self._hooks = FoundHooks(options.get("hooks"))
         self._options = options
-        self._timeout = options.get("timeout", DEFAULT_TIMEOUT)
+        self._timeout = options.get("timeout", TIMEOUT_SECONDS)
         self._session: Session | None = None
         self._followers: list[Follower] = []
         self._leaving: dict[Session, asyncio.Task[None]] = {}  # sessions that take no more calls, and are not closed
@@ -402,7 +402,7 @@ class ReconnectingSession:
         except BaseException as error:  # a callback may raise CancelledError, which only `close` should cause
             if not self._is_closed or isinstance(error, Exception):
                 self._reason = error
-            if not isinstance(error, Exception) and not is_stray(error):
+            if not isinstance(error, Exception) and not is_foreign_cancellation(error):
                 raise
             if not self._is_closed:
                 logger.error("no more connection is made, after %s: %s", type(error).__qualname__, shorten(str(error)))
@@ -422,7 +422,7 @@ class ReconnectingSession:
             try:
                 session = await self._connect()
             except BaseException as error:
-                if not isinstance(error, Exception) and not is_stray(error):
+                if not isinstance(error, Exception) and not is_foreign_cancellation(error):
                     raise
                 self._hooks.peer_fault(error)
                 failed += 1
@@ -438,7 +438,7 @@ class ReconnectingSession:
 
     def backoff(self) -> Backoff:
         """Return the delays between attempts."""
-        return Backoff(self._min_delay, self._max_delay)
+        return Backoff(self._min_delay_seconds, self._max_delay_seconds)
 
     def may_retry(self, error: Exception, failed: int) -> bool:
         """Return whether to try again after `failed` failures in a row, the last one with this exception."""

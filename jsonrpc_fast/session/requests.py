@@ -139,7 +139,7 @@ class Requests:
         if not self.serving.begin(request.id, request):
             if self._unique_ids:
                 return None
-            self.serving.begin_beside(request.id, request)
+            self.serving.add_duplicate(request.id, request)
         if batch is not None:
             batch.wait()
         return request
@@ -159,7 +159,7 @@ class Requests:
         """Return the trace context of a message; an `InboundRequest` needs `keeps_extra`."""
         return self.convention.trace(decoded(item.params), item.extra)
 
-    def answer(self, request: InboundRequest, result: Any) -> bytes:
+    def respond(self, request: InboundRequest, result: Any) -> bytes:
         """Return the response with a result.
 
         Returns:
@@ -178,7 +178,7 @@ class Requests:
         return self._finish(request, text)
 
     def refuse(self, request: InboundRequest, code: int, message: str, data: Any = UNSET) -> bytes:
-        """Return the response with an error; otherwise as `answer`."""
+        """Return the response with an error; otherwise as `respond`."""
         delimited = request.batch is None
         try:
             text = self._encode_error(request.id, code, message, data, delimited=delimited)
@@ -187,7 +187,7 @@ class Requests:
             text = encode_models(error, self._default, encode_error, *members, delimited=delimited)
         return self._finish(request, text)
 
-    def answer_cancelled(self, request: InboundRequest) -> bytes:
+    def respond_cancelled(self, request: InboundRequest) -> bytes:
         """Return the response to a cancelled request as the convention says: with its error, or b""."""
         error = self.convention.cancelled_error
         return self.drop(request) if error is None else self.refuse(request, *error)

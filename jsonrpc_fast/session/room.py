@@ -20,7 +20,7 @@ class Bounds(NamedTuple):
     max_handlers: int = 256
     max_inbox: int = 32768
     inbox_bytes: int = 64 * 1024 * 1024
-    reply_bytes: int = 1024 * 1024
+    response_bytes: int = 1024 * 1024
     group: SessionGroup | None = None
 
 

@@ -85,10 +85,10 @@ class Session(Caller):
     ) -> None:
         check_transport(transport)
         checked = check_options(**options)
-        reply_policy = checked["reply_policy"]
-        if isinstance(reply_policy, Unset):
-            reply_policy = "always" if transport.answers_faults else "never"
-        super().__init__(transport, checked["timeout"], checked["context"], checked["max_pending"], self._on_idle)
+        response_policy = checked["response_policy"]
+        if isinstance(response_policy, Unset):
+            response_policy = "always" if transport.responds_to_faults else "never"
+        super().__init__(transport, checked["timeout"], checked["context"], checked["max_calls"], self._on_idle)
         self.handlers: Handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
         self._engine = Engine(
             self._driver,
@@ -99,16 +99,16 @@ class Session(Caller):
             bounds=Bounds(*(checked[name] for name in Bounds._fields)),  # type: ignore[literal-required]
             errors=checked["errors"],
             convention=checked["convention"],
-            reply_policy=reply_policy,
+            response_policy=response_policy,
             id_factory=checked["id_factory"],
-            max_pending=checked["max_pending"],
+            max_calls=checked["max_calls"],
             unique_ids=checked["unique_ids"],
             default=checked["default"],
         )
         self._close_seconds = checked["close_seconds"]
         end_seconds = checked["end_seconds"]
         if isinstance(end_seconds, Unset):
-            end_seconds = None if transport.answers_after_end else self._close_seconds
+            end_seconds = None if transport.responds_after_end else self._close_seconds
         self._end_seconds = end_seconds
         self._state = _State.NEW
         self._closed: asyncio.Future[None]
@@ -188,9 +188,9 @@ class Session(Caller):
         return self._engine.is_idle and self.is_connected
 
     @property
-    def unanswered(self) -> int:
+    def dropped_requests(self) -> int:
         """The number of requests without a response because the session was closed before their handlers finished."""
-        return self._engine.inbox.unanswered
+        return self._engine.inbox.dropped_requests
 
     async def wait_closed(self) -> None:
         """Wait until the connection is closed, by either side or by a loss, and no handler is left."""
@@ -204,8 +204,8 @@ class Session(Caller):
         """Let handlers finish, settle the calls, and close the transport.
 
         Requests that arrive meanwhile are refused with SERVER_BUSY. Handlers that do not finish in time are cancelled
-        and counted in `unanswered`. A second call waits for the first, and the earlier deadline applies. Cancelling
-        this ends the waiting for handlers.
+        and counted in `dropped_requests`. A second call waits for the first, and the earlier deadline applies.
+        Cancelling this ends the waiting for handlers.
 
         Args:
             grace_seconds: Seconds for the handlers to finish; None: no limit. The default is the option
@@ -264,16 +264,16 @@ class Session(Caller):
             is_owed = self._engine.calls.tracker.is_owed
             self._engine.lose_calls()
             await self._end_handlers()
-            self._engine.inbox.count_unanswered()
-            self._transport.unanswered = self.unanswered
+            self._engine.inbox.count_dropped()
+            self._transport.dropped_requests = self.dropped_requests
             await self._close_transport(is_owed)
         finally:
             if self._state is not _State.CLOSED:
                 await self._transport.disconnect()
             await self._end_handlers()
-            if self.unanswered:
+            if self.dropped_requests:
                 # Debug level only: clients often leave early, and a hostile one could do so at will.
-                fault = StateError(f"the session was closed before it answered {self.unanswered} requests")
+                fault = StateError(f"the session was closed before it responded to {self.dropped_requests} requests")
                 self._engine.hooks.peer_fault(fault)
 
     def _finish_by(self, deadline: float) -> None:

@@ -386,17 +386,17 @@ class Subscriptions:
         try:
             if session._must_wait(1):
                 seconds = await session._wait_for_room(1, seconds)
-            return await self._answer(routes, params, seconds)
+            return await self._await_response(routes, params, seconds)
         finally:
             if run is not None:
                 run.end_wait()
 
-    async def _answer(self, routes: _Routes, params: list[Any], seconds: float | None) -> Any:
+    async def _await_response(self, routes: _Routes, params: list[Any], seconds: float | None) -> Any:
         session = routes.session
-        answer: asyncio.Future[Any] = session._loop.create_future()
+        response: asyncio.Future[Any] = session._loop.create_future()
 
         def settle(set_outcome: Callable[[Any], None], is_late: bool, outcome: Any) -> None:
-            if not answer.done():
+            if not response.done():
                 set_outcome(outcome)
             elif is_late:
                 self._abandon(routes, outcome)
@@ -406,30 +406,30 @@ class Subscriptions:
             session.call_soon(
                 self._subscribe_method,
                 params,
-                on_result=partial(settle, answer.set_result, True),
-                on_error=partial(settle, answer.set_exception, False),
+                on_result=partial(settle, response.set_result, True),
+                on_error=partial(settle, response.set_exception, False),
                 timeout=None if seconds is None else seconds + LATE_SECONDS,
             )
         finally:
             current_run.reset(token)
         error = CallTimeout("no response came in time")
         timer = (
-            None if seconds is None else session._loop.call_later(seconds, settle, answer.set_exception, False, error)
+            None if seconds is None else session._loop.call_later(seconds, settle, response.set_exception, False, error)
         )
         try:
-            return await answer
+            return await response
         except asyncio.CancelledError:
-            if answer.done() and not answer.cancelled() and answer.exception() is None:
-                self._abandon(routes, answer.result())
+            if response.done() and not response.cancelled() and response.exception() is None:
+                self._abandon(routes, response.result())
             raise
         finally:
             if timer is not None:
                 timer.cancel()
 
-    def _abandon(self, routes: _Routes, answer: Any) -> None:
+    def _abandon(self, routes: _Routes, response: Any) -> None:
         """Unsubscribe from a subscription whose response came too late."""
         with contextlib.suppress(StateError):
-            id = _id_of(answer)
+            id = _id_of(response)
             if routes.subscribing:
                 routes.abandoned.append(id)
             elif id not in routes.by_id:
@@ -478,14 +478,14 @@ class Subscriptions:
         return None
 
 
-def _id_of(answer: Any) -> int | str:
+def _id_of(response: Any) -> int | str:
     """Return the id of a subscription.
 
     Raises:
         StateError: The response is not an id.
     """
-    if isinstance(answer, Raw):
-        answer = answer.decode()
-    if isinstance(answer, bool) or not isinstance(answer, int | str):
+    if isinstance(response, Raw):
+        response = response.decode()
+    if isinstance(response, bool) or not isinstance(response, int | str):
         raise StateError("the peer returned something that is not the id of a subscription")
-    return answer
+    return response

@@ -54,14 +54,14 @@ class Call:
         expires: The total deadline, in seconds; infinite without one.
         idle_seconds: The maximum time without progress; None without such a bound.
         outcome: How the call settled; None while it is in flight.
-        answer: The result, the `Error`, the `ParseError` or the `ConnectionLost` that settled the call; otherwise None.
+        settled_by: The result, the `Error`, the `ParseError` or the `ConnectionLost` that settled the call; otherwise
+            None.
         waiter: What waits for the outcome, as the driver of the engine wants it.
 
     The other attributes belong to the engine and to the session.
     """
 
     __slots__ = (
-        "answer",
         "batch",
         "destination",
         "expires",
@@ -72,6 +72,7 @@ class Call:
         "on_progress",
         "outcome",
         "progressed",
+        "settled_by",
         "started",
         "token",
         "trace",
@@ -89,7 +90,7 @@ class Call:
         self.expires: float = expires
         self.idle_seconds: float | None = idle_seconds
         self.outcome: Outcome | None = None
-        self.answer: Any = None
+        self.settled_by: Any = None
         self.token: int | str | None = None
         self.batch: Any = None
         self.on_progress: Callable[[Any], object] | None = None
@@ -113,22 +114,22 @@ class Tracker:
 
     Args:
         id_factory: Returns the id of the next call; by default ids count from 1.
-        max_pending: Maximum number of calls in flight.
+        max_calls: Maximum number of calls in flight.
         max_tombstones: Maximum number of tombstones of calls that were given up.
     """
 
-    __slots__ = ("_deadlines", "_id_factory", "_max_pending", "_max_tombstones", "_numbers", "_pending", "_tombstones")
+    __slots__ = ("_deadlines", "_id_factory", "_max_calls", "_max_tombstones", "_numbers", "_pending", "_tombstones")
 
     def __init__(
         self,
         *,
         id_factory: Callable[[], int | str] | None = None,
-        max_pending: int = 100_000,
+        max_calls: int = 100_000,
         max_tombstones: int = 10_000,
     ) -> None:
         self._numbers = itertools.count(1)
         self._id_factory = id_factory
-        self._max_pending = max_pending
+        self._max_calls = max_calls
         self._max_tombstones = max_tombstones
         self._pending: dict[int | str, Call] = {}
         self._tombstones: OrderedDict[int | str, None] = OrderedDict()
@@ -140,7 +141,7 @@ class Tracker:
 
     def has_room(self, calls: int = 1) -> bool:
         """Return whether this many more calls may be in flight."""
-        return len(self._pending) + calls <= self._max_pending
+        return len(self._pending) + calls <= self._max_calls
 
     def begin(
         self,
@@ -158,15 +159,15 @@ class Tracker:
             now: The current time in seconds.
             timeout: Seconds until the total deadline; None: no deadline.
             idle_timeout: Maximum seconds without progress; None: no bound.
-            may_exceed: Whether the call may be one more than `max_pending`.
+            may_exceed: Whether the call may be one more than `max_calls`.
 
         Raises:
-            StateError: `max_pending` calls are in flight, or the factory returned an id that is still in use.
+            StateError: `max_calls` calls are in flight, or the factory returned an id that is still in use.
             ValueError: A timeout is negative or NaN.
             TypeError: The factory returned something other than an int or a str.
         """
         pending = self._pending
-        if len(pending) >= self._max_pending and not may_exceed:
+        if len(pending) >= self._max_calls and not may_exceed:
             raise StateError("too many calls are in flight")
         number = next(self._numbers)
         id = number if self._id_factory is None else self._made_id(self._id_factory())
@@ -201,7 +202,7 @@ class Tracker:
         return self._pending.get(id)
 
     def settle(self, id: MessageId, outcome: Outcome) -> Call | None:
-        """Settle the call with this id and return it; None if no such call is in flight (see `is_late_answer`)."""
+        """Settle the call with this id and return it; None if no such call is in flight (see `is_late_response`)."""
         if type(id) is not int and type(id) is not str:
             return None
         pending = self._pending
@@ -222,14 +223,14 @@ class Tracker:
             tombstones.popitem(last=False)
         return True
 
-    def is_late_answer(self, id: MessageId) -> bool:
+    def is_late_response(self, id: MessageId) -> bool:
         """Return whether an answer with this id is the first one to a call that was given up; forget that call."""
         if (type(id) is not int and type(id) is not str) or id not in self._tombstones:
             return False
         del self._tombstones[id]
         return True
 
-    def only_unanswered(self) -> Call | None:
+    def only_awaited(self) -> Call | None:
         """Return the only call that the peer may still answer; None if there are several, or if it was given up."""
         return next(iter(self._pending.values())) if len(self._pending) == 1 and not self._tombstones else None
 
@@ -328,7 +329,7 @@ class Serving(Generic[T]):
         key: Hashable = id if kind is int or kind is str else (kind, id)
         return self.requests.setdefault(key, request) is request
 
-    def begin_beside(self, id: MessageId, request: T) -> None:
+    def add_duplicate(self, id: MessageId, request: T) -> None:
         """Add a request whose id is in flight already. `find` returns the earliest request with the id."""
         self._others.setdefault(_key(id), []).append(request)
 
@@ -376,7 +377,7 @@ def invalid_timeout() -> ValueError:
     return ValueError("a timeout must be 0 seconds or more")
 
 
-def unknown_answer() -> StateError:
+def unknown_response() -> StateError:
     """Return the fault of an answer whose id belongs to no call."""
     return StateError("the peer answered no call that is in flight")
 

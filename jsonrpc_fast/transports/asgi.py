@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import ConnectionLost
 from .channel import Channel, Events
 from .connection import Connection, State
-from .inbox import TURN_SECONDS
+from .delivery import TURN_SECONDS
 from .options import MessageOptions
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class AsgiChannel(Channel):
         self._pending: deque[bytes] = deque()
         self._unwritten = 0
         self._has_received = False  # the handshake
-        self._is_unanswered = True  # the handshake
+        self._is_handshake_open = True  # the handshake
         self._is_finishing = False
         self._is_lost = False
         self._reads = asyncio.Event()
@@ -80,9 +80,9 @@ class AsgiChannel(Channel):
 
     async def open(self, events: Events) -> None:
         await self._receive_handshake()
-        if not self._is_unanswered:
+        if not self._is_handshake_open:
             raise ConnectionResetError("the peer closed the connection")
-        self._is_unanswered = False
+        self._is_handshake_open = False
         try:
             await self._send({"type": "websocket.accept", "subprotocol": self._subprotocol})
         except OSError as fault:
@@ -94,15 +94,15 @@ class AsgiChannel(Channel):
     async def refuse(self) -> None:
         """Answer the handshake with a refusal, unless it is answered already."""
         await self._receive_handshake()
-        if self._is_unanswered:
-            self._is_unanswered = False
+        if self._is_handshake_open:
+            self._is_handshake_open = False
             await self._send({"type": "websocket.close", "code": 1008})
 
     async def _receive_handshake(self) -> None:
         if not self._has_received:
             self._has_received = True
             event = await self._receive()
-            self._is_unanswered = event["type"] == "websocket.connect"
+            self._is_handshake_open = event["type"] == "websocket.connect"
 
     def set_reading(self, on: bool) -> None:
         if on:

@@ -1,7 +1,7 @@
 """A transport over a channel: the one state machine of a connection.
 
-It is made of four parts: a `Channel` moves bytes or texts, a `Reader` decodes them, the `Inbox` delivers messages and
-the `Outbox` queues frames. Here are the states, the ends and the user's callbacks.
+It is made of four parts: a `Channel` moves bytes or texts, a `Reader` decodes them, the `Delivery` passes messages on
+and the `Outbox` queues frames. Here are the states, the ends and the user's callbacks.
 
 Rules:
   - A connection is idle, connecting, connected, running, closing, closed, in this order. It may skip states and never
@@ -28,7 +28,7 @@ from ..profile import JSONRPC, Limits, Profile
 from ..types import UNSET, Unset
 from . import debug
 from .channel import Channel, Events
-from .inbox import Inbox
+from .delivery import Delivery
 from .outbox import Outbox
 from .protocol import Sendable, Transport
 from .readers import Reader, StreamReader, TextReader
@@ -110,10 +110,12 @@ class Connection(Transport):
         self._outbox = Outbox(self, channel, reader)
         if type(self).send is Connection.send:
             self.send = self._outbox.send  # type: ignore[method-assign]  # saves a call for each message
-        self._inbox = Inbox(self, self._outbox, reader, max_faults)
-        self.channel_events = Events(self._inbox.received, self._outbox.drained, self._lost, self._inbox.received_texts)
+        self._delivery = Delivery(self, self._outbox, reader, max_faults)
+        self.channel_events = Events(
+            self._delivery.received, self._outbox.drained, self._lost, self._delivery.received_texts
+        )
         self._loop: asyncio.AbstractEventLoop
-        self._log: debug.Log | None = None
+        self._log: debug.WireLog | None = None
         self._state = State.IDLE
         self._has_reported_end = False  # of the peer's stream, to `onend`
         self._closing_timer: asyncio.TimerHandle | None = None
@@ -143,16 +145,16 @@ class Connection(Transport):
 
     @property
     def received_chunks(self) -> int:
-        return self._inbox.chunks
+        return self._delivery.chunks
 
     @property
     def is_reading(self) -> bool:
-        return self._inbox.is_reading
+        return self._delivery.is_reading
 
     def held_bytes(self) -> int:
         """About how many bytes are received but not delivered, kept by the user, or sent but not written."""
         kept = 0 if self.kept_bytes is None else self.kept_bytes()
-        return self._inbox.held_bytes + self._outbox.unwritten + kept
+        return self._delivery.held_bytes + self._outbox.unwritten + kept
 
     @property
     def linger_turns(self) -> int:
@@ -190,7 +192,7 @@ class Connection(Transport):
         if self._state is not State.CONNECTED:
             raise self._state_error()
         self._state = State.RUNNING
-        self._inbox.open()
+        self._delivery.open()
 
     def _state_error(self) -> StateError:
         return StateError(f"the transport is {self._state.value}")
@@ -208,10 +210,10 @@ class Connection(Transport):
         await self._outbox.drain()
 
     def pause_reading(self) -> None:
-        self._inbox.set_paused(True)
+        self._delivery.set_paused(True)
 
     def resume_reading(self) -> None:
-        self._inbox.set_paused(False)
+        self._delivery.set_paused(False)
 
     # Closing.
 
@@ -236,7 +238,7 @@ class Connection(Transport):
         """
         if self._state is State.IDLE or self._state is State.CONNECTING:
             self.abort()
-        elif not self.is_closing and not self._inbox.drop_backlog():
+        elif not self.is_closing and not self._delivery.drop_backlog():
             self._outbox.linger_turns = 0
             self._outbox.flush()
             self._stop(State.CLOSING)
@@ -262,7 +264,7 @@ class Connection(Transport):
             self.channel.abort()
         elif self._state is State.CONNECTING:
             self._lost(None)  # `connect` aborts the channel when it is open
-        elif self._state is not State.CLOSED and not self._inbox.drop_backlog():
+        elif self._state is not State.CLOSED and not self._delivery.drop_backlog():
             self._stop(State.CLOSING)
             self.channel.abort()
 
@@ -291,17 +293,17 @@ class Connection(Transport):
     def _stop(self, state: State) -> None:
         self._state = state
         self._outbox.close()
-        self._inbox.close()
+        self._delivery.close()
 
     # Events of the channel and of the parts.
 
     def deliver(self, items: list[Any]) -> None:
         """Deliver messages and faults in place of a text; for subclasses whose channel has to decode them."""
-        self._inbox.add(items)
+        self._delivery.add(items)
 
     def update_reading(self) -> None:
         """Read, or let the peer wait, because the outbox is blocked or no longer so."""
-        self._inbox.update()
+        self._delivery.update()
 
     def handle_end(self, is_fault: bool) -> None:
         """Handle the end of what the peer sends, by a fault of the framing or by the peer."""
@@ -320,7 +322,7 @@ class Connection(Transport):
         if self._state is not State.CLOSED and self.fault is None:
             self.fault = fault
         self._outbox.close()
-        self._inbox.update()
+        self._delivery.update()
 
     def _lost(self, fault: Exception | None) -> None:
         """Handle the end of the channel. Further calls do nothing."""
@@ -329,7 +331,7 @@ class Connection(Transport):
         fault = fault or self.fault
         self.fault = self.fault or fault
         self._outbox.close()
-        if self._inbox.puts_off(fault):
+        if self._delivery.puts_off(fault):
             return  # the inbox reports the loss again after the last item
         self._stop(State.CLOSED)
         self.keep_closing()

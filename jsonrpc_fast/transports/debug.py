@@ -26,9 +26,9 @@ from ..types import Classification
 _logger: Final = logger_of("transports")
 
 
-def log_for(label: str, framing: str, limits: Limits) -> Log | None:
+def log_for(label: str, framing: str, limits: Limits) -> WireLog | None:
     """Return the log of a transport that has just connected; None if the logger is silent."""
-    return Log(label, framing, limits) if _logger.isEnabledFor(logging.DEBUG) else None
+    return WireLog(label, framing, limits) if _logger.isEnabledFor(logging.DEBUG) else None
 
 
 def _size_of(frame: Frame) -> str:
@@ -37,7 +37,7 @@ def _size_of(frame: Frame) -> str:
     return "of unknown size" if frame.text is None else f"{len(frame.text)} bytes"
 
 
-class Log:
+class WireLog:
     """The log of one transport.
 
     Args:

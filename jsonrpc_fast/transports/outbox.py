@@ -23,7 +23,7 @@ from .waiters import Waiters
 if TYPE_CHECKING:
     from ..codec import ParseError
     from .channel import Channel, Events
-    from .debug import Log
+    from .debug import WireLog
     from .protocol import Sendable
     from .readers import Reader
 
@@ -98,7 +98,7 @@ class Outbox:
         self._channel = channel
         self._reader = reader
         self._loop: asyncio.AbstractEventLoop
-        self._log: Log | None = None
+        self._log: WireLog | None = None
         self._queue: list[bytes] = []
         self._queued_bytes = 0
         self._may_hold_bytes = False
@@ -111,7 +111,7 @@ class Outbox:
         self.is_open = False
         self.is_blocked = False
 
-    def open(self, log: Log | None) -> None:
+    def open(self, log: WireLog | None) -> None:
         """Accept frames from now on."""
         self._loop = asyncio.get_running_loop()
         self._log = log

@@ -47,7 +47,7 @@ class Transport(Protocol):
     """Called with the id of a sent request and the reason, if only that request cannot be answered."""
     kept_bytes: Callable[[], int] | None = None
     """If set, returns about how many bytes of delivered messages the layer above keeps; servers count them."""
-    unanswered: int = 0
+    dropped_requests: int = 0
     """How many requests were left without a response at the close: set by a session, read by `run_stdio`."""
     pauses_when_blocked: bool = True
     """Whether reading pauses while the write buffer is above its high-water mark.
@@ -57,9 +57,9 @@ class Transport(Protocol):
     """
     profile: Profile | None = None
     """The rules that every delivered message obeys; None: they are not known, and the layer above checks them."""
-    answers_after_end: ClassVar[bool] = False
+    responds_after_end: ClassVar[bool] = False
     """Whether a peer that ended its stream usually still waits for responses, like the client of a process."""
-    answers_faults: ClassVar[bool] = True
+    responds_to_faults: ClassVar[bool] = True
     """Whether a session answers malformed messages without a certain id, unless its option says otherwise."""
     waits_for_peer: ClassVar[bool] = False
     """Whether `close` waits until the peer ends its stream, so that the peer loses nothing."""

@@ -17,7 +17,7 @@ from ..framing.frames import Framing
 from ..profile import Profile
 
 if TYPE_CHECKING:
-    from .debug import Log
+    from .debug import WireLog
 
 TURN_ITEMS: Final = 64
 """How many messages and faults are decoded at a time. A batch ends such a step."""
@@ -120,7 +120,7 @@ class StreamReader:
         """Drop what is kept."""
         self._kept.clear()
 
-    def set_log(self, log: Log) -> None:
+    def set_log(self, log: WireLog) -> None:
         """Log what is received from now on."""
         self.feed = partial(log.feed, self._decoder)
 
@@ -140,7 +140,7 @@ class TextReader:
         self.feed: Callable[..., list[Any]] = self._feed
         self.partial_bytes: int = 0
         self._kept: deque[Any] = deque()
-        self._log: Log | None = None
+        self._log: WireLog | None = None
 
     def _feed(self, data: Any, max_items: int | None = None) -> list[Any]:
         item = self._read(data)
@@ -177,7 +177,7 @@ class TextReader:
     def clear(self) -> None:
         self._kept.clear()
 
-    def set_log(self, log: Log) -> None:
+    def set_log(self, log: WireLog) -> None:
         self._log = log
 
     def end(self) -> None:

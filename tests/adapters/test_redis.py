@@ -36,7 +36,7 @@ def server() -> Iterator[RedisServer]:
 @contextlib.asynccontextmanager
 async def store_at(server: RedisServer, **options: Any) -> AsyncIterator[RedisEventStore]:
     client = redis.asyncio.from_url(server.url)
-    store = RedisEventStore(client, **{"timeout": 10.0, **options})
+    store = RedisEventStore(client, **{"command_seconds": 10.0, **options})
     try:
         yield store
     finally:
@@ -117,7 +117,7 @@ async def test_too_many_events(server: RedisServer) -> None:
 
 
 async def test_streams_expire_after_their_end(server: RedisServer) -> None:
-    async with store_at(server, max_age=0.2) as store:
+    async with store_at(server, max_age_seconds=0.2) as store:
         first = await append(store, "s/1", b"x")
         await store.end("s/1")
 
@@ -130,8 +130,8 @@ async def test_streams_expire_after_their_end(server: RedisServer) -> None:
 
 @pytest.mark.slow
 async def test_a_worker_keeps_what_it_writes_and_loses_what_it_does_not(server: RedisServer) -> None:
-    async with store_at(server, lease=0.6) as other:
-        async with store_at(server, lease=0.6) as one:
+    async with store_at(server, lease_seconds=0.6) as other:
+        async with store_at(server, lease_seconds=0.6) as one:
             first = await append(one, "s/1", None)
             follower = asyncio.create_task(rest_of(other, first))
             await asyncio.sleep(2)
@@ -181,7 +181,7 @@ async def test_a_full_redis_makes_a_stream_end_with_a_fault(server: RedisServer)
 
 
 async def test_a_slow_redis_delays_an_event_only_so_long(server: RedisServer) -> None:
-    async with two_stores(server, timeout=0.3, lease=1.5) as (one, other):
+    async with two_stores(server, command_seconds=0.3, lease_seconds=1.5) as (one, other):
         first = await append(one, "s/1", None)
         follower = asyncio.create_task(rest_of(other, first))
         await until_subscribed(server)
@@ -209,7 +209,7 @@ async def test_a_slow_redis_delays_an_event_only_so_long(server: RedisServer) ->
 
 
 async def test_a_redis_that_starts_again_without_its_data(server: RedisServer) -> None:
-    async with two_stores(server, lease=1.5) as (one, other):
+    async with two_stores(server, lease_seconds=1.5) as (one, other):
         first = await append(one, "s/1", None)
         follower = asyncio.create_task(rest_of(other, first))
         await until_subscribed(server)
@@ -240,7 +240,7 @@ async def test_followers_survive_a_redis_that_starts_again_with_its_data(server:
     await command(server, "CONFIG", "SET", "appendonly", "yes")
     server.kill()
     server.start("appendonly yes", "appendfsync always")
-    async with two_stores(server, lease=20.0) as (one, other):
+    async with two_stores(server, lease_seconds=20.0) as (one, other):
         first = await append(one, "s/1", None)
         follower = asyncio.create_task(rest_of(other, first))
         await until_subscribed(server)
@@ -279,7 +279,7 @@ async def test_at_random_each_follower_gets_every_event(server: RedisServer) -> 
             with contextlib.suppress(RedisError):
                 await command(server, "CLIENT", "KILL", "TYPE", chance.choice(["pubsub", "normal"]))
 
-    async with two_stores(server, lease=3.0) as stores:
+    async with two_stores(server, lease_seconds=3.0) as stores:
         readers = [read(chance.choice(stores), chance.choice(list(sent))) for _ in range(50)]
         writers = [write(chance.choice(stores), stream) for stream in sent]
         await asyncio.gather(*writers, *readers, cut())
@@ -310,7 +310,7 @@ async def test_wrong_options() -> None:
     client = redis.asyncio.Redis()
     with pytest.raises(ValueError, match="max_events"):
         RedisEventStore(client, max_events=0)
-    for name in ("max_age", "lease", "timeout"):
+    for name in ("max_age_seconds", "lease_seconds", "command_seconds"):
         with pytest.raises(ValueError, match=name):
             RedisEventStore(client, **{name: 0})
     with pytest.raises(ValueError, match="decode"):

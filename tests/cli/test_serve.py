@@ -148,7 +148,7 @@ def test_a_signal_ends_the_server_and_its_children(server: Process, folder: Path
     if number == signal.SIGKILL:
         assert errors == ""
     else:
-        assert errors.endswith("the server ended with unanswered requests: 1\n")
+        assert errors.endswith("the server ended with requests without a response: 1\n")
     deadline = time.monotonic() + 10
     while any(Path(f"/proc/{child}").exists() for child in children):
         assert time.monotonic() < deadline

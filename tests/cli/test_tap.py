@@ -103,7 +103,7 @@ def test_a_large_message(framing: Any) -> None:
     assert lines_of(done.stderr) == [
         ("->", "notification m 10000044 B"),
         ("<-", "notification m 10000044 B"),
-        ("--", "the server ended with status 0; unanswered requests: 0"),
+        ("--", "the server ended with status 0; requests without a response: 0"),
     ]
 
 
@@ -202,7 +202,7 @@ def test_a_non_blocking_pipe(processes: list[subprocess.Popen[bytes]]) -> None:
 def test_status(code: str, status: int, ending: str) -> None:
     done = run("sh", "-c", code)
     assert (done.returncode, done.stdout) == (status, b"")
-    assert lines_of(done.stderr) == [("--", f"the server ended with {ending}; unanswered requests: 0")]
+    assert lines_of(done.stderr) == [("--", f"the server ended with {ending}; requests without a response: 0")]
 
 
 def test_commands_that_cannot_be_run(tmp_path: Path) -> None:
@@ -383,7 +383,7 @@ def test_a_long_log_is_written_to_its_end(tmp_path: Path) -> None:
     lines = lines_of((tmp_path / "log").read_bytes())
     assert [text for direction, text in lines if direction == "->"][-1] == "request m id=29999 41 B"
     assert len(lines) == 60_001
-    assert lines[-1] == ("--", "the server ended with status 0; unanswered requests: 8192")
+    assert lines[-1] == ("--", "the server ended with status 0; requests without a response: 8192")
 
 
 def test_a_log_whose_reader_leaves() -> None:
@@ -468,7 +468,7 @@ LOGGED = [
         f"invalid 6 B MALFORMED_JSON: the text is not JSON; {Hint.PRINTED_TEXT.value}",
     ),
     ("<-", "invalid id=5 35 B INVALID_METHOD_TYPE: method is not a string"),
-    ("--", "the server ended with status 0; unanswered requests: 2"),
+    ("--", "the server ended with status 0; requests without a response: 2"),
 ]
 
 
@@ -552,7 +552,7 @@ def test_bytes_skipped_by_a_slow_log(monkeypatch: pytest.MonkeyPatch) -> None:
             ("->", "request add id=1 59 B"),
             ("->", "90 bytes are not logged: the log is too slow"),
             ("->", "request add id=1 59 B"),
-            ("--", "the server ended with status 0; unanswered requests: 1"),
+            ("--", "the server ended with status 0; requests without a response: 1"),
         ]
 
 
@@ -630,5 +630,5 @@ def test_a_real_server_and_its_client(
         assert json.loads(done.stdout) == seen
     lines = lines_of(log.read_bytes())
     assert [re.sub(r"( id=.*| \d+ B)$", "", f"{direction} {text}") for direction, text in lines[:-1]] == logged
-    assert lines[-1] == ("--", "the server ended with status 0; unanswered requests: 0")
+    assert lines[-1] == ("--", "the server ended with status 0; requests without a response: 0")
     assert not [text for _, text in lines if "invalid" in text or "to no request" in text]

@@ -82,7 +82,7 @@ async def test_the_log_of_a_conversation(tmp_path: Path) -> None:
         "-> request tools/call id=3",
         "<- status 403",
         "-> DELETE",
-        "-- the tap ended; unanswered requests: 0",
+        "-- the tap ended; requests without a response: 0",
     ]
     assert lines.count("<- status 405") == 2  # of the GET and of the DELETE
 

@@ -220,7 +220,7 @@ def test_answer(backends: Backends, text: bytes, raw: bool) -> None:
         def handler(call: Any) -> Any:
             return backend.Response(getattr(call, "id", None), call.params)
 
-        return backend.answer(backend.decode(text, raw=raw), handler)  # type: ignore[no-any-return]
+        return backend.respond(backend.decode(text, raw=raw), handler)  # type: ignore[no-any-return]
 
     assert_same(backends, answer, bytes)
 

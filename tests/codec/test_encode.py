@@ -181,8 +181,8 @@ def calls_and_answers(impl: ModuleType, payload: Any, **options: Any) -> list[Ca
     """As `writers`, and replies, which become an error if a payload cannot be written."""
     return [
         *calls(impl, payload, **options),
-        lambda: impl.answer(impl.Request(1, "m"), lambda _: impl.Response(1, payload), **options),
-        lambda: impl.answer([impl.Request(1, "m")], lambda _: impl.Response(1, payload), **options),
+        lambda: impl.respond(impl.Request(1, "m"), lambda _: impl.Response(1, payload), **options),
+        lambda: impl.respond([impl.Request(1, "m")], lambda _: impl.Response(1, payload), **options),
     ]
 
 

@@ -250,5 +250,5 @@ def test_messages_have_no_field_for_extra_members_in_the_core(backends: Backends
 
 def test_answer_writes_the_extra_members_of_a_response(impl: ModuleType) -> None:
     received = impl.decode(b'{"jsonrpc":"2.0","id":1,"method":"m","a":1}', KEEP)
-    reply = impl.answer(received, lambda request: impl.Response(request.id, 2, extra=request.extra))
+    reply = impl.respond(received, lambda request: impl.Response(request.id, 2, extra=request.extra))
     assert reply == b'{"jsonrpc":"2.0","id":1,"result":2,"a":1}\n'

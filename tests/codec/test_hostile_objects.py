@@ -669,7 +669,7 @@ def test_the_class_that_an_object_claims_does_not_count(impl: ModuleType) -> Non
             (impl.encode, f"message must be a Request, a Notification or a Response, not {name}"),
             (lambda value: impl.encode_result(value, 1), f"id must be an int, a str, a float or None, not {name}"),
             (lambda value: impl.encode_result(1, value), f"Type is not JSON serializable: {name}"),
-            (lambda value: impl.answer(value, print), f"received must be what decode returned, not {name}"),
+            (lambda value: impl.respond(value, print), f"received must be what decode returned, not {name}"),
         ):
             with pytest.raises(TypeError) as caught:
                 call(value)

@@ -416,7 +416,7 @@ def test_replies_of_geth(impl: ModuleType, outside: Path) -> None:
             theirs = orjson.loads(reply)
             faults = [each.get("error", {}).get("code") in (-32700, -32600) for each in flat(theirs)]
             if any(faults):
-                ours = orjson.loads(impl.answer(impl.decode(text), lambda call: impl.Response(call.id, 0)))
+                ours = orjson.loads(impl.respond(impl.decode(text), lambda call: impl.Response(call.id, 0)))
                 assert isinstance(ours, list) is isinstance(theirs, list)
                 for one, other, is_fault in zip(flat(ours), flat(theirs), faults, strict=True):
                     assert one["id"] == other["id"]

@@ -25,7 +25,7 @@ from ..support.comparison import Backends, outcome
 from ..support.tables import rows
 
 FUNCTIONS = [
-    "answer",
+    "respond",
     "classify",
     "decode",
     "decode_dict",
@@ -248,9 +248,9 @@ def attempts(backend: ModuleType) -> dict[str, Callable[[], Any]]:
                 "encode_error message": lambda value=value: backend.encode_error(1, 1, value),
                 "encode_error data": lambda value=value: backend.encode_error(1, 1, "m", value),
                 "encode_error all": lambda value=value: backend.encode_error(value, value, value, value),
-                "answer": lambda value=value: backend.answer(value, lambda _: None),
-                "answer list": lambda value=value: backend.answer([value], lambda _: None),
-                "answer handler": lambda value=value: backend.answer(backend.Request(1, "m"), lambda _: value),
+                "respond": lambda value=value: backend.respond(value, lambda _: None),
+                "respond list": lambda value=value: backend.respond([value], lambda _: None),
+                "respond handler": lambda value=value: backend.respond(backend.Request(1, "m"), lambda _: value),
                 "from_dict": lambda value=value: [getattr(backend, name).from_dict(value) for name in MESSAGES],
             }.items()
         }
@@ -302,7 +302,7 @@ def test_keywords(backends: Backends) -> None:
         assert text == backend.encode_request(id=1, method="m", params=[], delimited=False)
         assert backend.encode_many(messages=[message]) == text + b"\n"
         reply = backend.Response(id=1)
-        assert backend.answer(received=message, handler=lambda _, reply=reply: reply) == backend.encode_result(1, None)
+        assert backend.respond(received=message, handler=lambda _, reply=reply: reply) == backend.encode_result(1, None)
         assert backend.encode_error(id=1, code=2, message="m", data=3) == backend.encode(
             backend.Response(id=1, error=backend.Error(code=2, message="m", data=3))
         )

@@ -54,7 +54,7 @@ def engine(data: bytes) -> Hashable:
         decoder=Decoder("newline", profile),
         convention=convention,
         unique_ids=not data[0] & 8,
-        reply_policy="never" if data[0] & 16 else "always",
+        response_policy="never" if data[0] & 16 else "always",
     )
     calls = [end.call("method", None, 0.0, on_progress=str)[0] for _ in range(3)]
     end.engine.calls.cancel(calls[2])
@@ -95,7 +95,7 @@ def engine(data: bytes) -> Hashable:
     for request in open_requests:
         if request.is_cancelled:
             dropped += convention.cancelled_error is None
-            sent += end.answer_cancelled(request)
+            sent += end.respond_cancelled(request)
         else:
             sent += end.answer(request, None)
     check(len(settled) == len(set(map(id, settled))), "a call settled twice", settled)
@@ -150,7 +150,7 @@ async def _session(data: bytes) -> Hashable:
         HANDLERS,
         convention=make_convention(),
         unique_ids=is_unique,
-        reply_policy="never" if data[0] & 16 else "always",
+        response_policy="never" if data[0] & 16 else "always",
         max_handlers=2 if data[0] & 32 else 256,
         max_inbox=3 if data[0] & 64 else 1000,
         timeout=None,
@@ -171,7 +171,7 @@ async def _session(data: bytes) -> Hashable:
     items = read_items(data[2:], profile)
     cancels = sum(isinstance(item, Notification) and item.method == "notifications/cancelled" for item in items)
     check_replies(items, replies, cancels)
-    check(served.unanswered == 0, "unanswered", served.unanswered)
+    check(served.dropped_requests == 0, "dropped_requests", served.dropped_requests)
     kinds = {str(getattr(item, "code", type(item).__name__)) for item in items}
     return tuple(sorted(kinds)[:4]), tuple(type(outcome).__name__ for outcome in outcomes), data[0] & 0x6F
 

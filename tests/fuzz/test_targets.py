@@ -146,8 +146,8 @@ def test_a_gateway_that_writes_another_message_is_found(monkeypatch: pytest.Monk
 
 
 def test_an_engine_that_answers_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer: Any = Requests.answer
-    monkeypatch.setattr(Requests, "answer", lambda self, request, result: answer(self, request, result) * 2)
+    answer: Any = Requests.respond
+    monkeypatch.setattr(Requests, "respond", lambda self, request, result: answer(self, request, result) * 2)
     with pytest.raises(Finding, match="replies to nothing"):
         TARGETS["engine"].run(b'\x00\x00{"jsonrpc":"2.0","id":1,"method":"m"}\n')
 

@@ -240,4 +240,4 @@ async def test_closing_drops_what_waits_with_a_deadline() -> None:
         await settle()
         await server.close(0)
         await asyncio.gather(*calls, return_exceptions=True)
-    assert server.unanswered == 3
+    assert server.dropped_requests == 3

@@ -258,7 +258,7 @@ async def test_closing_does_not_wait_for_a_thread_for_ever(pool: ThreadPoolExecu
         await server.close(0)
         go_on.set()
         await asyncio.gather(waiting, return_exceptions=True)
-    assert server.unanswered == 1
+    assert server.dropped_requests == 1
 
 
 def test_registering_alone_starts_no_thread_and_no_process() -> None:

@@ -44,8 +44,8 @@ def user_of(request: Any) -> Any:
 
 REFUSED = object()
 FUNCTIONS: dict[str, Any] = {"add": lambda a, b: a + b}
-ASGI = Endpoint(FUNCTIONS, max_body=MAX_BODY)
-WSGI = WsgiEndpoint(FUNCTIONS, max_body=MAX_BODY)
+ASGI = Endpoint(FUNCTIONS, max_body_bytes=MAX_BODY)
+WSGI = WsgiEndpoint(FUNCTIONS, max_body_bytes=MAX_BODY)
 
 
 def by_asgi(request: Request) -> Found:
@@ -101,11 +101,11 @@ def by_wsgi(request: Request) -> Found:
 
 def by_answer(request: Request) -> Found:
     """The body was read before, by something that keeps it."""
-    return WSGI.answer({**environ_of(request), "wsgi.input": io.BytesIO()}, request.body)
+    return WSGI.serve_view({**environ_of(request), "wsgi.input": io.BytesIO()}, request.body)
 
 
 def by_answer_reading(request: Request) -> Found:
-    return WSGI.answer({**environ_of(request), "wsgi.input": io.BytesIO()}, lambda: request.body)
+    return WSGI.serve_view({**environ_of(request), "wsgi.input": io.BytesIO()}, lambda: request.body)
 
 
 def by_sync_serve(request: Request) -> Found:
@@ -214,7 +214,7 @@ async def test_contexts() -> None:
     endpoint = WsgiEndpoint({"show": show}, context=lambda request: f"user {request}")
     assert endpoint.serve("POST", headers, text, client=("::1", 5), request="r")[2] == shown % b"user r"
     environ = environ_of(Request("POST", {"Content-Length": "none"}, text, PEER, "/"))
-    assert b'"user r"' in endpoint.answer(environ, text, request="r")[2]
+    assert b'"user r"' in endpoint.serve_view(environ, text, request="r")[2]
 
 
 async def test_bodies_that_are_not_bytes() -> None:

@@ -458,7 +458,7 @@ def test_a_bomb_takes_little_memory(way: Way) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(InvalidResponse, match="larger than 1000 bytes"):
-            way.answered(lambda client: client.call("m"), [bomb], sent=GZIP, max_response=1000)
+            way.answered(lambda client: client.call("m"), [bomb], sent=GZIP, max_response_bytes=1000)
         assert tracemalloc.get_traced_memory()[1] < 2 * 1024 * 1024
     finally:
         tracemalloc.stop()
@@ -529,12 +529,12 @@ def test_exceptions_of_the_library(way: Way, name: str, expected: type[Exception
 @every_way
 def test_the_size_of_a_response_is_limited(way: Way) -> None:
     fitting = RESULT + b" " * (100 - len(RESULT))
-    assert way.answered(lambda client: client.call("m"), fitting, max_response=100) == 3
+    assert way.answered(lambda client: client.call("m"), fitting, max_response_bytes=100) == 3
     with pytest.raises(InvalidResponse, match="larger than 100 bytes"):
-        way.answered(lambda client: client.call("m"), fitting + b" ", max_response=100)
+        way.answered(lambda client: client.call("m"), fitting + b" ", max_response_bytes=100)
     bomb = gzip.compress(b" " * 10_000)
     with pytest.raises(InvalidResponse, match="larger than 1000 bytes"):
-        way.answered(lambda client: client.call("m"), bomb, sent={"content-encoding": "gzip"}, max_response=1000)
+        way.answered(lambda client: client.call("m"), bomb, sent={"content-encoding": "gzip"}, max_response_bytes=1000)
 
 
 async def test_clients_and_transports_of_either_library() -> None:

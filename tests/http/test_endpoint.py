@@ -89,7 +89,7 @@ async def test_the_end_of_a_declared_body_is_not_awaited(endpoint: Endpoint) -> 
 
 
 async def test_a_body_over_the_limit_is_not_received() -> None:
-    endpoint = Endpoint(FUNCTIONS, max_body=100)
+    endpoint = Endpoint(FUNCTIONS, max_body_bytes=100)
     assert (await post(endpoint, ADD + b" " * (100 - len(ADD)))).status == 200
     client = Client([b" " * 60] * 9)
     assert await client.run(endpoint) == refused(413, b"The body must have at most 100 bytes.\n")
@@ -255,8 +255,8 @@ async def test_options_of_the_codec() -> None:
 @rows(
     ("options", "error"),
     [
-        ({"max_body": 0}, ValueError),
-        ({"max_body": 1.5}, TypeError),
+        ({"max_body_bytes": 0}, ValueError),
+        ({"max_body_bytes": 1.5}, TypeError),
         ({"body_seconds": -1}, ValueError),
         ({"timeout": -1}, ValueError),
         ({"max_handlers": 0}, ValueError),

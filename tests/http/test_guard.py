@@ -11,7 +11,7 @@ import pytest
 
 from jsonrpc_fast.http import Endpoint
 from jsonrpc_fast.http import guard as module
-from jsonrpc_fast.http.guard import Guarded
+from jsonrpc_fast.http.guard import Cancellable
 
 from ..support.asgi import Client
 from ..support.clock import START
@@ -30,7 +30,7 @@ def short_watch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def guarded(work: Coroutine[Any, Any, Any], **options: Any) -> Any:
     try:
-        return await Guarded(work, work.send(None), **options)
+        return await Cancellable(work, work.send(None), **options)
     except StopIteration as end:
         return end.value
 

@@ -108,7 +108,7 @@ def test_requests(endpoint: WsgiEndpoint, changes: Any, status: str) -> None:
 
 
 def test_a_body_over_the_limit() -> None:
-    endpoint = WsgiEndpoint(FUNCTIONS, max_body=60)
+    endpoint = WsgiEndpoint(FUNCTIONS, max_body_bytes=60)
     assert Answer(endpoint, ADD + b" " * 7).status.startswith("413 ")
     ended = {"CONTENT_LENGTH": None, "wsgi.input_terminated": True}
     assert Answer(endpoint, **ended, **{"wsgi.input": io.BytesIO(ADD)}).body == SUM
@@ -182,4 +182,4 @@ def test_a_repeated_header_of_respond() -> None:
 
     assert list(endpoint(input_of(ADD), lambda _, headers: sent.extend(headers))) == [SUM]
     assert [value for name, value in sent if name == "set-cookie"] == ["a=1", "b=2"]
-    assert endpoint.answer(input_of(b""), ADD)[1]["set-cookie"] == "a=1, b=2"
+    assert endpoint.serve_view(input_of(b""), ADD)[1]["set-cookie"] == "a=1, b=2"

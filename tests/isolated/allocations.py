@@ -159,7 +159,7 @@ def writing(payload: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "to_dict", lambda: error.to_dict()
     yield "parse", lambda: impl.parse([{"jsonrpc": "2.0", "id": 1, "result": payload, "x": 1}, {}], KEEP)
     yield "from_dict", lambda: impl.Error.from_dict({"code": 1, "message": "m", "data": payload, "x": 1}, KEEP)
-    yield "answer", lambda: impl.answer([impl.Request(1, "m", [payload]), 1, impl.Request(2, "n")], answered)
+    yield "answer", lambda: impl.respond([impl.Request(1, "m", [payload]), 1, impl.Request(2, "n")], answered)
     yield "constructors", lambda: (impl.Request(1, "m", [payload]), impl.Response(1, error=impl.Error(1, "m", payload)))
 
 

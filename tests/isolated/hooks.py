@@ -481,7 +481,7 @@ def calls(rng: random.Random, impl: Any) -> Iterator[tuple[str, Callable[[], Any
         Hooks.containers.append(messages)
     yield "encode batch", lambda: impl.encode(messages, **given)
     yield "encode_many", lambda: impl.encode_many(odd_iterator(messages), **given)
-    yield "answer", lambda: impl.answer(messages, handler, **given)
+    yield "answer", lambda: impl.respond(messages, handler, **given)
     yield "==", lambda: (last == other, other == last, messages == [last], None)[3]
     yield "repr", lambda: (repr(last), repr(messages), None)[2]
     yield "copy", lambda: (copy.deepcopy(last), pickle.loads(pickle.dumps(last)), None)[2]

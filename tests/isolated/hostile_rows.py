@@ -163,7 +163,7 @@ row(
     "session",
     "requests, and the peer never reads",
     flood(b'{"jsonrpc":"2.0","id":%d,"method":"echo"}\n'),
-    session(False, reply_bytes=65536),
+    session(False, response_bytes=65536),
     BIG,
 )
 

@@ -244,15 +244,15 @@ class Round:
         heartbeats = [None, 10] if self.channel == "stdio" else [None, 0.3, 2]
         options: dict[str, Any] = {"heartbeat_seconds": numbers.choice(heartbeats), "timeout": 30}
         if numbers.random() < 0.4:
-            options |= {"max_pending": numbers.choice([4, 64]), "max_handlers": 64, "max_inbox": 200}
+            options |= {"max_calls": numbers.choice([4, 64]), "max_handlers": 64, "max_inbox": 200}
         await self.start_far()
         client = ReconnectingSession(
             self.make_transport,
             {"echo": lambda value: value},
             convention=ChaosConvention(),
             hooks=self.ledger,
-            min_delay=0.001,
-            max_delay=0.05,
+            min_delay_seconds=0.001,
+            max_delay_seconds=0.05,
             close_seconds=0.5,
             on_connect=lambda session: session.call("echo", ["hello"], timeout=30),
             retry=lambda error: True,
@@ -392,7 +392,7 @@ class Round:
             items: list[Any] = [("echo", [number]), Notification("echo", [text]), ("echo", [-number])]
             try:
                 results = await client.call_batch(items, timeout=timeout)
-            except StateError:  # more than `max_pending`
+            except StateError:  # more than `max_calls`
                 return
             for expected, result in zip((number, None, -number), results, strict=True):
                 if isinstance(result, Exception):

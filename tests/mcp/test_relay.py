@@ -10,7 +10,7 @@ import pytest
 from jsonrpc_fast import MCP_2025_03_26, MCP_2025_11_25, ParseErrorCode
 from jsonrpc_fast.errors import StateError
 from jsonrpc_fast.mcp.relay import FaultLog, Relay
-from jsonrpc_fast.session import ReplyBudget
+from jsonrpc_fast.session import ResponseBudget
 from jsonrpc_fast.transports.memory import memory_pair
 
 from ..support.mcp_relay import LISTEN, SUBSCRIBED, End, relayed, through_relay
@@ -255,7 +255,7 @@ async def test_a_batch_of_notifications_is_not_answered(left: End, right: End, f
     assert (len(right.received()), left.received()) == (2, [])
 
 
-@through_relay(max_pending=1)
+@through_relay(max_calls=1)
 async def test_a_batch_of_refused_requests_gets_one_array(left: End, right: End, faults: list[Any]) -> None:
     await left.send(b'{"jsonrpc":"2.0","id":1,"method":"m"}')
     await left.send(b'[{"jsonrpc":"2.0","id":2,"method":"m"},{"jsonrpc":"2.0","id":3,"method":"m"}]')
@@ -280,9 +280,9 @@ async def test_a_malformed_message_is_not_passed_on(left: End, right: End, fault
     assert right.received() == [b'{"jsonrpc":"2.0","method":"n"}']
 
 
-@rows(("policy", "replies"), [("never", 0), ("always", 30), ("limited", 10), (ReplyBudget(1e-9, 3), 3)])
+@rows(("policy", "replies"), [("never", 0), ("always", 30), ("limited", 10), (ResponseBudget(1e-9, 3), 3)])
 async def test_the_reply_policy_for_messages_without_an_id(policy: Any, replies: int) -> None:
-    async with relayed(reply_policy=policy) as (left, _, faults, _):
+    async with relayed(response_policy=policy) as (left, _, faults, _):
         left.transport.channel.write(b"{\n" * 30)
         await settle()
         response = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}'
@@ -340,5 +340,5 @@ async def test_a_side_cannot_fill_the_log(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_an_invalid_reply_policy_is_refused() -> None:
-    with pytest.raises(ValueError, match="reply_policy"):
-        Relay(*memory_pair(), reply_policy="often")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="response_policy"):
+        Relay(*memory_pair(), response_policy="often")  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ from ..support.waiting import settle
 pytestmark = pytest.mark.timeout(60)
 
 
-@through_relay(max_pending=2)
+@through_relay(max_calls=2)
 async def test_requests_beyond_max_pending_are_refused(left: End, right: End, faults: list[Any]) -> None:
     await left.send(*[b'{"jsonrpc":"2.0","id":%d,"method":"m"}' % id for id in range(3)])
     error = b'{"code":-32000,"message":"too many requests wait for the other side"}'
@@ -185,7 +185,7 @@ async def test_reading_pauses_while_the_other_side_does_not_read(left: End, righ
     assert right.received() == [text] * sent
 
 
-@through_relay(reply_policy="always")
+@through_relay(response_policy="always")
 @pytest.mark.slow
 async def test_reading_pauses_while_error_responses_are_unread(left: End, right: End, faults: list[Any]) -> None:
     left.transport.pause_reading()

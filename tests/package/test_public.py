@@ -60,7 +60,6 @@ NAMES = [
     "RpcError",
     "StateError",
     "__version__",
-    "answer",
     "classify",
     "decode",
     "decode_dict",
@@ -73,6 +72,7 @@ NAMES = [
     "encode_result",
     "error_band",
     "parse",
+    "respond",
 ]
 REPORT = """
 import json, jsonrpc_fast

@@ -302,7 +302,7 @@ async def answer_all(wire: Wire, count: int) -> list[str]:
 
 
 async def test_calls_wait_while_too_many_are_in_flight() -> None:
-    async with session_and_wire(max_pending=2) as (session, wire):
+    async with session_and_wire(max_calls=2) as (session, wire):
         calls = [asyncio.create_task(session.call(f"m{number}")) for number in range(6)]
         await settle()
         assert [request.method for request in wire.received] == ["m0", "m1"]
@@ -313,7 +313,7 @@ async def test_calls_wait_while_too_many_are_in_flight() -> None:
 
 
 async def test_a_cancelled_waiting_call_lets_the_next_one_pass() -> None:
-    async with session_and_wire(max_pending=1) as (session, wire):
+    async with session_and_wire(max_calls=1) as (session, wire):
         calls = [asyncio.create_task(session.call(f"m{number}")) for number in range(4)]
         await settle()
         calls[1].cancel()
@@ -329,7 +329,7 @@ async def test_a_cancelled_waiting_call_lets_the_next_one_pass() -> None:
 
 @pytest.mark.virtual_time
 async def test_a_waiting_call_times_out() -> None:
-    async with session_and_wire(max_pending=1) as (session, wire):
+    async with session_and_wire(max_calls=1) as (session, wire):
         session.call_soon("m")
         with pytest.raises(CallTimeout):
             await session.call("waits", timeout=0.02)
@@ -339,7 +339,7 @@ async def test_a_waiting_call_times_out() -> None:
 
 @rows("timeout", [-1, math.nan, -math.inf])
 async def test_an_invalid_timeout_is_refused_before_the_call_waits(timeout: float) -> None:
-    async with session_and_wire(max_pending=1) as (session, wire):
+    async with session_and_wire(max_calls=1) as (session, wire):
         with pytest.raises(ValueError, match="timeout"):
             await session.call("m", timeout=timeout)
         session.call_soon("fills the place")
@@ -350,7 +350,7 @@ async def test_an_invalid_timeout_is_refused_before_the_call_waits(timeout: floa
 
 
 async def test_a_waiting_call_is_lost_with_the_connection() -> None:
-    async with session_and_wire(max_pending=1) as (session, wire):
+    async with session_and_wire(max_calls=1) as (session, wire):
         calls = [asyncio.create_task(session.call("m")) for _ in range(3)]
         await settle()
         await wire.transport.disconnect()
@@ -359,7 +359,7 @@ async def test_a_waiting_call_is_lost_with_the_connection() -> None:
 
 
 async def test_a_batch_with_more_calls_than_max_pending_is_refused() -> None:
-    async with session_and_wire(max_pending=2) as (session, _):
+    async with session_and_wire(max_calls=2) as (session, _):
         with pytest.raises(StateError):
             await session.call_batch([("m", None)] * 3)
         assert session.is_idle
@@ -425,7 +425,7 @@ async def test_an_id_factory() -> None:
 
 
 async def test_a_call_without_a_timeout_waits_for_room() -> None:
-    async with session_and_wire(max_pending=1, timeout=None) as (session, wire):
+    async with session_and_wire(max_calls=1, timeout=None) as (session, wire):
         calls = [asyncio.create_task(session.call(f"m{number}")) for number in range(3)]
         assert await answer_all(wire, 3) == ["m0", "m1", "m2"]
         await asyncio.gather(*calls)
@@ -505,11 +505,11 @@ async def test_a_hook_that_cancels_its_call(kind: str) -> None:
 
 
 @pytest.mark.virtual_time
-@rows("reply_bytes", [10_000, 200_000])
-async def test_eager_tasks_that_wait_for_the_write_buffer_continue(reply_bytes: int) -> None:
+@rows("response_bytes", [10_000, 200_000])
+async def test_eager_tasks_that_wait_for_the_write_buffer_continue(response_bytes: int) -> None:
     """Below the transport's own high-water mark, `drain` returns at once."""
 
-    async with sessions({"echo": lambda text: text}, reply_bytes=reply_bytes) as (client, _):
+    async with sessions({"echo": lambda text: text}, response_bytes=response_bytes) as (client, _):
         for _ in range(3):
             calls = [client.call("echo", ["x" * 20_000], timeout=15) for _ in range(50)]
             assert await asyncio.gather(*calls) == ["x" * 20_000] * 50

@@ -195,7 +195,7 @@ async def test_after_a_goodbye_it_is_known_what_was_not_served(how: str, ids: st
 
 
 async def test_a_goodbye_wakes_what_waits_for_room() -> None:
-    async with session_and_wire(max_pending=1) as (session, wire):
+    async with session_and_wire(max_calls=1) as (session, wire):
         first = asyncio.create_task(session.call("m"))
         waiting = asyncio.create_task(outcome_of(session.call("m")))
         await settle()
@@ -405,7 +405,7 @@ async def test_close_without_a_limit() -> None:
         await settle()
         await server.close(grace_seconds=None)
         assert await call == "done"
-        assert server.unanswered == 0
+        assert server.dropped_requests == 0
 
 
 @rows("how", ["the peer ends", "this side closes"])
@@ -419,9 +419,9 @@ async def test_a_request_that_is_cut_off_is_no_error_in_the_log(caplog: pytest.L
         else:
             await session.close()
         await session.wait_closed()
-        assert session.unanswered == 1
+        assert session.dropped_requests == 1
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("DEBUG", "StateError: the session was closed before it answered 1 requests")
+        ("DEBUG", "StateError: the session was closed before it responded to 1 requests")
     ]
 
 
@@ -437,10 +437,10 @@ async def test_the_earlier_deadline_of_two_closes_applies() -> None:
         assert not patient.done()
         await server.close(grace_seconds=0.01)
         await patient
-        assert server.unanswered == 2
+        assert server.dropped_requests == 2
         for result in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(result, ConnectionLost)
-    assert [str(fault) for fault in faults.seen] == ["the session was closed before it answered 2 requests"]
+    assert [str(fault) for fault in faults.seen] == ["the session was closed before it responded to 2 requests"]
 
 
 @rows("value", [-1, "5", float("nan")])
@@ -465,7 +465,7 @@ async def test_requests_received_before_the_peer_half_closed(end_seconds: float 
         other.channel.finish()  # it still reads
         await session.wait_closed()
         assert answers == ([Response(1, "done")] if answered else [])
-        assert session.unanswered == one.unanswered == (0 if answered else 1)
+        assert session.dropped_requests == one.dropped_requests == (0 if answered else 1)
     await other.disconnect()
 
 
@@ -492,7 +492,7 @@ async def test_a_transport_asks_its_session_to_close(grace: float | None, answer
             with pytest.raises(ConnectionLost):
                 await call
         await server.wait_closed()
-        assert server.unanswered == transport.unanswered == (not answered)
+        assert server.dropped_requests == transport.dropped_requests == (not answered)
 
 
 def test_a_stdio_server_waits_for_its_handlers_after_the_end_of_its_input() -> None:

@@ -45,7 +45,7 @@ def test_lsp_answers_a_cancelled_request() -> None:
     request = request_from(receive(end, b'{"jsonrpc":"2.0","id":"x","method":"m"}'))
     assert receive(end, b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":"x"}}') == [Cancelled(request)]
     assert request.is_cancelled
-    assert end.answer_cancelled(request) == (
+    assert end.respond_cancelled(request) == (
         b'{"jsonrpc":"2.0","id":"x","error":{"code":-32800,"message":"Request cancelled"}}\n'
     )
 

@@ -10,7 +10,7 @@ from jsonrpc_fast import Error, Notification, ParseError, decode
 from jsonrpc_fast.errors import StateError
 from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.session import InboundRequest
-from jsonrpc_fast.session.budget import ReplyBudget
+from jsonrpc_fast.session.budget import ResponseBudget
 from jsonrpc_fast.session.conventions import McpConvention
 from jsonrpc_fast.session.reading import PAUSE_SECONDS
 from jsonrpc_fast.session.room import Bounds
@@ -27,14 +27,14 @@ def test_a_call_and_its_result() -> None:
     call, data = end.call("add", [1, 2], 0.0)
     assert data == b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}\n'
     assert receive(end, b'{"jsonrpc":"2.0","id":1,"result":3}') == [call]
-    assert (call.outcome, call.answer) == (Outcome.RESULT, 3)
+    assert (call.outcome, call.settled_by) == (Outcome.RESULT, 3)
 
 
 def test_a_call_and_its_error() -> None:
     end = End()
     call, _ = end.call("add", None, 0.0)
     assert receive(end, b'{"jsonrpc":"2.0","id":1,"error":{"code":5,"message":"no","data":null}}') == [call]
-    assert (call.outcome, call.answer) == (Outcome.ERROR, Error(5, "no", None))
+    assert (call.outcome, call.settled_by) == (Outcome.ERROR, Error(5, "no", None))
 
 
 def test_both_roles_use_one_id_each() -> None:
@@ -108,7 +108,7 @@ def test_a_malformed_answer_settles_its_call(answer: bytes) -> None:
     call, _ = end.call("m", None, 0.0)
     assert receive(end, answer) == [call]
     assert call.outcome is Outcome.FAULT
-    assert isinstance(call.answer, ParseError)
+    assert isinstance(call.settled_by, ParseError)
 
 
 def test_a_malformed_request_settles_no_call() -> None:
@@ -132,7 +132,7 @@ def test_a_malformed_request_settles_no_call() -> None:
     ids=bytes.decode,
 )
 def test_what_looks_like_an_answer_or_a_notification_gets_no_reply(text: bytes) -> None:
-    fault = fault_from(receive(End(reply_policy="always"), text))
+    fault = fault_from(receive(End(response_policy="always"), text))
     assert isinstance(fault.error, ParseError)
     assert fault.response == b""
 
@@ -184,7 +184,7 @@ UNREADABLE = [b"{", b"5", b'{"jsonrpc":"2.0","id":true,"method":"m"}', b"[]", b'
 
 @rows("text", UNREADABLE)
 def test_always(text: bytes) -> None:
-    reply = fault_from(receive(End(reply_policy="always"), text)).response
+    reply = fault_from(receive(End(response_policy="always"), text)).response
     answer = decode(reply)
     assert answer.id is None  # type: ignore[union-attr]
     assert answer.error.code in (-32700, -32600)  # type: ignore[union-attr]
@@ -192,30 +192,30 @@ def test_always(text: bytes) -> None:
 
 @rows("text", UNREADABLE)
 def test_never(text: bytes) -> None:
-    assert fault_from(receive(End(reply_policy="never"), text)).response == b""
+    assert fault_from(receive(End(response_policy="never"), text)).response == b""
 
 
 def test_never_still_answers_requests_with_an_id() -> None:
-    end = End(reply_policy="never")
+    end = End(response_policy="never")
     reply = fault_from(receive(end, b'{"jsonrpc":"2.0","id":7,"method":5}')).response
     assert reply == b'{"jsonrpc":"2.0","id":7,"error":%b}\n' % INVALID
 
 
 def test_limited() -> None:
-    end = End(reply_policy=ReplyBudget(per_second=2.0, burst=3))
+    end = End(response_policy=ResponseBudget(per_second=2.0, burst=3))
     replies = [bool(fault_from(receive(end, b"{", now)).response) for now in (0, 0, 0, 0, 0.4, 0.5, 0.5, 1.5, 1.5, 1.5)]
     assert replies == [True, True, True, False, False, True, False, True, True, False]
 
 
 def test_limited_by_default_is_ten_at_once() -> None:
-    end = End(reply_policy="limited")
+    end = End(response_policy="limited")
     assert sum(bool(fault_from(receive(end, b"{", 5.0)).response) for _ in range(100)) == 10
     assert sum(bool(fault_from(receive(end, b"{", 1e9)).response) for _ in range(100)) == 10
 
 
 def test_an_unknown_policy_is_refused() -> None:
-    with pytest.raises(ValueError, match="reply_policy"):
-        End(reply_policy="sometimes")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="response_policy"):
+        End(response_policy="sometimes")  # type: ignore[arg-type]
 
 
 def test_two_ends_do_not_answer_each_other_forever() -> None:
@@ -263,7 +263,7 @@ def test_a_batch_without_requests_is_answered_at_once_or_not_at_all() -> None:
     # Two answers to no call: they look like responses.
     events = receive(end, b'[{"jsonrpc":"2.0","id":1,"result":1},{"jsonrpc":"2.0","id":2,"result":1,"error":1}]')
     assert [type(event) for event in events] == [Fault, Fault]
-    assert [type(event) for event in receive(End(reply_policy="never"), b"[1,2]")] == [Fault, Fault]
+    assert [type(event) for event in receive(End(response_policy="never"), b"[1,2]")] == [Fault, Fault]
 
 
 def test_the_calls_of_a_batch_settle_one_by_one() -> None:
@@ -287,7 +287,7 @@ def test_an_error_without_an_id_settles_the_whole_batch() -> None:
     alone, _ = end.call("alone", None, 0.0)
     calls, _ = end.call_batch([("a", None), ("b", None)], 0.0)
     assert receive(end, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}') == calls
-    assert [call.answer for call in calls if call is not None] == [Error(-32600, "no")] * 2
+    assert [call.settled_by for call in calls if call is not None] == [Error(-32600, "no")] * 2
     assert alone.outcome is None
     # There is no other batch for a second one, and one call.
     assert receive(end, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}') == [alone]
@@ -302,12 +302,12 @@ def test_a_response_to_a_notification_settles_no_call(code: int) -> None:
     call, _ = end.call("a", None, 0.0)
     assert isinstance(fault_from(receive(end, error)).error, StateError)
     assert receive(end, b'{"jsonrpc":"2.0","id":1,"result":1}') == [call]
-    assert call.answer == 1
+    assert call.settled_by == 1
     (_, batched), _ = end.call_batch([Notification("unknown"), ("b", None)], 0.0)
     fault, settled = receive(end, b'[%b,{"jsonrpc":"2.0","id":2,"result":2}]' % error)
     assert isinstance(fault, Fault)
     assert settled is batched
-    assert settled.answer == 2
+    assert settled.settled_by == 2
 
 
 @rows("batches", [0, 2])
@@ -335,7 +335,7 @@ def test_an_error_without_an_id_settles_the_only_call() -> None:
     fault_from(receive(end, text))  # which one?
     assert receive(end, b'{"jsonrpc":"2.0","id":1,"result":1}') == [first]
     assert receive(end, text) == [second]
-    assert (second.outcome, second.answer) == (Outcome.ERROR, Error(-32600, "no"))
+    assert (second.outcome, second.settled_by) == (Outcome.ERROR, Error(-32600, "no"))
     fault_from(receive(end, text))  # there is none
     given_up, _ = end.call("given up", None, 0.0, timeout=1.0)
     assert end.expire(1.0) == [given_up]
@@ -420,7 +420,7 @@ def test_no_input_breaks_an_engine_and_no_response_is_answered(lines: list[bytes
 
 def test_a_pause_still_has_its_limit_after_the_peer_has_read_a_little() -> None:
     """Found by the simulation: two ends that both paused waited for each other."""
-    end = End(bounds=Bounds(max_inbox=1, reply_bytes=10))
+    end = End(bounds=Bounds(max_inbox=1, response_bytes=10))
     end.unwritten_bytes = 100
     for id in (b"1", b"2"):
         receive(end, b'{"jsonrpc":"2.0","id":%b,"method":"m"}' % id)
@@ -433,7 +433,7 @@ def test_a_pause_still_has_its_limit_after_the_peer_has_read_a_little() -> None:
 
 def test_an_end_that_drains_is_idle_although_the_peer_has_not_read_its_refusal() -> None:
     """Found by the simulation."""
-    end = End(handlers=Handlers(), bounds=Bounds(reply_bytes=10))
+    end = End(handlers=Handlers(), bounds=Bounds(response_bytes=10))
     end.unwritten_bytes = 100
     receive(end, b'{"jsonrpc":"2.0","id":1,"method":"unknown"}')
     end.engine.begin_draining()

@@ -107,8 +107,8 @@ async def test_a_reader_misses_nothing_and_each_call_settles_once() -> None:
         on_connect=connected,
         on_disconnect=lambda _: told.append("disconnected"),
         heartbeat_seconds=5,
-        min_delay=0.001,
-        max_delay=0.01,
+        min_delay_seconds=0.001,
+        max_delay_seconds=0.01,
     )
     gaps = 0
     outcomes: Counter[str] = Counter()
@@ -210,7 +210,7 @@ async def test_a_restart_loses_no_call(kind: str) -> None:
     server = await start(0)
     port = server.address[1]
     async with contextlib.AsyncExitStack() as stack:
-        clients = [ReconnectingSession(connect, min_delay=0.001, max_delay=0.01) for _ in range(3)]
+        clients = [ReconnectingSession(connect, min_delay_seconds=0.001, max_delay_seconds=0.01) for _ in range(3)]
         for client in clients:
             await stack.enter_async_context(client)
         calls = [asyncio.ensure_future(call(client)) for client in clients for _ in range(10)]

@@ -365,7 +365,7 @@ async def test_a_peer_that_never_reads_cannot_fill_the_memory(method: str, is_re
         context.session.notify_soon("x", ["y" * 1000])
 
     unread = Unread(
-        {"reply_bytes": 20_000, "max_inbox": 500, "max_pending": 300},
+        {"response_bytes": 20_000, "max_inbox": 500, "max_calls": 300},
         {"large": lambda: "x" * 10_000, "small": lambda: 1, "async": later, "asks": asks, "notes": notes},
     )
     await unread.transport.start()
@@ -393,7 +393,7 @@ async def test_a_peer_that_reads_slowly_is_served_in_full() -> None:
     """Reading pauses meanwhile, and nothing is refused."""
     count = 3000
 
-    unread = Unread({"reply_bytes": 100_000, "max_inbox": 50}, {"m": lambda number: [number, "x" * 2000]})
+    unread = Unread({"response_bytes": 100_000, "max_inbox": 50}, {"m": lambda number: [number, "x" * 2000]})
     await unread.transport.start()
     async with unread.session:
         for number in range(count):
@@ -412,7 +412,7 @@ async def test_a_peer_that_reads_slowly_is_served_in_full() -> None:
 async def test_two_sessions_that_both_paused_reading_continue() -> None:
     """The bounds are so tight that each pauses because the other one has."""
 
-    options: dict[str, Any] = {"max_inbox": 5, "reply_bytes": 50_000, "hooks": Faults(), "max_pending": 2000}
+    options: dict[str, Any] = {"max_inbox": 5, "response_bytes": 50_000, "hooks": Faults(), "max_calls": 2000}
     handlers = {"echo": lambda text: text}
     async with sessions(handlers, handlers, options, **options) as (client, server):
         calls = [session.call("echo", ["x" * 20_000], timeout=30) for _ in range(1500) for session in (client, server)]
@@ -439,7 +439,7 @@ async def test_the_loss_of_the_peer_is_noticed_while_reading_is_paused(channel: 
         "    write(data)\n"
     )
     handlers = {"m": lambda: "x" * 1000}
-    options: dict[str, Any] = {"reply_bytes": 10_000, "max_inbox": 100, "hooks": Faults()}
+    options: dict[str, Any] = {"response_bytes": 10_000, "max_inbox": 100, "hooks": Faults()}
 
     async def check(session: Session, pid: int | None) -> None:
         assert pid is not None

@@ -216,8 +216,8 @@ async def test_whatever_happens_each_call_ends_once_and_each_reader_goes_on(seed
     client = ReconnectingSession(
         world.make,
         on_connect=world.log_in,
-        min_delay=0.5,
-        max_delay=MAX_DELAY,
+        min_delay_seconds=0.5,
+        max_delay_seconds=MAX_DELAY,
         heartbeat_seconds=HEARTBEAT_SECONDS,
         timeout=TIMEOUT_SECONDS,
         close_seconds=0,

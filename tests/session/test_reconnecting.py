@@ -26,7 +26,7 @@ from ..support.tables import rows
 from ..support.waiting import eventually, settle
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("each_loop")]
-QUICK: dict[str, Any] = {"min_delay": 0.001, "max_delay": 0.01}
+QUICK: dict[str, Any] = {"min_delay_seconds": 0.001, "max_delay_seconds": 0.01}
 
 
 class Service:
@@ -194,7 +194,7 @@ def refuse() -> Any:
 @pytest.mark.virtual_time
 async def test_the_delays_double_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     delays = Delays(monkeypatch)
-    client = ReconnectingSession(refuse, min_delay=0.5, max_delay=3, max_attempts=6)
+    client = ReconnectingSession(refuse, min_delay_seconds=0.5, max_delay_seconds=3, max_attempts=6)
     with pytest.raises(ConnectionLost) as caught:
         await client.start()
     assert isinstance(caught.value.__cause__, ConnectionRefusedError)
@@ -216,7 +216,7 @@ async def test_a_peer_that_accepts_and_closes_is_not_contacted_more_often(monkey
         return one
 
     closing: list[Any] = []
-    client = ReconnectingSession(make, min_delay=60, max_delay=200, max_attempts=2)
+    client = ReconnectingSession(make, min_delay_seconds=60, max_delay_seconds=200, max_attempts=2)
     with contextlib.suppress(ConnectionLost):
         await client.start()
     with pytest.raises(ConnectionLost) as caught:
@@ -230,7 +230,7 @@ async def test_a_peer_that_accepts_and_closes_is_not_contacted_more_often(monkey
 async def test_the_delay_starts_anew_after_a_connection_that_lasted(monkeypatch: pytest.MonkeyPatch) -> None:
     delays = Delays(monkeypatch)
     move = moving_clock()
-    async with service() as server, server.client(min_delay=0.001, max_delay=10) as client:
+    async with service() as server, server.client(min_delay_seconds=0.001, max_delay_seconds=10) as client:
         for number in range(3):
             assert await client.call("note", [number]) == number
             move(0.02)
@@ -265,7 +265,7 @@ async def test_a_failure_that_remains_is_not_tried_again(failure: type[Exception
 
 async def test_waiting_calls_fail_when_nothing_more_is_tried() -> None:
     async with service() as server:
-        client = server.client(max_attempts=3, min_delay=0.02)
+        client = server.client(max_attempts=3, min_delay_seconds=0.02)
         await client.start()
         await server.stop()
         await eventually(lambda: client.session is None)
@@ -317,7 +317,7 @@ async def test_after_which_exceptions_a_new_attempt_is_made(error: Exception, ex
 
 
 async def test_an_own_rule_for_attempts() -> None:
-    client = ReconnectingSession(refuse, retry=lambda error: False, max_delay=1)
+    client = ReconnectingSession(refuse, retry=lambda error: False, max_delay_seconds=1)
     with pytest.raises(ConnectionLost):
         await client.start()
 
@@ -337,7 +337,12 @@ async def test_an_attempt_that_ends_in_on_connect_has_failed(failure: str, monke
 
     faults = Faults()
     client = ReconnectingSession(
-        lambda: transport_of(servers), on_connect=on_connect, min_delay=1, max_delay=3, max_attempts=5, hooks=faults
+        lambda: transport_of(servers),
+        on_connect=on_connect,
+        min_delay_seconds=1,
+        max_delay_seconds=3,
+        max_attempts=5,
+        hooks=faults,
     )
     with pytest.raises(ConnectionLost) as caught:
         await client.start()
@@ -350,7 +355,7 @@ async def test_an_attempt_that_ends_in_on_connect_has_failed(failure: str, monke
 async def test_without_a_least_delay_only_the_first_attempt_is_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     delays = Delays(monkeypatch)
     with pytest.raises(ConnectionLost):
-        await ReconnectingSession(refuse, min_delay=0, max_delay=0.05, max_attempts=6).start()
+        await ReconnectingSession(refuse, min_delay_seconds=0, max_delay_seconds=0.05, max_attempts=6).start()
     assert delays.bounds == [0, 0.01, 0.02, 0.04, 0.05]
 
 
@@ -359,7 +364,7 @@ async def test_without_a_least_delay_only_the_first_attempt_is_at_once(monkeypat
 
 @pytest.mark.virtual_time
 async def test_closing_ends_what_waits() -> None:
-    client = ReconnectingSession(refuse, min_delay=30)
+    client = ReconnectingSession(refuse, min_delay_seconds=30)
     starting = asyncio.ensure_future(client.start())
     await asyncio.sleep(0.01)
     waiting = asyncio.ensure_future(client.call("m"))
@@ -493,7 +498,9 @@ async def test_before_it_is_started() -> None:
     await client.close()
 
 
-@pytest.mark.parametrize("options", [{"min_delay": -1}, {"max_delay": float("nan")}, {"max_attempts": 0}])
+@pytest.mark.parametrize(
+    "options", [{"min_delay_seconds": -1}, {"max_delay_seconds": float("nan")}, {"max_attempts": 0}]
+)
 async def test_options_out_of_range(options: Any) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         ReconnectingSession(refuse, **options)
@@ -637,7 +644,10 @@ async def leave_all(wires: list[Wire]) -> None:
         await wire.transport.disconnect()
 
 
-SLOW: dict[str, Any] = {"min_delay": 1.0, "max_delay": 8.0}  # at 0, 1, 3, 7, 15, 23, 31, 39, 47, 55 s, with full delays
+SLOW: dict[str, Any] = {
+    "min_delay_seconds": 1.0,
+    "max_delay_seconds": 8.0,
+}  # at 0, 1, 3, 7, 15, 23, 31, 39, 47, 55 s, with full delays
 
 
 @pytest.mark.virtual_time

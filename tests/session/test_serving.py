@@ -505,7 +505,7 @@ async def test_a_sync_function_that_closes_the_connection() -> None:
         wire.send(encode(Request(1, "end")))
         await session.wait_closed()
         await asyncio.gather(*tasks)
-        assert session.unanswered == 0
+        assert session.dropped_requests == 0
     assert faults.seen == []
 
 

@@ -87,7 +87,7 @@ async def test_nothing_is_served_while_the_peer_does_not_read() -> None:
     other.pauses_when_blocked = False
     await other.start()
     other.pause_reading()
-    async with Session(one, {"work": work}, reply_bytes=300_000):
+    async with Session(one, {"work": work}, response_bytes=300_000):
         for number in range(100):
             other.send(b'{"jsonrpc":"2.0","id":%d,"method":"work","params":[%d]}' % (number, number))
         await settle(300)
@@ -129,7 +129,7 @@ async def test_a_peer_that_does_not_read_cannot_fill_the_memory_with_faults(mess
     await other.start()
     other.pause_reading()
     session = Session(
-        one, {"wait": forever, "last": lambda: 7}, reply_bytes=10_000, max_inbox=100, close_seconds=0, hooks=Deaf()
+        one, {"wait": forever, "last": lambda: 7}, response_bytes=10_000, max_inbox=100, close_seconds=0, hooks=Deaf()
     )
     async with session:
         other.send(b'{"jsonrpc":"2.0","id":"in flight","method":"wait"}')
@@ -152,7 +152,7 @@ async def test_two_busy_sessions_do_not_wait_for_each_other() -> None:
     payload = "x" * 20_000
 
     handlers = {"echo": lambda text: text}
-    options: dict[str, Any] = {"max_pending": 500, "max_inbox": 600, "reply_bytes": 200_000}
+    options: dict[str, Any] = {"max_calls": 500, "max_inbox": 600, "response_bytes": 200_000}
     async with sessions(handlers, handlers, options, **options) as (client, server):
         results = await asyncio.gather(
             *[session.call("echo", [payload], timeout=25) for _ in range(600) for session in (client, server)]
@@ -192,7 +192,7 @@ async def test_waiting_messages_are_dropped_when_the_connection_is_lost() -> Non
     one, other = memory_pair()
     await other.start()
     other.pause_reading()
-    async with Session(one, {"work": work}, reply_bytes=300_000, close_seconds=0.02) as session:
+    async with Session(one, {"work": work}, response_bytes=300_000, close_seconds=0.02) as session:
         for number in range(10):
             other.send(b'{"jsonrpc":"2.0","id":%d,"method":"work","params":[%d]}' % (number, number))
         await settle(100)

@@ -145,7 +145,7 @@ async def test_malformed_messages_are_answered_by_the_policy() -> None:
     faults = Faults()
 
     async def replies(policy: Any) -> list[Any]:
-        async with session_and_wire(reply_policy=policy, hooks=faults) as (_, wire):
+        async with session_and_wire(response_policy=policy, hooks=faults) as (_, wire):
             for text in (b"nonsense", b"{}", b'{"jsonrpc":"2.0","id":5,"method":7}', b'{"jsonrpc":"2.0","result":7}'):
                 wire.send(text)
             await settle()
@@ -252,7 +252,7 @@ async def test_a_malformed_request_is_answered_with_its_id(request_: bytes, code
     one, other = memory_pair(limits=Limits(message_bytes=10_000))
     wire = Wire(other)
     await other.start()
-    async with Session(one, hooks=Faults(), reply_policy="never"):
+    async with Session(one, hooks=Faults(), response_policy="never"):
         wire.send(request_)
         answer = await wire.next()
         assert (answer.id, answer.error.code) == (7, code)

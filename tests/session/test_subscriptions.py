@@ -226,7 +226,7 @@ async def test_true_is_not_the_id_1() -> None:
 
 @pytest.mark.virtual_time
 async def test_a_subscribe_waits_for_room() -> None:
-    async with session_and_wire(max_pending=1) as (session, wire):
+    async with session_and_wire(max_calls=1) as (session, wire):
         subscriptions = Subscriptions(session)
         calling = asyncio.ensure_future(session.call("m"))
         request = await wire.next()
@@ -380,7 +380,7 @@ class Node:
 @asynccontextmanager
 async def node_and_client(**options: Any) -> AsyncIterator[tuple[Node, ReconnectingSession]]:
     node = Node()
-    delays = {"min_delay": 1.0, "max_delay": 1.0, **options}
+    delays = {"min_delay_seconds": 1.0, "max_delay_seconds": 1.0, **options}
     try:
         async with ReconnectingSession(node.make, **delays) as client:
             yield node, client
@@ -578,7 +578,9 @@ class Wires:
 async def wires_and_heads(**options: Any) -> AsyncIterator[tuple[Wires, ReconnectingSession, Any]]:
     """Subscribe over a session that connects again, and lose the first connection."""
     wires = Wires()
-    async with ReconnectingSession(wires.make, **{"min_delay": 1.0, "max_delay": 8.0, **options}) as client:
+    async with ReconnectingSession(
+        wires.make, **{"min_delay_seconds": 1.0, "max_delay_seconds": 8.0, **options}
+    ) as client:
         subscribing = asyncio.ensure_future(Subscriptions(client, max_items=5).subscribe("newHeads"))
         wire, id = await wires.subscribing(0)
         wire.send(encode_result(id, "0x1"))
@@ -655,7 +657,7 @@ async def test_it_is_asked_as_often_as_the_session_tries(attempts: int, error: t
 @rows("end", ["the reader", "the connection", "the session"])
 @pytest.mark.virtual_time
 async def test_what_ends_while_it_waits_to_be_asked_again(end: str) -> None:
-    async with wires_and_heads(min_delay=5.0) as (wires, client, heads):
+    async with wires_and_heads(min_delay_seconds=5.0) as (wires, client, heads):
         wire, id = await wires.subscribing(1)
         wire.send(encode_error(id, *BUSY))
         await settle()
@@ -709,7 +711,7 @@ async def test_a_session_with_another_handler_for_the_notification_ends_it() -> 
         if len(node.peers) > 1:
             session.register("eth_subscription", print)
 
-    async with ReconnectingSession(node.make, min_delay=1.0, on_connect=take) as client:
+    async with ReconnectingSession(node.make, min_delay_seconds=1.0, on_connect=take) as client:
         subscriptions = Subscriptions(client)
         heads = await subscriptions.subscribe("newHeads")
         await node.lose()
@@ -726,7 +728,7 @@ async def test_a_session_with_another_handler_for_the_notification_ends_it() -> 
 @pytest.mark.virtual_time
 async def test_an_end_close_to_the_answer_leaves_no_reader_waiting(end: str, turns: int) -> None:
     wires = Wires()
-    async with ReconnectingSession(wires.make, min_delay=1.0) as client:
+    async with ReconnectingSession(wires.make, min_delay_seconds=1.0) as client:
         subscribing = asyncio.ensure_future(Subscriptions(client).subscribe("newHeads"))
         wire, id = await wires.subscribing(0)
         wire.send(encode_result(id, "0x1"))

@@ -61,7 +61,7 @@ async def test_notify_threadsafe() -> None:
 
 
 async def test_a_thread_that_does_not_wait_is_refused() -> None:
-    async with session_and_wire(max_pending=3) as (session, wire):
+    async with session_and_wire(max_calls=3) as (session, wire):
         wire.transport.pause_reading()
         session.notify_soon("large", ["x" * 1_000_000])
         waiting = [session.notify_threadsafe("m", [number]) for number in range(3)]

@@ -34,7 +34,7 @@ class TrackerMachine(RuleBasedStateMachine):
         self.max_tombstones = 3
         self.tracker = Tracker(
             id_factory=(lambda: f"c{next(names)}") if strings else None,
-            max_pending=6,
+            max_calls=6,
             max_tombstones=self.max_tombstones,
         )
         self.now = 100.0
@@ -82,7 +82,7 @@ class TrackerMachine(RuleBasedStateMachine):
         else:
             assert found is None
             late = call.id in self.given_up
-            assert self.tracker.is_late_answer(call.id) is late
+            assert self.tracker.is_late_response(call.id) is late
             if late:
                 self.given_up.remove(call.id)
 
@@ -91,7 +91,7 @@ class TrackerMachine(RuleBasedStateMachine):
         known = type(id) in (int, str) and (id in self.in_flight or id in self.given_up)
         if not known:
             assert self.tracker.settle(id, Outcome.RESULT) is None
-            assert not self.tracker.is_late_answer(id)
+            assert not self.tracker.is_late_response(id)
             assert self.tracker.find(id) is None
 
     @rule(call=calls)
@@ -159,7 +159,7 @@ def test_ids_of_different_types_never_match(other: str | float | None) -> None:
     tracker = Tracker()
     calls = [tracker.begin("m", 0.0) for _ in range(7)]
     assert tracker.settle(other, Outcome.RESULT) is None
-    assert not tracker.is_late_answer(other)
+    assert not tracker.is_late_response(other)
     assert tracker.find(other) is None
     assert len(tracker) == 7
     assert tracker.settle(7, Outcome.RESULT) is calls[6]
@@ -175,7 +175,7 @@ def test_an_id_in_flight_is_refused() -> None:
     tracker.give_up(first, Outcome.CANCELLED)
     with pytest.raises(StateError):
         tracker.begin("m", 0.0)
-    assert tracker.is_late_answer("same")
+    assert tracker.is_late_response("same")
     second = tracker.begin("m", 0.0)
     assert tracker.settle("same", Outcome.RESULT) is second
     assert tracker.begin("m", 0.0).id == "same"
@@ -227,7 +227,7 @@ def test_tombstones_are_bounded_and_the_oldest_one_is_dropped() -> None:
     tracker = Tracker(max_tombstones=2)
     for _ in range(3):
         tracker.give_up(tracker.begin("m", 0.0), Outcome.CANCELLED)
-    assert [tracker.is_late_answer(id) for id in (1, 2, 3, 3)] == [False, True, True, False]
+    assert [tracker.is_late_response(id) for id in (1, 2, 3, 3)] == [False, True, True, False]
 
 
 def test_a_reused_id_keeps_its_own_deadline() -> None:
@@ -267,7 +267,7 @@ def test_which_calls_began_behind_another() -> None:
 
 def test_a_repr_does_not_show_the_answer() -> None:
     call = Tracker().begin("m", 0.0)
-    call.answer = "secret"
+    call.settled_by = "secret"
     assert repr(call) == "<Call 1 in flight>"
 
 
@@ -301,7 +301,7 @@ def test_requests_with_the_same_id_are_found_and_ended_in_their_order(steps: lis
             request = _Served()
             if not serving.begin(id, request):
                 assert of_id
-                serving.begin_beside(id, request)
+                serving.add_duplicate(id, request)
             of_id.append(request)
         elif what == "e":
             assert serving.end(id) is bool(of_id)
@@ -322,7 +322,7 @@ def test_requests_with_the_same_id_are_found_and_ended_in_their_order(steps: lis
 def seconds_per_call(pending: int) -> float:
     """Time to add and expire one call beside `pending` others with random deadlines."""
     numbers = random.Random(pending)
-    tracker = Tracker(max_pending=10**7)
+    tracker = Tracker(max_calls=10**7)
     for _ in range(pending):
         tracker.begin("m", 0.0, numbers.uniform(1000, 2000))
     timeouts = [numbers.uniform(0, 900) for _ in range(2000)]

@@ -13,7 +13,7 @@ from jsonrpc_fast import Decoder, Notification, ParseError, encode_request, enco
 from jsonrpc_fast.errors import ConnectionLost, EncodeError, RpcError, StateError
 from jsonrpc_fast.handlers import Handler, Handlers
 from jsonrpc_fast.session import Call, Convention, Goodbye, JsonRpcConvention, LspConvention, McpConvention, Outcome
-from jsonrpc_fast.session.budget import ReplyPolicy
+from jsonrpc_fast.session.budget import ResponsePolicy
 from jsonrpc_fast.session.driver import Driver
 from jsonrpc_fast.session.engine import Engine
 from jsonrpc_fast.session.room import Bounds
@@ -31,7 +31,7 @@ TIMEOUTS: Final = (None, None, 0.0, 0.02, 1.0, 300.0)
 IDLE_TIMEOUTS: Final = (None, None, None, 0.0, 0.06, 1.5, 60.0)
 GRACES: Final = (0.0, 0.1, 5.0, None)
 PADDINGS: Final = (0, 0, 0, 10, 300)
-POLICIES: Final[tuple[ReplyPolicy, ...]] = ("always", "always", "never", "limited")
+POLICIES: Final[tuple[ResponsePolicy, ...]] = ("always", "always", "never", "limited")
 CANCEL_SECONDS: Final = 5.0
 """Seconds that cancelled handlers get before the connection is closed."""
 
@@ -110,13 +110,13 @@ class End(Driver):
         self.link = link
         self.name = name
         self.convention = link.convention
-        self.reply_policy = random.choice(POLICIES)
+        self.response_policy = random.choice(POLICIES)
         is_small = link.is_tough or random.random() < 0.5
         self.bounds = Bounds(
             max_handlers=random.choice((1, 1, 2)) if is_small else 256,
             max_inbox=random.choice((0, 1, 2, 3, 50)) if is_small else 32768,
             inbox_bytes=random.choice((0, 400, 2000, 10**6)) if is_small else 10**6,
-            reply_bytes=random.choice((0, 30, 200, 10**6)) if is_small else 10**6,
+            response_bytes=random.choice((0, 30, 200, 10**6)) if is_small else 10**6,
             group=link.group if random.random() < 0.7 else None,
         )
         self._hooks = _Traced(self) if random.random() < 0.3 else None
@@ -128,9 +128,9 @@ class End(Driver):
             hooks=self._hooks or self,
             bounds=self.bounds,
             convention=self.convention,
-            reply_policy=self.reply_policy,
+            response_policy=self.response_policy,
             id_factory=None if random.random() < 0.7 else self._next_id,
-            max_pending=random.choice((1, 2, 5)) if random.random() < 0.2 else 4096,
+            max_calls=random.choice((1, 2, 5)) if random.random() < 0.2 else 4096,
             unique_ids=random.random() < 0.8,
         )
         self.judge = Judge(self)
@@ -552,7 +552,7 @@ class End(Driver):
         if self.engine.inbox.runs and self.world.now < deadline and not self.is_lost:
             self.world.at(self.world.now + 0.2, self._end_when_cancelled, deadline)
             return
-        self.engine.inbox.count_unanswered()
+        self.engine.inbox.count_dropped()
         self._is_discarding = True
         self.set_reading(True)
         self.wire.end()

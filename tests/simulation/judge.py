@@ -38,7 +38,7 @@ CLOCK_SECONDS: Final = 0.01
 SMALL_BATCH: Final = 64
 """The items of the largest batch that is received in one turn."""
 REFUSAL_FACTOR: Final = 16
-"""The multiple of `reply_bytes` that refusals may have before reading pauses."""
+"""The multiple of `response_bytes` that refusals may have before reading pauses."""
 
 
 def key_of(id: Any) -> tuple[type, Any]:
@@ -114,7 +114,7 @@ class Judge:
             is_hollow = item.code is ParseErrorCode.MISSING_METHOD and item.id is not None
             if is_hollow and engine.calls.tracker.find(item.id) is not None:
                 return None
-            policy = self._end.reply_policy if item.id is None else "always"
+            policy = self._end.response_policy if item.id is None else "always"
             if policy == "always" and not is_hollow:
                 self._owed[key, is_in_batch] += 1
             elif policy != "never":
@@ -172,7 +172,7 @@ class Judge:
             self._fail(f"a line without an end: {data!r}")
         if not self._is_fast_result(message):
             self.wrote_more(len(data))
-        is_blocked = self._end.unwritten_before > self._end.bounds.reply_bytes
+        is_blocked = self._end.unwritten_before > self._end.bounds.response_bytes
         if is_blocked and (data.startswith(b"[") or b'"error":' in data):
             self._unread_bytes += len(data)
         if isinstance(message, Response):
@@ -273,7 +273,7 @@ class Judge:
         unwritten = len(self._end.wire.unwritten)
         if self._is_on_fast_path(plan):
             unwritten -= self._other_bytes  # the engine asks how much is unwritten after as many bytes of results
-        if unwritten > self._end.bounds.reply_bytes and not self._may_invoke_one:
+        if unwritten > self._end.bounds.response_bytes and not self._may_invoke_one:
             self._fail(f"{plan} is served while the peer does not read")
         self._may_invoke_one = False
 
@@ -336,7 +336,7 @@ class Judge:
         kept = inbox.kept_bytes()
         if (kept > 0) != bool(inbox.items or inbox.runs) or kept < 0:
             self._fail(f"{kept} bytes are kept of {inbox.items} messages and {len(inbox.runs)} handlers")
-        has_refused_too_much = self._has_refused and self._refused_bytes > REFUSAL_FACTOR * bounds.reply_bytes
+        has_refused_too_much = self._has_refused and self._refused_bytes > REFUSAL_FACTOR * bounds.response_bytes
         self._has_refused = False
         if has_refused_too_much and end.is_reading and not end.is_lost and not end.has_stopped:
             self._fail(f"{self._refused_bytes} bytes of refusals for a peer that does not read, and reading goes on")
@@ -352,7 +352,7 @@ class Judge:
     @property
     def may_rest(self) -> bool:
         """Whether this end reads nothing because the peer has not read so many refusals."""
-        has_refused_too_much = self._unread_bytes > REFUSAL_FACTOR * self._end.bounds.reply_bytes
+        has_refused_too_much = self._unread_bytes > REFUSAL_FACTOR * self._end.bounds.response_bytes
         return not self._end.is_reading and (has_refused_too_much or self._end.has_stopped)
 
     def count(self) -> tuple[int, int]:

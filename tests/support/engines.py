@@ -180,7 +180,7 @@ class End:
             self.engine.inbox.failed(request.run, RpcError(code, message), False)
         return self._sent()
 
-    def answer_cancelled(self, request: InboundRequest) -> bytes:
+    def respond_cancelled(self, request: InboundRequest) -> bytes:
         """Let the handler of a cancelled request end, and return what is sent."""
         self.engine.inbox.failed(request.run, asyncio.CancelledError(), True)
         return self._sent()

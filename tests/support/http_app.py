@@ -43,5 +43,5 @@ FUNCTIONS: dict[str, Any] = {
     "client": client_of,
 }
 
-app = Endpoint(FUNCTIONS, body_seconds=BODY_SECONDS, max_body=MAX_BODY)
-wsgi_app = WsgiEndpoint(FUNCTIONS, max_body=MAX_BODY)
+app = Endpoint(FUNCTIONS, body_seconds=BODY_SECONDS, max_body_bytes=MAX_BODY)
+wsgi_app = WsgiEndpoint(FUNCTIONS, max_body_bytes=MAX_BODY)

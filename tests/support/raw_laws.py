@@ -142,7 +142,7 @@ def _passed_on(module: ModuleType, raw: Any, eager: Any) -> Iterator[tuple[bytes
     """Yield each line that a gateway writes from a raw message, with the message that it means."""
     if isinstance(raw, module.Request):
         yield module.encode_request(NEW_ID, raw.method, raw.params), _with_id(module, eager, NEW_ID)
-        answered = module.answer(raw, lambda request: module.Response(request.id, request.params))
+        answered = module.respond(raw, lambda request: module.Response(request.id, request.params))
         yield answered, module.Response(eager.id, eager.params)
     elif isinstance(raw, module.Notification):
         yield module.encode_notification(raw.method, raw.params), _with_id(module, eager, None)

@@ -86,7 +86,7 @@ async def test_a_restart_loses_no_call(worker: list[str], restarts: int) -> None
             old = await start(worker)
             clients = [
                 await stack.enter_async_context(
-                    ReconnectingSession(lambda: TcpClient(*address), min_delay=0.005, max_delay=0.05)
+                    ReconnectingSession(lambda: TcpClient(*address), min_delay_seconds=0.005, max_delay_seconds=0.05)
                 )
                 for _ in range(8)
             ]

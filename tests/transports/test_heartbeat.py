@@ -152,7 +152,7 @@ async def test_time_in_which_this_side_does_not_read_does_not_count() -> None:
 
 @pytest.mark.virtual_time
 async def test_a_ping_needs_no_room_among_the_calls() -> None:
-    async with session_and_wire(heartbeat_seconds=SECONDS, max_pending=1, timeout=None) as (session, wire):
+    async with session_and_wire(heartbeat_seconds=SECONDS, max_calls=1, timeout=None) as (session, wire):
         call = asyncio.ensure_future(session.call("long"))
         waiting = asyncio.ensure_future(session.call("waits"))
         assert (await next_request(wire)).method == "long"
@@ -260,7 +260,7 @@ async def test_a_reconnecting_session_goes_on_with_another_peer() -> None:
         await peers[-1].start()
         return one
 
-    async with ReconnectingSession(make, heartbeat_seconds=SECONDS, max_delay=0.1) as client:
+    async with ReconnectingSession(make, heartbeat_seconds=SECONDS, max_delay_seconds=0.1) as client:
         first = asyncio.ensure_future(client.call("add", [1, 2]))
         await lost(first)
         assert await client.call("add", [1, 2]) == 3

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 from itertools import count
-from typing import Any, Final
+from typing import Any
 
 from nats.aio.client import Client
 from nats.errors import (
@@ -26,11 +26,9 @@ from ...codec import Params, ParseError, Response, decode, encode_notification, 
 from ...codec._json import Default, check_option
 from ...errors import CallTimeout, ConnectionLost, InvalidResponse, RpcError
 from ...profile import JSONRPC, Profile
+from ...types import TIMEOUT_SECONDS
 from .inbox import inbox_of
 from .service import REPLY_HEADER
-
-DEFAULT_TIMEOUT: Final = 60.0
-"""Seconds until a call times out, by default."""
 
 
 class ServiceClient:
@@ -57,7 +55,7 @@ class ServiceClient:
         subject: str,
         *,
         jetstream: JetStreamContext | None = None,
-        timeout: float = DEFAULT_TIMEOUT,
+        timeout: float = TIMEOUT_SECONDS,
         headers: Mapping[str, str] | None = None,
         profile: Profile = JSONRPC,
         raw: bool = False,

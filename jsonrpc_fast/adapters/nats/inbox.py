@@ -27,7 +27,7 @@ NO_RESPONDERS: Final = "503"
 _MAX_PUB_ACK_BYTES: Final = 4096
 
 
-class Inbox:
+class ResponseInbox:
     """Receives the responses to the calls over one connection, without a reference to that connection."""
 
     def __init__(self, prefix: str) -> None:
@@ -83,10 +83,10 @@ class _Waiting:
         self.is_stored = False
 
 
-_inboxes: Final[WeakKeyDictionary[Client, Inbox]] = WeakKeyDictionary()
+_inboxes: Final[WeakKeyDictionary[Client, ResponseInbox]] = WeakKeyDictionary()
 
 
-async def inbox_of(connection: Client) -> Inbox:
+async def inbox_of(connection: Client) -> ResponseInbox:
     """Return the inbox of a connection, which is made for its first call.
 
     Raises:
@@ -95,7 +95,7 @@ async def inbox_of(connection: Client) -> Inbox:
     inbox = _inboxes.get(connection)
     if inbox is None or connection.is_closed:  # nats-py forgets the subscriptions of a closed connection
         prefix = connection.new_inbox()
-        inbox = Inbox(prefix)
+        inbox = ResponseInbox(prefix)
         await connection.subscribe(f"{prefix}.*", cb=inbox.receive)
         _inboxes[connection] = inbox
     return inbox

@@ -37,13 +37,13 @@ class _SubjectChannel(Channel):
         sends: str,
         servers: str | list[str],
         nats_options: Mapping[str, Any] | None,
-        max_pending: int,
+        max_waiting: int,
     ) -> None:
         self._receives = receives
         self._sends = sends
         self._servers = servers
         self._nats_options = dict(nats_options or {})
-        self._max_pending = max_pending
+        self._max_waiting = max_waiting
         self._client: Client | None = None
         self._outgoing: deque[bytes] = deque()
         self._unwritten = 0
@@ -66,7 +66,7 @@ class _SubjectChannel(Channel):
         }
         try:
             await client.connect(self._servers, **options)
-            await client.subscribe(self._receives, cb=self._on_message, pending_msgs_limit=self._max_pending)
+            await client.subscribe(self._receives, cb=self._on_message, pending_msgs_limit=self._max_waiting)
             await confirm(client)
         except BaseException as error:
             self._client = None
@@ -179,7 +179,7 @@ class SubjectTransport(Connection):
         sends: The subject to which the peer subscribes.
         servers: The URLs of the servers of one cluster.
         nats_options: Options of `nats.connect`, such as `user_credentials` or `tls`.
-        max_pending: How many received messages may wait while reading is paused. One more closes the transport.
+        max_waiting: How many received messages may wait while reading is paused. One more closes the transport.
         options: Options of `Connection`.
     """
 
@@ -190,12 +190,12 @@ class SubjectTransport(Connection):
         *,
         servers: str | list[str] = "nats://localhost:4222",
         nats_options: Mapping[str, Any] | None = None,
-        max_pending: int = 65536,
+        max_waiting: int = 65536,
         **options: Unpack[MessageOptions],
     ) -> None:
         check_type("receives", receives, str)
         check_type("sends", sends, str)
         check_type("servers", servers, str, list)
         check_type("nats_options", nats_options, Mapping, may_be_none=True)
-        check_count("max_pending", max_pending, 1, may_be_none=False)
-        super().__init__(_SubjectChannel(receives, sends, servers, nats_options, max_pending), **options)
+        check_count("max_waiting", max_waiting, 1, may_be_none=False)
+        super().__init__(_SubjectChannel(receives, sends, servers, nats_options, max_waiting), **options)

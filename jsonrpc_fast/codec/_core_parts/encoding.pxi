@@ -123,23 +123,23 @@ cdef char* write_message(Output* output, char* at, message, default, option) exc
     cdef Error error
     if type(message) is Request:
         request = <Request>message
-        if type(request.stored) is Extended:
+        if type(request.stored) is PayloadWithExtra:
             return write_extended(output, at, message, default, option)
         return write_call(output, at, True, request.id, request.method, request.stored, default, option)
     if type(message) is Notification:
         notification = <Notification>message
-        if type(notification.stored) is Extended:
+        if type(notification.stored) is PayloadWithExtra:
             return write_extended(output, at, message, default, option)
         return write_call(output, at, False, None, notification.method, notification.stored, default, option)
     if type(message) is not Response:
         raise TypeError(f"message must be a Request, a Notification or a Response, not {type(message).__name__}")
     response = <Response>message
-    if type(response.stored) is Extended:
+    if type(response.stored) is PayloadWithExtra:
         return write_extended(output, at, message, default, option)
     if response.error is None:
         return write_result(output, at, response.id, response.stored, default, option)
     error = <Error>response.error
-    if type(error.stored) is Extended:
+    if type(error.stored) is PayloadWithExtra:
         return write_extended(output, at, message, default, option)
     return write_error(output, at, response.id, error.code, error.message, error.stored, default, option)
 
@@ -457,10 +457,10 @@ cdef Call slow_encode_notification = <Call>set_call(encode_notification, <void*>
 cdef Call slow_encode_result = <Call>set_call(encode_result, <void*>call_encode_result)
 
 
-def answer(received, handler, *, delimited=True, default=None, option=0):
-    """Return the reply to a decoded message or batch, as bytes; b"" if no reply is due (sections 4.1 and 6).
+def respond(received, handler, *, delimited=True, default=None, option=0):
+    """Return the response to a decoded message or batch, as bytes; b"" if no response is due (sections 4.1 and 6).
 
-    A batch gets a batch in the same order, a ParseError an error response if `reply_expected`, a response no reply.
+    A batch gets a batch in the same order, a ParseError an error response if `reply_expected`, a response none.
 
     An RpcError from the handler becomes the error response. Any other exception, a return value other than a Response
     to a request, and a response that cannot be written become -32603 and are logged; the other items of a batch are
@@ -483,17 +483,17 @@ def answer(received, handler, *, delimited=True, default=None, option=0):
     if isinstance(received, list):
         responses = []
         for item in received:
-            response = answer_one(item, handler, False, default, option)
+            response = respond_to_one(item, handler, False, default, option)
             if response:
                 responses.append(response)
         if not responses:
             return b""
         return b"[" + b",".join(responses) + (b"]\n" if delimited else b"]")
-    return answer_one(received, handler, delimited, default, option)
+    return respond_to_one(received, handler, delimited, default, option)
 
 
-cdef object answer_one(received, handler, bint delimited, default, option):
-    """The reply to one message or fault."""
+cdef object respond_to_one(received, handler, bint delimited, default, option):
+    """Return the response to one message or fault."""
     if type(received) is Request:
         try:
             response = handler(received)

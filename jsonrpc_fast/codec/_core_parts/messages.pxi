@@ -6,7 +6,7 @@ With the trashcan, freeing a long chain of messages, each the payload of the nex
 
 @cython.final
 @cython.auto_pickle(False)
-cdef class Extended:
+cdef class PayloadWithExtra:
     """A payload with the unknown members of its message. It is stored in place of the payload, so that messages without
     unknown members have no field for them."""
 
@@ -15,21 +15,21 @@ cdef class Extended:
 
 
 cdef inline object with_extra(payload, extra):
-    cdef Extended extended
+    cdef PayloadWithExtra extended
     if extra is None:
         return payload
-    extended = Extended.__new__(Extended)
+    extended = PayloadWithExtra.__new__(PayloadWithExtra)
     extended.payload = payload
     extended.extra = <dict?>extra
     return extended
 
 
 cdef inline object payload_in(stored):
-    return (<Extended>stored).payload if type(stored) is Extended else stored
+    return (<PayloadWithExtra>stored).payload if type(stored) is PayloadWithExtra else stored
 
 
 cdef inline object extra_in(stored):
-    return (<Extended>stored).extra if type(stored) is Extended else None
+    return (<PayloadWithExtra>stored).extra if type(stored) is PayloadWithExtra else None
 
 
 cdef object fields_of(value):
@@ -142,7 +142,7 @@ cdef class Request:
 
     cdef readonly object id
     cdef readonly object method
-    cdef object stored  # the params, perhaps in an `Extended`
+    cdef object stored  # the params, perhaps in a `PayloadWithExtra`
     __match_args__ = ("id", "method", "params")
     __class_getitem__ = classmethod(GenericAlias)
 
@@ -228,7 +228,7 @@ cdef class Notification:
     """
 
     cdef readonly object method
-    cdef object stored  # the params, perhaps in an `Extended`
+    cdef object stored  # the params, perhaps in a `PayloadWithExtra`
     __match_args__ = ("method", "params")
     __class_getitem__ = classmethod(GenericAlias)
 
@@ -311,7 +311,7 @@ cdef class Response:
     """
 
     cdef readonly object id
-    cdef object stored  # the result, perhaps in an `Extended`
+    cdef object stored  # the result, perhaps in a `PayloadWithExtra`
     cdef readonly object error
     cdef bint made
     __match_args__ = ("id", "result", "error")
@@ -408,7 +408,7 @@ cdef class Error:
 
     cdef readonly object code
     cdef readonly object message
-    cdef object stored  # the data, perhaps in an `Extended`
+    cdef object stored  # the data, perhaps in a `PayloadWithExtra`
     __match_args__ = ("code", "message", "data")
     # A docstring cannot show a default that is not a literal.
     __signature__ = Signature(

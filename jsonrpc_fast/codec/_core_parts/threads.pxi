@@ -153,7 +153,7 @@ cdef int keep_shared_objects() except -1:
     for shared in (
         *(ABSENT, UNSET, TRUNCATED, ENUM_META, ENVELOPE_MEMBERS, ERROR_MEMBERS, EncodeError, JSONDecodeError),
         *(loads, dumps_unchecked, decode, parse, classify, decode_dict, encode, encode_many, encode_dict),
-        *(encode_request, encode_notification, encode_result, encode_error, answer, Decoder, Decoder.feed),
+        *(encode_request, encode_notification, encode_result, encode_error, respond, Decoder, Decoder.feed),
     ):
         make_immortal(shared)
     for rule in RULES.values():

@@ -34,7 +34,7 @@ from ...codec._payloads import decoded
 from ...codes import McpErrorCode
 from ...errors import ConnectionLost, HandshakeError, RpcError, StateError
 from ...handlers.failures import on_failure
-from ...session import DEFAULT_TIMEOUT, SessionOptions
+from ...session import TIMEOUT_SECONDS, SessionOptions
 from ...transports.protocol import Transport
 from ...types import UNSET, Unset
 from ..protocol.capabilities import ClientCapabilities, Implementation
@@ -137,7 +137,7 @@ class Client:
         self._restarting = asyncio.Lock()
         self._server: ServerContext | None = None
         self._is_closed = False
-        self._timeout = options.get("timeout", DEFAULT_TIMEOUT)
+        self._timeout = options.get("timeout", TIMEOUT_SECONDS)
         self._log_level: str | None = None
         self._output_schemas: dict[str, dict[str, Any] | Schema | None] = {}
 

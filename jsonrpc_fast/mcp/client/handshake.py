@@ -29,7 +29,7 @@ from ..protocol.meta import (
     MISSING_SERVER_REQUESTS,
     PROTOCOL_VERSION_KEY,
     SERVER_INFO_KEY,
-    HandshakeReply,
+    HandshakeResult,
     method_not_found,
     object_members,
 )
@@ -210,7 +210,7 @@ class ClientHandshake:
         self._modern_versions = []
         return self._initialize()
 
-    def receive_request(self, request: Request) -> ServerContext | HandshakeReply:
+    def receive_request(self, request: Request) -> ServerContext | HandshakeResult:
         """Decide how to serve a request of the server.
 
         Returns:
@@ -222,11 +222,11 @@ class ClientHandshake:
         server = self._server
         if server is None:
             if request.method == "ping":
-                return HandshakeReply({})
+                return HandshakeResult({})
             raise RpcError(ErrorCode.INVALID_REQUEST, "the session is not initialized")
         if request.method in MISSING_SERVER_REQUESTS[server.revision.version]:
             raise method_not_found()
-        return HandshakeReply({}) if request.method == "ping" else server
+        return HandshakeResult({}) if request.method == "ping" else server
 
     def _discover(self, version: str) -> SendRequest:
         self._asked = "server/discover"

@@ -25,7 +25,7 @@ from ...session import McpConvention, SessionContext, SessionOptions
 from ...transports.protocol import Transport, is_strict_enough
 from ...validator import JsonRpcValidator
 from ..protocol.capabilities import ClientCapabilities, Elicitation, Roots, Sampling
-from ..protocol.meta import MAX_INPUTS, HandshakeReply, method_not_found
+from ..protocol.meta import MAX_INPUTS, HandshakeResult, method_not_found
 from ..protocol.records import EmptyObject
 from ..protocol.versions import Revision
 from ..session import McpSession
@@ -134,7 +134,7 @@ class ClientSession(McpSession):
         if self._must_validate and not _validator.validate_request(request.to_dict()).valid:
             raise RpcError(ErrorCode.INVALID_REQUEST, RPC_MESSAGES[ErrorCode.INVALID_REQUEST])
         decision = self._handshake.receive_request(request)
-        if isinstance(decision, HandshakeReply):
+        if isinstance(decision, HandshakeResult):
             return decision.result
         function = self._request_handlers.get(context.method)
         if function is None:

@@ -19,9 +19,9 @@ from ...errors import CallTimeout, RpcError, StateError
 from ...types import UNSET, Unset
 from .results import invalid_result
 
-Call = Callable[..., Awaitable[dict[str, Any]]]
+CallMethod = Callable[..., Awaitable[dict[str, Any]]]
 """Sends a request: `Client.call`."""
-Inputs = Callable[[str, dict[str, Any], int], Awaitable[dict[str, Any]]]
+InputsFor = Callable[[str, dict[str, Any], int], Awaitable[dict[str, Any]]]
 """Returns the responses to requests for input: `ClientSession.inputs`."""
 
 POLL_SECONDS: Final = 1.0
@@ -41,8 +41,8 @@ class ClientTask:
 
     def __init__(
         self,
-        call: Call,
-        inputs: Inputs,
+        call: CallMethod,
+        inputs: InputsFor,
         is_modern: bool,
         task: dict[str, Any],
         result: dict[str, Any] | None,
@@ -58,7 +58,7 @@ class ClientTask:
         self._is_modern = is_modern
         self._result = result
         self._check = check
-        self._answered: set[str] = set()
+        self._served_inputs: set[str] = set()
 
     @property
     def status(self) -> str:
@@ -127,9 +127,9 @@ class ClientTask:
         requests = task.get("inputRequests")
         if not isinstance(requests, dict):
             raise invalid_result("tasks/get", "/inputRequests must be an object")
-        new = {key: request for key, request in requests.items() if key not in self._answered}
+        new = {key: request for key, request in requests.items() if key not in self._served_inputs}
         if new:
-            self._answered |= new.keys()
+            self._served_inputs |= new.keys()
             inputs = await self._inputs("tasks/get", {"inputRequests": new}, 0)
             await self._call("tasks/update", {"taskId": self.id, **inputs})
         return bool(new)

@@ -35,7 +35,7 @@ from ..._logs import logger_of
 from ...codec._json import dumps
 from ...handlers import is_awaitable
 from ...http.failures import RefusedFailures
-from ...http.guard import Guarded
+from ...http.guard import Cancellable
 from ...http.requests import Refusal
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
@@ -154,7 +154,7 @@ class Authorization:
             return found
         work = _result(found)
         try:
-            guarded = Guarded(work, work.send(None), seconds=self._check_seconds)
+            guarded = Cancellable(work, work.send(None), seconds=self._check_seconds)
         except StopIteration as end:
             return end.value
         found = await guarded

@@ -12,8 +12,8 @@ Rules:
   - A session that the server ended (404) is begun again. The request that got the 404 is sent again. The requests that
     the old session had accepted fail.
   - Cancelling a request frees its connection. In 2026-07-28 that alone cancels it; before, the notification is sent.
-  - No stream is read while MAX_UNANSWERED requests of the server have no response that has been sent. Closing does not
-    wait for these responses, and for nothing at all in that case.
+  - No stream is read while MAX_OPEN_REQUESTS requests of the server have no response that has been sent. Closing does
+    not wait for these responses, and for nothing at all in that case.
 
 Source: specification 2025-11-25 "Transports" and 2026-07-28 "Streamable HTTP".
 """
@@ -30,12 +30,12 @@ from ...codec import Notification, ParseError, Request, Response, decode
 from ...errors import ConnectionLost, InvalidResponse
 from ...framing.sse import Event
 from ...profile import JSONRPC
-from ...session.tracker import unknown_answer
+from ...session.tracker import unknown_response
 from ...transports.channel import Channel, Events
 from ...transports.connection import Connection, State
 from ...transports.options import MessageOptions
 from ..protocol.meta import object_members
-from .client_session import ClientSession, begin_again, session_headers, session_of
+from .client_session import NegotiatedSession, begin_again, session_headers, session_of
 from .event_reader import END_SECONDS, Cursor, EventReader
 from .listener import Listener
 from .post import Key, Post, key_of
@@ -69,7 +69,7 @@ MAX_STREAM_BYTES: Final = 1024 * 1024 * 1024
 MAX_REQUESTS: Final = 256
 """Maximum number of requests that are sent or awaited at a time. Further ones wait."""
 
-MAX_UNANSWERED: Final = 100
+MAX_OPEN_REQUESTS: Final = 100
 """With this number of requests of the server without a response, its streams are not read."""
 _MAX_RESPONSES: Final = 8
 """Maximum number of responses to the server's requests that are sent at a time."""
@@ -181,11 +181,11 @@ class StreamableHttpClient(Connection):
         self._posts: dict[Key, Post] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._notices: set[asyncio.Task[None]] = set()  # of notifications
-        self._unanswered: set[Key] = set()  # requests of the server
+        self._open_requests: set[Key] = set()  # requests of the server
         self._is_reading_wanted = False
         self._last_notice: asyncio.Task[None] | None = None
         self._ender: asyncio.Task[None] | None = None
-        self._session: ClientSession | None = None
+        self._session: NegotiatedSession | None = None
         self._initialize: bytes = b""
         self.unsent_bytes: int = 0
 
@@ -206,7 +206,7 @@ class StreamableHttpClient(Connection):
     def set_reading(self, wanted: bool) -> None:
         """Read the streams of events, or let the server wait."""
         self._is_reading_wanted = wanted
-        if wanted and len(self._unanswered) < MAX_UNANSWERED:
+        if wanted and len(self._open_requests) < MAX_OPEN_REQUESTS:
             self._events.may_read.set()
         else:
             self._events.may_read.clear()
@@ -224,7 +224,7 @@ class StreamableHttpClient(Connection):
     async def _finish(self) -> None:
         """Send what was accepted, end the session, and release everything."""
         self._cancel_requests()
-        is_flooded = len(self._unanswered) > MAX_UNANSWERED // 2  # then the server gets no more attention
+        is_flooded = len(self._open_requests) > MAX_OPEN_REQUESTS // 2  # then the server gets no more attention
         if self._notices and not is_flooded:
             await asyncio.wait(self._notices)
         session = self._session
@@ -473,7 +473,7 @@ class StreamableHttpClient(Connection):
         else:
             is_response = isinstance(item, Response)
         if is_response and (post is None or key_of(item.id) not in post.ids):
-            self._report_fault(unknown_answer())
+            self._report_fault(unknown_response())
             return False
         return True
 
@@ -484,17 +484,17 @@ class StreamableHttpClient(Connection):
                 self._log.received(item, "over HTTP")
         self.deliver(items)
 
-    def _listen(self, session: ClientSession) -> None:
+    def _listen(self, session: NegotiatedSession) -> None:
         if self.state is State.RUNNING:
             self._listener.begin(session)
 
-    async def _renew_soon(self, session: ClientSession) -> None:
+    async def _renew_soon(self, session: NegotiatedSession) -> None:
         try:
             await self._renew(session)
         except (Exception, asyncio.CancelledError) as error:  # the next request tries again
             self._report_fault(self._sender.translated(error))
 
-    async def _renew(self, session: ClientSession) -> None:
+    async def _renew(self, session: NegotiatedSession) -> None:
         """Begin a new session, unless that happened already.
 
         Raises:
@@ -520,21 +520,21 @@ class StreamableHttpClient(Connection):
             async with self._response_slots:
                 await self._run_notice(text, "", {}, None)
         finally:
-            self._answered(key)
+            self._settle_request(key)
 
     def _asked(self, item: Any) -> None:
         """Note the requests of the server, and those that it cancels: they get no response."""
         for one in item if isinstance(item, list) else [item]:
             if isinstance(one, Request):
-                self._unanswered.add(key_of(one.id))
+                self._open_requests.add(key_of(one.id))
             elif isinstance(one, Notification) and one.method == "notifications/cancelled":
-                self._answered(key_of(object_members(one.params).get("requestId")))
-        if len(self._unanswered) >= MAX_UNANSWERED:
+                self._settle_request(key_of(object_members(one.params).get("requestId")))
+        if len(self._open_requests) >= MAX_OPEN_REQUESTS:
             self._events.may_read.clear()
 
-    def _answered(self, key: Key) -> None:
-        self._unanswered.discard(key)
-        if self._is_reading_wanted and len(self._unanswered) <= MAX_UNANSWERED // 2:
+    def _settle_request(self, key: Key) -> None:
+        self._open_requests.discard(key)
+        if self._is_reading_wanted and len(self._open_requests) <= MAX_OPEN_REQUESTS // 2:
             self._events.may_read.set()
 
     async def _run_notice(

@@ -20,7 +20,7 @@ from .sending import EVENT_STREAM, Body, HttpSender, content_type, pieces_of, re
 _WITH_VERSION_HEADER: Final = HANDSHAKE_VERSIONS[HANDSHAKE_VERSIONS.index("2025-06-18") :]
 
 
-class ClientSession:
+class NegotiatedSession:
     """What `initialize` agreed on.
 
     Args:
@@ -39,7 +39,7 @@ class ClientSession:
         self.version: str = version
 
 
-def session_headers(session: ClientSession | None) -> dict[str, str]:
+def session_headers(session: NegotiatedSession | None) -> dict[str, str]:
     """Return the headers of the requests of a session."""
     headers = {}
     if session is not None:
@@ -50,11 +50,11 @@ def session_headers(session: ClientSession | None) -> dict[str, str]:
     return headers
 
 
-def session_of(answer: Any, response: Response) -> ClientSession | None:
+def session_of(http_response: Any, response: Response) -> NegotiatedSession | None:
     """Return the session that a response to `initialize` begins; None if it begins none.
 
     Args:
-        answer: The answer of HTTP that carries it.
+        http_response: The answer of HTTP that carries it.
         response: The response.
 
     Raises:
@@ -62,13 +62,13 @@ def session_of(answer: Any, response: Response) -> ClientSession | None:
     """
     version = object_members(response.result).get("protocolVersion")
     if response.error is None and isinstance(version, str) and version in HANDSHAKE_VERSIONS:
-        return ClientSession(session_id(answer), version)
+        return NegotiatedSession(session_id(http_response), version)
     return None
 
 
 async def begin_again(
     sender: HttpSender, initialize: bytes, version: str, decode: Callable[[bytes], Any], limit: int
-) -> ClientSession:
+) -> NegotiatedSession:
     """Begin a session like the one that the server ended.
 
     Args:
@@ -81,28 +81,28 @@ async def begin_again(
     Raises:
         ConnectionLost: The server did not answer as it did the first time.
     """
-    answer = await sender.send("POST", {}, Body(initialize))
+    http_response = await sender.send("POST", {}, Body(initialize))
     try:
-        found = await _first_response(answer, decode, limit)
+        found = await _first_response(http_response, decode, limit)
         agreed = object_members(found.result).get("protocolVersion") if isinstance(found, Response) else None
         if agreed != version:
             raise ConnectionLost("the server ended the session, and does not begin another one like it")
-        session = ClientSession(session_id(answer), version)
+        session = NegotiatedSession(session_id(http_response), version)
     finally:
-        await sender.release(answer)
+        await sender.release(http_response)
     notice = Body(encode_notification("notifications/initialized", delimited=False))
     await sender.release(await sender.send("POST", session_headers(session), notice))
     return session
 
 
-async def _first_response(answer: Any, decode: Callable[[bytes], Any], limit: int) -> Any:
+async def _first_response(http_response: Any, decode: Callable[[bytes], Any], limit: int) -> Any:
     """Return the first response in the answer to a POST; None without one."""
-    if not 200 <= answer.status_code < 300:
-        raise status_error(answer)
-    if content_type(answer) != EVENT_STREAM:
-        return decode(await read(answer, limit))
+    if not 200 <= http_response.status_code < 300:
+        raise status_error(http_response)
+    if content_type(http_response) != EVENT_STREAM:
+        return decode(await read(http_response, limit))
     decoder = EventDecoder(limit)
-    async with aclosing(pieces_of(answer)) as pieces:
+    async with aclosing(pieces_of(http_response)) as pieces:
         async for piece in pieces:
             for event in decoder.feed(piece):
                 item = decode(event.data) if event.data else None

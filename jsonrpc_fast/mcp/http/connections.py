@@ -13,7 +13,7 @@ from ..server.lifespan import Lifespan
 from ..server.task_store import TaskStore
 
 
-class ServerOfConnections(Protocol):
+class ConnectionFactory(Protocol):
     """A server that makes a connection for each session, and for requests without one.
 
     Attributes:

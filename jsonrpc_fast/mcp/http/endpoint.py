@@ -22,7 +22,7 @@ from ...codec import Notification, ParseError, Request, decode, encode
 from ...errors import StateError
 from ...http.base import JSON_TYPE, HttpResponse, refusal_response
 from ...http.failures import RefusedFailures
-from ...http.guard import Guarded
+from ...http.guard import Cancellable
 from ...http.requests import (
     Access,
     Header,
@@ -45,7 +45,7 @@ from ..protocol.versions import HANDSHAKE_VERSIONS
 from ..server.lifespan import LifespanHolder
 from .authorization import Authorization
 from .checks import SESSION_ID, SINGLE_HEADERS, VERSION, accepts, is_modern
-from .connections import ServerOfConnections
+from .connections import ConnectionFactory
 from .event_store import MemoryEventStore
 from .guarded_store import GuardedStore
 from .headers import NAME_MEMBERS, PARAM_HEADER_PREFIX
@@ -81,13 +81,13 @@ class McpEndpoint:
 
     def __init__(
         self,
-        server: ServerOfConnections,
+        server: ConnectionFactory,
         session_options: SessionOptions | None = None,
         *,
         path: str = "/mcp",
         allowed_hosts: Iterable[str] | None = None,
         allowed_origins: Iterable[str] | None = None,
-        max_body: int | None = None,
+        max_body_bytes: int | None = None,
         body_seconds: float | None = 30.0,
         max_sessions: int = 10_000,
         idle_seconds: float | None = 1800.0,
@@ -110,7 +110,7 @@ class McpEndpoint:
         }
         for name, count in counts.items():
             check_count(name, count, 1, may_be_none=False)
-        check_count("max_body", max_body, 1)
+        check_count("max_body_bytes", max_body_bytes, 1)
         check_count("retry_ms", retry_ms, 0, may_be_none=False)
         check_seconds("body_seconds", body_seconds)
         check_seconds("idle_seconds", idle_seconds)
@@ -123,12 +123,12 @@ class McpEndpoint:
             raise ValueError("session_prefix must have letters, digits, - and _ only")
         self._server = server
         # A malformed item of a batch is answered: over HTTP nothing is printed by mistake.
-        options: SessionOptions = {"reply_policy": "always", **(session_options or {})}
+        options: SessionOptions = {"response_policy": "always", **(session_options or {})}
         check_options(**options)
         self._paths = frozenset({"", "/", path, path.rstrip("/")})
         self._access = Access(allowed_hosts, allowed_origins)
         self._profile = server.profile
-        self._max_body = self._profile.limits.message_bytes if max_body is None else max_body
+        self._max_body_bytes = self._profile.limits.message_bytes if max_body_bytes is None else max_body_bytes
         self._body_seconds = body_seconds
         self._max_requests = max_requests
         store: EventStore | None = MemoryEventStore() if isinstance(event_store, Unset) else event_store
@@ -176,7 +176,7 @@ class McpEndpoint:
         headers = dict(fields)
         if self.requests >= self._max_requests or self.is_closing:
             refusal = Refusal(503, "The server is busy.", [RETRY_SOON])
-            await _send_answer(send, refusal_response(refusal, scope["method"], _closing(scope, headers)))
+            await _send_response(send, refusal_response(refusal, scope["method"], _closing(scope, headers)))
             return
         self.requests += 1
         try:
@@ -188,7 +188,7 @@ class McpEndpoint:
                 await self._enter_lifespan()
             await self._serve(scope, headers, receive, send)
         except Refusal as refusal:
-            await _send_answer(send, refusal_response(refusal, scope["method"], _closing(scope, headers)))
+            await _send_response(send, refusal_response(refusal, scope["method"], _closing(scope, headers)))
         finally:
             self.requests -= 1
             if self.is_closing and not self.requests and self._idle is not None and not self._idle.done():
@@ -212,7 +212,7 @@ class McpEndpoint:
                 raise Refusal(405, "The metadata is read with GET.", [(b"allow", b"GET, HEAD")])
             text = self._authorization.metadata_text
             fields = [JSON_TYPE, (b"content-length", b"%d" % len(text)), *_METADATA_HEADERS]
-            await _send_answer(send, (200, fields, b"" if method == "HEAD" else text))
+            await _send_response(send, (200, fields, b"" if method == "HEAD" else text))
             return
         server = scope.get("server")
         self._access.check(headers.get(b"host"), headers.get(b"origin"), server is not None and is_loopback(server[0]))
@@ -227,15 +227,15 @@ class McpEndpoint:
         if method == "POST":
             await self._post(Exchange(scope, claims, subject), headers, receive, send)
             return
-        answer = self._session_requests.get if method == "GET" else self._session_requests.delete
-        await answer(subject, headers, Connection(receive, send, self._write_seconds))
+        serve = self._session_requests.get if method == "GET" else self._session_requests.delete
+        await serve(subject, headers, Connection(receive, send, self._write_seconds))
 
     async def _post(self, exchange: Exchange, headers: Mapping[bytes, bytes], receive: Receive, send: Send) -> None:
         check_content(headers)
         if not accepts(headers.get(b"accept"), _JSON, EVENT_TYPE):
             raise Refusal(406, "The client must accept application/json and text/event-stream.")
         length = headers.get(b"content-length")
-        declared = None if length is None else declared_length(length, self._max_body)
+        declared = None if length is None else declared_length(length, self._max_body_bytes)
         body = await self._read_body(receive, declared)
         if body is None:
             return
@@ -261,9 +261,9 @@ class McpEndpoint:
                 await connection.stop_watching()
 
     async def _read_body(self, receive: Receive, declared: int | None) -> bytes | bytearray | None:
-        reading = read_body(receive, self._max_body, declared)
+        reading = read_body(receive, self._max_body_bytes, declared)
         try:
-            guarded = Guarded(reading, reading.send(None), seconds=self._body_seconds)
+            guarded = Cancellable(reading, reading.send(None), seconds=self._body_seconds)
         except StopIteration as end:  # it is here already
             body: bytes | bytearray | None = end.value
             return body
@@ -324,15 +324,15 @@ def _log_lifespan(error: BaseException) -> None:
     _logger.error(_LIFESPAN_FAILED, exc_info=error)
 
 
-async def _send_answer(send: Send, answer: HttpResponse) -> None:
-    status, headers, body = answer
+async def _send_response(send: Send, http_response: HttpResponse) -> None:
+    status, headers, body = http_response
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
 async def _send_error(send: Send, status: int, text: bytes) -> None:
     text = text.rstrip(b"\n")
-    await _send_answer(send, (status, [JSON_TYPE, (b"content-length", b"%d" % len(text))], text))
+    await _send_response(send, (status, [JSON_TYPE, (b"content-length", b"%d" % len(text))], text))
 
 
 def _name_of(message: Request[Any] | Notification[Any]) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ...errors import ConnectionLost, InvalidResponse
 from ...framing.sse import Event, EventDecoder
 from ...http.inflating import PIECE_BYTES
-from .client_session import ClientSession, session_headers
+from .client_session import NegotiatedSession, session_headers
 from .headers import LAST_EVENT_ID_HEADER
 from .sending import (
     EVENT_STREAM,
@@ -86,12 +86,12 @@ class EventReader:
         self._max_stream_bytes = max_stream_bytes
 
     async def read(
-        self, answer: Any, cursor: Cursor, on_event: Callable[[Event], None], is_complete: Callable[[], bool]
+        self, http_response: Any, cursor: Cursor, on_event: Callable[[Event], None], is_complete: Callable[[], bool]
     ) -> Exception | None:
         """Read a stream until it ends, or is complete.
 
         Args:
-            answer: The answer of HTTP that carries it. The caller releases it.
+            http_response: The answer of HTTP that carries it. The caller releases it.
             cursor: Moves with the events.
             on_event: Called with each event.
             is_complete: Returns whether nothing more is expected.
@@ -105,7 +105,7 @@ class EventReader:
         decoder = EventDecoder(self._max_event_bytes)
         size = 0
         try:
-            async with aclosing(pieces_of(answer)) as pieces:
+            async with aclosing(pieces_of(http_response)) as pieces:
                 async for piece in pieces:
                     size += len(piece)
                     if self._max_stream_bytes is not None and size > self._max_stream_bytes:
@@ -124,22 +124,22 @@ class EventReader:
             return self._sender.translated(error)
         return None
 
-    async def open(self, session: ClientSession) -> Any:
+    async def open(self, session: NegotiatedSession) -> Any:
         """Open the GET stream of a session and return the answer; None if the server has no such stream.
 
         Raises:
             ConnectionLost: As `resume`.
         """
         try:
-            answer = await self._sender.send("GET", session_headers(session))
+            http_response = await self._sender.send("GET", session_headers(session))
         except self._sender.library.TransportError:
             return await self.resume(Cursor(), session)
-        if answer.status_code == 200 and content_type(answer) == EVENT_STREAM:
-            return answer
-        await self._sender.release(answer)
-        return await self.resume(Cursor(), session) if answer.status_code in TRANSIENT_STATUSES else None
+        if http_response.status_code == 200 and content_type(http_response) == EVENT_STREAM:
+            return http_response
+        await self._sender.release(http_response)
+        return await self.resume(Cursor(), session) if http_response.status_code in TRANSIENT_STATUSES else None
 
-    async def resume(self, cursor: Cursor, session: ClientSession | None) -> Any:
+    async def resume(self, cursor: Cursor, session: NegotiatedSession | None) -> Any:
         """Open a stream again after its last event and return the answer.
 
         Raises:
@@ -154,17 +154,17 @@ class EventReader:
                 headers[LAST_EVENT_ID_HEADER] = cursor.id
             fault: Exception
             try:
-                answer = await self._sender.send("GET", headers)
+                http_response = await self._sender.send("GET", headers)
             except self._sender.library.TransportError as error:
                 fault = self._sender.translated(error)
             else:
-                if answer.status_code == 200 and content_type(answer) == EVENT_STREAM:
-                    return answer
-                await self._sender.release(answer)
-                fault = status_error(answer)
-                if answer.status_code == 404 and session is not None and session.id is not None:
+                if http_response.status_code == 200 and content_type(http_response) == EVENT_STREAM:
+                    return http_response
+                await self._sender.release(http_response)
+                fault = status_error(http_response)
+                if http_response.status_code == 404 and session is not None and session.id is not None:
                     raise SessionEnded("the server ended the session") from fault
-                if answer.status_code not in TRANSIENT_STATUSES:
+                if http_response.status_code not in TRANSIENT_STATUSES:
                     raise ConnectionLost("the stream ended, and the server does not resume it") from fault
             failures += 1
             if failures == MAX_ATTEMPTS:

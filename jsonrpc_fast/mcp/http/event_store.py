@@ -84,7 +84,7 @@ class MemoryEventStore:
     Args:
         max_events: The maximum number of events.
         max_bytes: The maximum size of all events together.
-        max_age: Seconds that an event is kept. Old events are dropped when the store is used.
+        max_age_seconds: Seconds that an event is kept. Old events are dropped when the store is used.
         max_streams: The maximum number of streams, which cost about 1 KiB each. Beyond it streams that ended are
             dropped, oldest first. If none has ended, a new stream is not stored.
 
@@ -97,16 +97,16 @@ class MemoryEventStore:
         *,
         max_events: int = 100_000,
         max_bytes: int = 64 * 1024 * 1024,
-        max_age: float = 300.0,
+        max_age_seconds: float = 300.0,
         max_streams: int = 50_000,
     ) -> None:
         check_count("max_events", max_events, 1, may_be_none=False)
         check_count("max_bytes", max_bytes, 1, may_be_none=False)
-        check_seconds("max_age", max_age, may_be_none=False)
+        check_seconds("max_age_seconds", max_age_seconds, may_be_none=False)
         check_count("max_streams", max_streams, 1, may_be_none=False)
         self._max_events = max_events
         self._max_bytes = max_bytes
-        self._max_age = max_age
+        self._max_age_seconds = max_age_seconds
         self._max_streams = max_streams
         self._sessions: dict[str, dict[str, _Stream]] = {}
         self._order: deque[tuple[float, _Stream]] = deque()  # one item for each event, also of dropped streams
@@ -209,7 +209,7 @@ class MemoryEventStore:
     def _drop(self, now: float) -> None:
         """Drop what is over a bound."""
         order = self._order
-        oldest = now - self._max_age
+        oldest = now - self._max_age_seconds
         while order and (order[0][0] <= oldest or len(order) > self._max_events or self._bytes > self._max_bytes):
             stream = order.popleft()[1]
             if not stream.is_dropped:

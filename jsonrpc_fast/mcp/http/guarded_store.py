@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from ...errors import ConnectionLost, EventsLost
-from ...handlers.cancellation import is_stray
+from ...handlers.cancellation import is_foreign_cancellation
 from ..applications import EventStore
 
 
@@ -85,7 +85,7 @@ def _id(found: str | None) -> str | None:
 
 def _failure(error: BaseException) -> ConnectionLost:
     """Return what an exception counts as. The cancellation of the task itself is raised again."""
-    if isinstance(error, asyncio.CancelledError) and not is_stray(error):
+    if isinstance(error, asyncio.CancelledError) and not is_foreign_cancellation(error):
         raise error
     return ConnectionLost("the event store failed")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import CallTimeout
 from ...framing.sse import Event
-from .client_session import ClientSession
+from .client_session import NegotiatedSession
 from .event_reader import Cursor, EventReader, SessionEnded
 from .sending import HttpSender
 
@@ -33,7 +33,7 @@ class Listener:
         begin: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         on_event: Callable[[Event], None],
         report: Callable[[Exception], None],
-        renew: Callable[[ClientSession], Awaitable[None]],
+        renew: Callable[[NegotiatedSession], Awaitable[None]],
     ) -> None:
         self._sender = sender
         self._events = events
@@ -42,32 +42,32 @@ class Listener:
         self._report = report
         self._renew = renew
         self._task: asyncio.Task[None] | None = None
-        self._lost: ClientSession | None = None  # the session whose stream is lost
+        self._lost: NegotiatedSession | None = None  # the session whose stream is lost
 
-    def begin(self, session: ClientSession) -> None:
+    def begin(self, session: NegotiatedSession) -> None:
         """Begin to read the stream of a session, and stop reading that of an earlier one."""
         if self._task is not None:
             self._task.cancel()
         self._lost = None
         self._task = self._begin(self._listen(session))
 
-    def begin_if_lost(self, session: ClientSession | None) -> None:
+    def begin_if_lost(self, session: NegotiatedSession | None) -> None:
         """Try again if the stream of this session was lost: the server answers its requests."""
         if session is not None and self._lost is session:
             self.begin(session)
 
-    async def _listen(self, session: ClientSession) -> None:
+    async def _listen(self, session: NegotiatedSession) -> None:
         cursor = Cursor()
         try:
-            answer = await self._events.open(session)
-            while answer is not None:
+            http_response = await self._events.open(session)
+            while http_response is not None:
                 try:
-                    fault = await self._events.read(answer, cursor, self._on_event, _never)
+                    fault = await self._events.read(http_response, cursor, self._on_event, _never)
                 finally:
-                    await self._sender.release(answer)
+                    await self._sender.release(http_response)
                 if fault is not None and not isinstance(fault, CallTimeout):
                     self._report(fault)
-                answer = await self._events.resume(cursor, session)
+                http_response = await self._events.resume(cursor, session)
         except SessionEnded as error:
             self._report(error)
             self._task = None  # renewing begins the next one, and must not cancel this one

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from ...types import MessageId
-from .client_session import ClientSession
+from .client_session import NegotiatedSession
 from .sending import Body
 
 Key: TypeAlias = "tuple[type, MessageId]"
@@ -39,6 +39,6 @@ class Post:
         self.ids: dict[Key, MessageId] = {key_of(id): id for id in ids}
         self.headers: dict[str, str] = headers
         self.is_modern: bool = is_modern
-        self.session: ClientSession | None = None
+        self.session: NegotiatedSession | None = None
         self.is_accepted: bool = False
         self.task: asyncio.Task[None]

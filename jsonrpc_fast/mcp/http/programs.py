@@ -203,7 +203,7 @@ class ProgramConnection:
         return (
             self._transport.is_connected
             and self._relay is not None
-            and self._relay.has_been_answered
+            and self._relay.has_all_responses
             and self._requests.can_serve_more
         )
 

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from ...errors import LOOP_EXITS, EventsLost
 from ...http.base import JSON_TYPE
-from ...http.guard import WATCH_SECONDS, Guarded
+from ...http.guard import WATCH_SECONDS, Cancellable
 from ...http.requests import Header, Receive, Send
 from ..applications import EventStore
 from .event_store import MemoryEventStore
@@ -131,7 +131,7 @@ class Connection:
             writing.close()
             return False
         try:
-            guarded = Guarded(writing, writing.send(None), seconds=self._write_seconds)
+            guarded = Cancellable(writing, writing.send(None), seconds=self._write_seconds)
             await guarded
             self.is_gone |= guarded.is_cancelled
         except StopIteration:
@@ -175,13 +175,13 @@ class Responder:
         Returns:
             False if the client disconnected before the end.
         """
-        if not stream.is_only_a_reply:
+        if not stream.is_single_response:
             await asyncio.sleep(0)  # most functions end in their first turn: then no timer is needed
-            if not stream.is_only_a_reply:
+            if not stream.is_single_response:
                 await stream.wait(WATCH_SECONDS)
-                if not stream.is_only_a_reply:
+                if not stream.is_single_response:
                     return await self._respond_with_events(stream, connection, headers, status_of)
-        return await _reply(stream, connection, headers, status_of)
+        return await _response(stream, connection, headers, status_of)
 
     async def _respond_with_events(
         self, stream: MessageStream, connection: Connection, headers: list[Header], status_of: Callable[[bytes], int]
@@ -190,8 +190,8 @@ class Responder:
         connection.watch(stream.wake)
         try:
             await stream.wait(self._keep_alive_seconds)
-            if stream.is_only_a_reply:
-                return await _reply(stream, connection, headers, status_of)
+            if stream.is_single_response:
+                return await _response(stream, connection, headers, status_of)
             await self._begin(stream, connection, headers)
             await self._write(stream, connection)
             if connection.is_gone:
@@ -371,7 +371,7 @@ class Responder:
             await asyncio.wait(self._pumps)
 
 
-async def _reply(
+async def _response(
     stream: MessageStream, connection: Connection, headers: list[Header], status_of: Callable[[bytes], int]
 ) -> bool:
     [text] = stream.take()

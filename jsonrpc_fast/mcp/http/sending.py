@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...errors import CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse
-from ...handlers.cancellation import is_stray
+from ...handlers.cancellation import is_foreign_cancellation
 from ...handlers.failures import on_failure
 from ...http import library as libraries
 from ...http.inflating import ACCEPTED, PIECE_BYTES, Inflater
@@ -148,20 +148,20 @@ class HttpSender:
             http: Any = self._http if self._pool is None else self._pool.take()
             with on_failure(partial(self._give_back, http)):
                 request = http.build_request(method, self.url, headers=fields, content=body, timeout=self._timeout)
-                answer = await http.send(request, stream=True, follow_redirects=False)
-            answer.extensions[_CLIENT] = http
-            target = answer.next_request
+                http_response = await http.send(request, stream=True, follow_redirects=False)
+            http_response.extensions[_CLIENT] = http
+            target = http_response.next_request
             if target is None or target.method != method or not _is_same_origin(self.url, target.url):
-                return answer
-            await self.release(answer)
+                return http_response
+            await self.release(http_response)
             self.url = target.url
         raise InvalidResponse("the server redirects too often")
 
-    async def release(self, answer: Any) -> None:
+    async def release(self, http_response: Any) -> None:
         """Close an answer, so that its connection can be used again."""
-        http = answer.extensions.pop(_CLIENT, None)
+        http = http_response.extensions.pop(_CLIENT, None)
         try:
-            await answer.aclose()
+            await http_response.aclose()
         finally:
             if http is not None:
                 self._give_back(http)
@@ -177,7 +177,7 @@ class HttpSender:
             CancelledError: It is the cancellation of the current task.
         """
         if isinstance(error, asyncio.CancelledError):
-            if not is_stray(error):
+            if not is_foreign_cancellation(error):
                 raise error
             return ConnectionLost(STRAY)
         if isinstance(error, TimeoutError) and not isinstance(error, CallTimeout):
@@ -190,14 +190,14 @@ class HttpSender:
         return made
 
 
-async def read(answer: Any, limit: int) -> bytes:
+async def read(http_response: Any, limit: int) -> bytes:
     """Return the body of an answer.
 
     Raises:
         InvalidResponse: It is larger than `limit` bytes, or cannot be decompressed.
     """
     received = bytearray()
-    async with aclosing(pieces_of(answer, is_whole=True)) as pieces:
+    async with aclosing(pieces_of(http_response, is_whole=True)) as pieces:
         async for piece in pieces:
             received += piece
             if len(received) > limit:
@@ -205,18 +205,18 @@ async def read(answer: Any, limit: int) -> bytes:
     return bytes(received)
 
 
-async def pieces_of(answer: Any, *, is_whole: bool = False) -> AsyncGenerator[bytes, None]:
+async def pieces_of(http_response: Any, *, is_whole: bool = False) -> AsyncGenerator[bytes, None]:
     """Yield the body of an answer in small pieces, decompressed.
 
     Args:
-        answer: The answer.
+        http_response: The answer.
         is_whole: Whether a body that ends too early is a fault. That of a stream of events may.
 
     Raises:
         InvalidResponse: The body cannot be decompressed.
     """
-    inflater = Inflater(libraries.coding_of(answer))
-    async for chunk in libraries.received_chunks_async(answer):
+    inflater = Inflater(libraries.coding_of(http_response))
+    async for chunk in libraries.received_chunks_async(http_response):
         for piece in inflater.feed(chunk):
             if piece:
                 yield piece
@@ -226,24 +226,24 @@ async def pieces_of(answer: Any, *, is_whole: bool = False) -> AsyncGenerator[by
         inflater.finish()
 
 
-def content_type(answer: Any) -> str:
+def content_type(http_response: Any) -> str:
     """Return the media type of an answer, without parameters."""
-    return str(answer.headers.get("content-type", "")).partition(";")[0].strip().lower()
+    return str(http_response.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
 
-def status_error(answer: Any) -> HttpStatusError:
+def status_error(http_response: Any) -> HttpStatusError:
     """Return the exception for a status other than 2xx, without the body."""
-    shown = {name: answer.headers[name][:1024] for name in _SHOWN_HEADERS if name in answer.headers}
-    return HttpStatusError(answer.status_code, shown, b"")
+    shown = {name: http_response.headers[name][:1024] for name in _SHOWN_HEADERS if name in http_response.headers}
+    return HttpStatusError(http_response.status_code, shown, b"")
 
 
-def session_id(answer: Any) -> str | None:
+def session_id(http_response: Any) -> str | None:
     """Return the session id in the headers of an answer.
 
     Raises:
         InvalidResponse: The id is malformed.
     """
-    id = answer.headers.get(SESSION_ID_HEADER)
+    id = http_response.headers.get(SESSION_ID_HEADER)
     if id is not None and not _SESSION_ID.fullmatch(id):
         raise InvalidResponse("the session id of the server is malformed")
     return None if id is None else str(id)

@@ -22,7 +22,7 @@ from ...http.requests import Refusal
 from ...session import SessionOptions
 from ..applications import EventStore
 from .checks import LAST_EVENT_ID, SESSION_ID, VERSION, accepts
-from .connections import ServerOfConnections
+from .connections import ConnectionFactory
 from .event_store import session_of
 from .responses import EVENT_TYPE, NO_LENGTH, RETRY_SOON, Connection, Responder
 from .sessions import HttpSession, SessionTable, belongs_to
@@ -51,7 +51,7 @@ class SessionRequests:
 
     def __init__(
         self,
-        server: ServerOfConnections,
+        server: ConnectionFactory,
         versions: Sequence[str],
         options: SessionOptions,
         responder: Responder,

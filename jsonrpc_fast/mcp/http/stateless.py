@@ -20,7 +20,7 @@ from ...session import SessionOptions
 from ..protocol.meta import object_members
 from ..server.connection import ServerConnection
 from .checks import check_modern, check_parameters
-from .connections import ServerOfConnections
+from .connections import ConnectionFactory
 from .headers import Path, parameter_headers
 from .responses import NO_LENGTH, Connection, Responder
 from .streams import Exchange
@@ -50,7 +50,7 @@ class StatelessRequests:
 
     def __init__(
         self,
-        server: ServerOfConnections,
+        server: ConnectionFactory,
         options: SessionOptions,
         responder: Responder,
         max_stream_bytes: int,

@@ -78,7 +78,7 @@ class MessageStream:
         is_ended: Whether no message follows.
         is_detached: Whether nobody reads it any more: what is put is dropped.
         wants_close: Whether the connection is to be closed before the end.
-        has_replied: Whether a reply was put.
+        has_response: Whether a reply was put.
         appending: The storing of an event that is in progress, or whose writer was cancelled.
         size: The size of the messages that wait.
     """
@@ -87,11 +87,11 @@ class MessageStream:
         "_max_bytes",
         "_messages",
         "_on_change",
-        "_reply",
+        "_response",
         "_waiter",
         "appending",
         "exchange",
-        "has_replied",
+        "has_response",
         "is_detached",
         "is_ended",
         "is_resumable",
@@ -119,11 +119,11 @@ class MessageStream:
         self.is_ended: bool = False
         self.is_detached: bool = False
         self.wants_close: bool = False
-        self.has_replied: bool = False
+        self.has_response: bool = False
         self.appending: asyncio.Future[str | None] | None = None
         self.size: int = 0
         self._messages: deque[bytes] | None = None  # an idle stream has none
-        self._reply = b""
+        self._response = b""
         self._max_bytes = max_bytes
         self._on_change = on_change
         self._waiter: asyncio.Future[None] | None = None
@@ -135,9 +135,9 @@ class MessageStream:
         return True
 
     @property
-    def is_only_a_reply(self) -> bool:
+    def is_single_response(self) -> bool:
         """Whether the stream has ended with its reply, and nothing else waits."""
-        return self.is_ended and self.has_replied and self._messages is not None and len(self._messages) == 1
+        return self.is_ended and self.has_response and self._messages is not None and len(self._messages) == 1
 
     @property
     def is_finished(self) -> bool:
@@ -152,11 +152,11 @@ class MessageStream:
         self.wake()
         return True
 
-    def put_reply(self, text: bytes) -> None:
+    def put_response(self, text: bytes) -> None:
         """Add the reply, b"" for none. It becomes the last message when the stream ends."""
         if text and not self.is_ended:
-            self.has_replied = True
-            self._reply = text
+            self.has_response = True
+            self._response = text
 
     def _put(self, text: bytes) -> None:
         if self._messages is None:
@@ -189,9 +189,9 @@ class MessageStream:
 
     def end(self) -> None:
         """Declare that no message follows."""
-        if self._reply and not self.is_detached:
-            self._put(self._reply)
-        self._reply = b""
+        if self._response and not self.is_detached:
+            self._put(self._response)
+        self._response = b""
         self.is_ended = True
         self.wake()
 

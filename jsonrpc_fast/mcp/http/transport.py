@@ -139,13 +139,13 @@ class HttpTransport(Transport):
         """Send the response to a request, b"" for none; UNSET: to the batch or message that is being delivered."""
         if isinstance(id, Unset):
             if self._receiving is not None and self._receiving.stream is not None:
-                self._receiving.stream.put_reply(_line(text))
+                self._receiving.stream.put_response(_line(text))
             return
         stream = self.streams.pop(id, None)
         if stream is None:
             return
         stream.pending.discard(id)
-        stream.put_reply(_line(text))
+        stream.put_response(_line(text))
         if not stream.pending and stream.exchange is not self._receiving:
             stream.end()
 

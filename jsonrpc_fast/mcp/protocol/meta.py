@@ -47,7 +47,7 @@ MISSING_SERVER_REQUESTS: Final[dict[str, frozenset[str]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class HandshakeReply:
+class HandshakeResult:
     """The result of a request that the handshake itself serves."""
 
     result: dict[str, Any]

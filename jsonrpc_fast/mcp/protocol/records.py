@@ -110,7 +110,7 @@ class EmptyObject(Record, frozen=True, kw_only=True, eq=False):
     """An object for which the protocol defines no members: only its presence matters."""
 
 
-class Member(NamedTuple):
+class RecordMember(NamedTuple):
     """One member of a record.
 
     Attributes:
@@ -125,7 +125,7 @@ class Member(NamedTuple):
 
 
 @functools.cache
-def members_of(cls: type[Record], version: str | None) -> dict[str, Member]:
+def members_of(cls: type[Record], version: str | None) -> dict[str, RecordMember]:
     """Return the members of a record by their names in the protocol.
 
     Args:
@@ -144,7 +144,7 @@ def members_of(cls: type[Record], version: str | None) -> dict[str, Member]:
         first = VERSIONS.index(cls.since.get(name, VERSIONS[0]))
         last = VERSIONS.index(cls.until.get(name, VERSIONS[-1]))
         if position is None or first <= position <= last:
-            members[name] = Member(field.name, _without_unset(field.type), field.required)
+            members[name] = RecordMember(field.name, _without_unset(field.type), field.required)
     return members
 
 
@@ -172,7 +172,7 @@ _EXPECTED: dict[Any, str] = {
 }
 
 
-def _read(member: Member, value: Any, version: str | None, path: str) -> Any:
+def _read(member: RecordMember, value: Any, version: str | None, path: str) -> Any:
     kind = member.type
     if isinstance(value, (dict, list)) and len(value) > MAX_MEMBERS:
         raise ValueError(f"{path} has more than {MAX_MEMBERS} entries")

@@ -9,13 +9,13 @@ from urllib.parse import quote
 
 from .uris import EXPRESSION, RESERVED, Expression, Variable
 
-Value = str | int | float | Sequence[str] | Mapping[str, str] | None
+TemplateValue = str | int | float | Sequence[str] | Mapping[str, str] | None
 
 _RESERVED_CHARACTERS: Final = ":/?#[]@!$&'()*+,;="
 _TRIPLET: Final = re.compile(r"(%[0-9A-Fa-f]{2})")
 
 
-def expand_uri_template(template: str, values: Mapping[str, Value]) -> str:
+def expand_uri_template(template: str, values: Mapping[str, TemplateValue]) -> str:
     """Return the URI that a template stands for.
 
         uri = expand_uri_template("repo://{owner}{/path*}{?ref}", {"owner": "ann", "path": ["src", "a.py"]})
@@ -40,7 +40,7 @@ def expand_uri_template(template: str, values: Mapping[str, Value]) -> str:
     return "".join(expanded)
 
 
-def _expand(expression: Expression, values: Mapping[str, Value]) -> str:
+def _expand(expression: Expression, values: Mapping[str, TemplateValue]) -> str:
     operator = expression.operator
     keeps_reserved = operator.characters is RESERVED
     written: list[str] = []

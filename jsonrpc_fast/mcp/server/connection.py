@@ -25,7 +25,7 @@ from ...transports.protocol import Transport, is_strict_enough
 from ...types import UNSET, Unset
 from ...validator import JsonRpcValidator, Report
 from ..protocol.capabilities import ServerCapabilities
-from ..protocol.meta import LISTEN_METHOD, LOG_LEVELS, TASKS_EXTENSION, HandshakeReply
+from ..protocol.meta import LISTEN_METHOD, LOG_LEVELS, TASKS_EXTENSION, HandshakeResult
 from ..protocol.uris import check_uri
 from ..protocol.versions import Revision
 from ..session import McpSession
@@ -34,7 +34,7 @@ from .functions import RegisteredFunction
 from .handshake import RequestRules, ServerHandshake
 from .inputs import Inputs, cannot_send, check_input_required
 from .methods import CAPABILITIES, Method, Methods, call_method
-from .subscriptions import TASK_IDS, Stream, Subscriptions
+from .subscriptions import TASK_IDS, ClientSubscriptions, Stream
 from .tasks import Task
 
 DEFAULT_LOG_LEVEL: Final = "info"
@@ -103,7 +103,7 @@ class ServerConnection:
         self._notifications = notifications
         self._validator = JsonRpcValidator(profile)
         self._must_validate = not is_strict_enough(transport, profile)
-        self._subscriptions = Subscriptions(self._capabilities)
+        self._subscriptions = ClientSubscriptions(self._capabilities)
         self._open_streams: dict[Stream, _OpenStream] = {}
         self._log_level = DEFAULT_LOG_LEVEL
         self._has_state = False
@@ -158,7 +158,7 @@ class ServerConnection:
         if self._must_validate:
             _raise_error(self._validator.validate_request(message.to_dict()))
         rules = self._handshake.receive_request(message)
-        if isinstance(rules, HandshakeReply):
+        if isinstance(rules, HandshakeResult):
             return rules.result
         members = params if type(params) is dict else {}
         method = self._own_methods.get(request.method)

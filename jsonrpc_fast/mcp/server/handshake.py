@@ -32,7 +32,7 @@ from ..protocol.meta import (
     MISSING_SERVER_REQUESTS,
     PROTOCOL_VERSION_KEY,
     SERVER_INFO_KEY,
-    HandshakeReply,
+    HandshakeResult,
     method_not_found,
     object_members,
 )
@@ -137,7 +137,7 @@ class ServerHandshake:
         """Whether the legacy client has sent `notifications/initialized`."""
         return self._is_initialized
 
-    def receive_request(self, request: Request) -> RequestRules | HandshakeReply:
+    def receive_request(self, request: Request) -> RequestRules | HandshakeResult:
         """Decide how to serve a request. Call this for all requests, in the order of arrival.
 
         Returns:
@@ -209,7 +209,7 @@ class ServerHandshake:
         completed["_meta"] = {SERVER_INFO_KEY: dict(info), **(result.get("_meta") or {})}
         return completed
 
-    def _initialize(self, params: dict[str, Any]) -> HandshakeReply:
+    def _initialize(self, params: dict[str, Any]) -> HandshakeResult:
         requested = _version_of(params, "protocolVersion")
         if self._session is not None:
             raise RpcError(ErrorCode.INVALID_REQUEST, "the session is already initialized")
@@ -224,11 +224,11 @@ class ServerHandshake:
             "capabilities": self._capabilities.to_dict(version),
             "serverInfo": self._info.to_dict(version),
         }
-        return HandshakeReply(result if self._instructions is None else {**result, "instructions": self._instructions})
+        return HandshakeResult(result if self._instructions is None else {**result, "instructions": self._instructions})
 
-    def _receive_legacy(self, method: str, meta: object) -> RequestRules | HandshakeReply:
+    def _receive_legacy(self, method: str, meta: object) -> RequestRules | HandshakeResult:
         if method == "ping":
-            return HandshakeReply({})
+            return HandshakeResult({})
         session = self._session
         if session is None:
             if method in _LEGACY_REQUESTS or method in self._methods:
@@ -241,7 +241,7 @@ class ServerHandshake:
             return session
         return RequestRules(session.revision, session.client_capabilities, session.client_info, token)
 
-    def _receive_modern(self, method: str, meta: object) -> RequestRules | HandshakeReply:
+    def _receive_modern(self, method: str, meta: object) -> RequestRules | HandshakeResult:
         if not isinstance(meta, dict) or PROTOCOL_VERSION_KEY not in meta:
             raise invalid_params(f"_meta lacks {PROTOCOL_VERSION_KEY}")
         version = _version_of(meta, PROTOCOL_VERSION_KEY)
@@ -260,14 +260,14 @@ class ServerHandshake:
             raise method_not_found()
         return self._discover(rules) if method == "server/discover" else rules
 
-    def _discover(self, rules: RequestRules) -> HandshakeReply:
+    def _discover(self, rules: RequestRules) -> HandshakeResult:
         result = {
             "supportedVersions": self._request_versions(),
             "capabilities": self._capabilities.to_dict(rules.revision.version),
         }
         if self._instructions is not None:
             result["instructions"] = self._instructions
-        return HandshakeReply(self.complete(rules.revision, "server/discover", result))
+        return HandshakeResult(self.complete(rules.revision, "server/discover", result))
 
     def _unsupported(self, requested: str) -> RpcError:
         """Return error -32022 with the versions that `server/discover` lists."""

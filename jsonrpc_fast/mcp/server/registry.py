@@ -28,7 +28,7 @@ from .functions import RegisteredFunction
 from .sources import Source
 from .tools import CheckedTool
 
-Kind = Literal["tools", "prompts", "resources"]
+FeatureKind = Literal["tools", "prompts", "resources"]
 TaskSupport = Literal["forbidden", "optional", "required"]
 """Whether a tool runs as a task: never, if the client wishes and can, or always."""
 TaskStart = Literal["call", "function"]
@@ -119,7 +119,7 @@ class Registry:
             extensions={TASKS_EXTENSION: {}} if self.has_tasks else UNSET,
         )
 
-    def unregister(self, kind: Kind, name: str) -> None:
+    def unregister(self, kind: FeatureKind, name: str) -> None:
         """Remove a tool, a prompt or a resource. Clients are notified.
 
         Args:
@@ -158,12 +158,12 @@ class Registry:
         """Return whether a source was added with `unsafe_uris=True`."""
         return any(known is source for known in self._unsafe_sources)
 
-    def _add(self, registered: dict[str, Any], name: str, item: Any, kind: Kind | None) -> None:
+    def _add(self, registered: dict[str, Any], name: str, item: Any, kind: FeatureKind | None) -> None:
         if name in registered:
             raise ValueError(f"{name} is already registered")
         registered[name] = item
         if kind is not None:
             self._changed(kind)
 
-    def _changed(self, kind: Kind) -> None:
+    def _changed(self, kind: FeatureKind) -> None:
         """Called when something was registered or removed."""

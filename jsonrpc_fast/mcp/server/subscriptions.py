@@ -67,7 +67,7 @@ class Stream:
         return Notification("notifications/subscriptions/acknowledged", params)
 
 
-class Subscriptions:
+class ClientSubscriptions:
     """The subscriptions of one connection.
 
     Args:

@@ -139,7 +139,7 @@ class TaskStore:
         responses = params.get("inputResponses")
         if not isinstance(responses, dict):
             raise invalid_params("inputResponses must be an object")
-        task.answer(responses)
+        task.add_input(responses)
         return {}
 
     def owned(self, ids: list[str], context: Context) -> list[str]:

@@ -180,7 +180,7 @@ class Task:
             if not self._questions:
                 self.change("working")
 
-    def answer(self, responses: Mapping[str, Any]) -> None:
+    def add_input(self, responses: Mapping[str, Any]) -> None:
         """Settle requests with the responses of the client. Responses to other requests are ignored."""
         for key, response in responses.items():
             question = self._questions.get(key)

@@ -283,7 +283,7 @@ class StdioClient(Connection):
         TypeError, ValueError: An argument has the wrong type or value.
     """
 
-    answers_faults = False
+    responds_to_faults = False
     channel: ChildChannel
     channel_class: ClassVar[type[ChildChannel]] = ChildChannel
 

@@ -150,8 +150,8 @@ async def _run(
 
 def _describe_loss(transport: StdioServer) -> str:
     """Return what the client did not get, for the user; "" if it got everything."""
-    if transport.unanswered:
-        return f"the server ended with unanswered requests: {transport.unanswered}"
+    if transport.dropped_requests:
+        return f"the server ended with requests without a response: {transport.dropped_requests}"
     if isinstance(transport.fault, OSError):
         return f"stdin or stdout failed: {transport.fault.strerror}"
     if transport.undrained_bytes:

@@ -78,7 +78,7 @@ class StdioServer(Connection):
         options: Options of `Connection`.
     """
 
-    answers_after_end = True
+    responds_after_end = True
     channel: StandardChannel
 
     def __init__(self, **options: Unpack[TransportOptions]) -> None:

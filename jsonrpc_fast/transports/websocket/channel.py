@@ -30,7 +30,7 @@ from websockets.protocol import State as WireState
 
 from ...errors import ConnectionLost
 from ..channel import HIGH_WATER_BYTES, Channel, Events
-from ..inbox import DROPPED_BYTES, TURN_SECONDS
+from ..delivery import DROPPED_BYTES, TURN_SECONDS
 from ..stream.transport import SocketChannel
 from .frames import (
     BINARY,
@@ -323,12 +323,12 @@ class WebSocketChannel(Channel):
         while self._may_read():
             texts = None if self._fragments is not None else reader.next_texts()
             if texts:
-                self._answer_ping()
+                self._send_pong()
                 self.events.received_texts(texts)
             else:
                 frame = reader.next()
                 if frame is None:
-                    self._answer_ping()
+                    self._send_pong()
                     break
                 self._frame_received(frame)
             if time() >= end:
@@ -344,18 +344,18 @@ class WebSocketChannel(Channel):
     def _frame_received(self, frame: Frame) -> None:
         first, data, is_raw = frame
         if is_raw:
-            self._answer_ping()
+            self._send_pong()
             self._pass_on(data)
         elif first == PING:
             self._ping = data
         elif first != PONG:
             if first in (TEXT, BINARY) and self._fragments is None:
-                self._answer_ping()
+                self._send_pong()
                 self.events.received(data or b" ")
             else:
                 self._fragment_received(first & OPCODE, bool(first & FIN), data)
 
-    def _answer_ping(self) -> None:
+    def _send_pong(self) -> None:
         ping, self._ping = self._ping, None
         if ping is not None and self._phase is _OPEN and self._loss is None and self.unwritten <= HIGH_WATER_BYTES:
             self.wire.send_pong(ping)

@@ -123,7 +123,7 @@ def test_arguments_of_connect() -> None:
 
 async def test_connect_accepts_the_options_of_a_session() -> None:
     ids = iter("abc")
-    async with scripted(id_factory=lambda: next(ids), max_pending=1) as (_, script):
+    async with scripted(id_factory=lambda: next(ids), max_calls=1) as (_, script):
         assert script.requests[0]["id"] == "a"
     ours, _ = memory_pair()
     for wrong in ({"max_handlers": 0}, {"timeout": -1}, {"close_seconds": None}, {"unknown": 1}):

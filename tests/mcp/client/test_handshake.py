@@ -11,7 +11,7 @@ from jsonrpc_fast import Notification, Request
 from jsonrpc_fast.errors import CallTimeout, HandshakeError, RpcError
 from jsonrpc_fast.mcp.client.handshake import ClientHandshake, Done, SendRequest, ServerContext
 from jsonrpc_fast.mcp.protocol.capabilities import ClientCapabilities, Implementation, ServerCapabilities
-from jsonrpc_fast.mcp.protocol.meta import HandshakeReply
+from jsonrpc_fast.mcp.protocol.meta import HandshakeResult
 from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, VERSIONS
 from jsonrpc_fast.mcp.server.handshake import RequestRules, ServerHandshake
 
@@ -243,7 +243,7 @@ def test_server_info_is_optional() -> None:
 def test_requests_of_the_server_before_and_after_the_handshake() -> None:
     handshake = client()
     handshake.start()
-    assert handshake.receive_request(Request(1, "ping")) == HandshakeReply({})
+    assert handshake.receive_request(Request(1, "ping")) == HandshakeResult({})
     with pytest.raises(RpcError) as caught:
         handshake.receive_request(Request(1, "roots/list"))
     assert caught.value.code == -32600
@@ -255,7 +255,7 @@ def test_requests_of_the_server_before_and_after_the_handshake() -> None:
     handshake = client("legacy")
     handshake.start()
     handshake.answered(INITIALIZED)
-    assert handshake.receive_request(Request(1, "ping")) == HandshakeReply({})
+    assert handshake.receive_request(Request(1, "ping")) == HandshakeResult({})
     assert isinstance(handshake.receive_request(Request(1, "roots/list")), ServerContext)
 
 
@@ -274,7 +274,7 @@ def test_every_client_with_every_server(mode: str, versions: tuple[str, ...]) ->
             except RpcError as error:
                 step = ours.failed(error)
             else:
-                assert isinstance(answer, HandshakeReply)
+                assert isinstance(answer, HandshakeResult)
                 step = ours.answered(answer.result)
     except HandshakeError:
         assert (mode, versions) in [

@@ -24,7 +24,7 @@ from jsonrpc_fast.errors import (
 )
 from jsonrpc_fast.mcp.http import client as http_client
 from jsonrpc_fast.mcp.http import event_reader
-from jsonrpc_fast.mcp.http.client import MAX_UNANSWERED, StreamableHttpClient
+from jsonrpc_fast.mcp.http.client import MAX_OPEN_REQUESTS, StreamableHttpClient
 from jsonrpc_fast.profile import MCP_2025_11_25
 
 from ...support.http_script import Answer, HttpRequest, Reply, http_script, legacy, modern
@@ -777,7 +777,7 @@ async def test_a_server_that_asks_without_end_holds_nothing_up(accepts_responses
             with pytest.raises(CallTimeout):
                 await client.list_tools(timeout=0.5)
             if not accepts_responses:
-                assert asked == MAX_UNANSWERED
+                assert asked == MAX_OPEN_REQUESTS
             else:
                 assert asked > 0
         # Closing sends nothing to a server that floods.
@@ -786,7 +786,7 @@ async def test_a_server_that_asks_without_end_holds_nothing_up(accepts_responses
 
 
 async def test_many_requests_of_a_server_are_all_answered() -> None:
-    count = MAX_UNANSWERED + 20
+    count = MAX_OPEN_REQUESTS + 20
     everything = asyncio.Event()
 
     async def answer(request: HttpRequest, reply: Reply) -> None:

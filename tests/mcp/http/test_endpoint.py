@@ -238,7 +238,7 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
 
 @rows(("changes", "status", "text"), REFUSED)
 async def test_what_is_refused(changes: dict[str, Any], status: int, text: str) -> None:
-    async with client_of(Gate().server.asgi_app(max_body=1000)) as client:
+    async with client_of(Gate().server.asgi_app(max_body_bytes=1000)) as client:
         headers = {"content-type": "application/json", **changes.get("headers", {})}
         arguments = {"method": "POST", "url": "/mcp", "content": PING, **changes, "headers": headers}
         answer = await client.request(**arguments)
@@ -358,7 +358,7 @@ async def test_requests_in_progress_are_bounded() -> None:
     [
         {"path": "mcp"},
         {"max_sessions": 0},
-        {"max_body": 0},
+        {"max_body_bytes": 0},
         {"idle_seconds": -1},
         {"keep_alive_seconds": None},
         {"allowed_hosts": "example.org"},

@@ -121,7 +121,7 @@ async def test_a_live_stream_outlives_its_events() -> None:
 async def test_old_events_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    store = MemoryEventStore(max_age=60)
+    store = MemoryEventStore(max_age_seconds=60)
     first = await append(store, "s/1", b"1")
     await append(store, "t/1", b"1")
     await store.end("t/1")
@@ -238,5 +238,5 @@ def test_wrong_options(option: str) -> None:
         MemoryEventStore(**{option: 0})
     with pytest.raises(TypeError, match=option):
         MemoryEventStore(**{option: 1.5})  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="max_age"):
-        MemoryEventStore(max_age=-1)
+    with pytest.raises(ValueError, match="max_age_seconds"):
+        MemoryEventStore(max_age_seconds=-1)

@@ -12,7 +12,7 @@ import pytest
 from jsonrpc_fast import Notification, Raw, Request
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp.protocol.capabilities import Implementation, ServerCapabilities
-from jsonrpc_fast.mcp.protocol.meta import CLIENT_INFO_KEY, LOG_LEVEL_KEY, LOG_LEVELS, HandshakeReply
+from jsonrpc_fast.mcp.protocol.meta import CLIENT_INFO_KEY, LOG_LEVEL_KEY, LOG_LEVELS, HandshakeResult
 from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REVISIONS, VERSIONS
 from jsonrpc_fast.mcp.server.handshake import RequestRules, ServerHandshake
 
@@ -38,7 +38,7 @@ def server(versions: tuple[str, ...] = VERSIONS, **options: Any) -> ServerHandsh
     return ServerHandshake(SERVER, OFFERS, versions=versions, **options)
 
 
-def ask(handshake: ServerHandshake, method: str, params: Any = None) -> RequestRules | HandshakeReply:
+def ask(handshake: ServerHandshake, method: str, params: Any = None) -> RequestRules | HandshakeResult:
     return handshake.receive_request(Request(1, method, params))
 
 
@@ -58,7 +58,7 @@ def initialized(**changes: Any) -> ServerHandshake:
 def test_initialize() -> None:
     handshake = server(instructions="Be kind.")
     assert handshake.session is None
-    assert ask(handshake, "initialize", INITIALIZE) == HandshakeReply(
+    assert ask(handshake, "initialize", INITIALIZE) == HandshakeResult(
         {
             "protocolVersion": "2025-06-18",
             "capabilities": {"prompts": {"listChanged": True}, "completions": {}, "logging": {}},
@@ -80,7 +80,7 @@ def test_initialize() -> None:
 
 def test_each_revision_gets_only_its_own_capabilities() -> None:
     reply = ask(server(), "initialize", {**INITIALIZE, "protocolVersion": "2024-11-05"})
-    assert isinstance(reply, HandshakeReply)
+    assert isinstance(reply, HandshakeResult)
     assert reply.result["capabilities"] == {"prompts": {"listChanged": True}, "logging": {}}
     assert reply.result["serverInfo"] == {"name": "server", "version": "1"}
 
@@ -88,7 +88,7 @@ def test_each_revision_gets_only_its_own_capabilities() -> None:
 @rows("version", HANDSHAKE_VERSIONS)
 def test_replies_match_the_schema(corpora: Path, version: str) -> None:
     reply = ask(server(), "initialize", {**INITIALIZE, "protocolVersion": version})
-    assert isinstance(reply, HandshakeReply)
+    assert isinstance(reply, HandshakeResult)
     schema_of(corpora, version, "InitializeResult").validate(reply.result)
 
 
@@ -98,7 +98,7 @@ def test_replies_match_the_schema(corpora: Path, version: str) -> None:
 )
 def test_version_negotiation(requested: str, negotiated: str) -> None:
     reply = ask(server(), "initialize", {**INITIALIZE, "protocolVersion": requested})
-    assert isinstance(reply, HandshakeReply)
+    assert isinstance(reply, HandshakeResult)
     assert reply.result["protocolVersion"] == negotiated
 
 
@@ -122,12 +122,12 @@ def test_an_invalid_initialize_can_be_repeated(params: Any, message: str) -> Non
     handshake = server()
     assert error_of(handshake, "initialize", params) == (-32602, message)
     assert handshake.session is None
-    assert isinstance(ask(handshake, "initialize", INITIALIZE), HandshakeReply)
+    assert isinstance(ask(handshake, "initialize", INITIALIZE), HandshakeResult)
 
 
 def test_before_initialize() -> None:
     handshake = server()
-    assert ask(handshake, "ping") == HandshakeReply({})
+    assert ask(handshake, "ping") == HandshakeResult({})
     assert error_of(handshake, "prompts/list") == (-32600, "the session is not initialized")
     assert error_of(handshake, "prompts/list", {"_meta": {"progressToken": 1}}) == (
         -32600,
@@ -144,7 +144,7 @@ def test_requests_may_follow_initialize_immediately() -> None:
     handshake = server()
     ask(handshake, "initialize", INITIALIZE)
     assert isinstance(ask(handshake, "prompts/list"), RequestRules)
-    assert ask(handshake, "ping") == HandshakeReply({})
+    assert ask(handshake, "ping") == HandshakeResult({})
 
 
 def test_methods_of_other_revisions_are_not_found() -> None:
@@ -199,7 +199,7 @@ def test_initialize_is_not_found_in_a_modern_request() -> None:
     assert handshake.session is None
     # Other members of `_meta` do not make a request modern.
     reply = ask(handshake, "initialize", {**INITIALIZE, "_meta": {CLIENT_INFO_KEY: {}, "progressToken": 1}})
-    assert isinstance(reply, HandshakeReply)
+    assert isinstance(reply, HandshakeResult)
     assert reply.result["protocolVersion"] == "2025-06-18"
     assert error_of(handshake, "initialize", {**INITIALIZE, "_meta": META}) == (-32601, "Method not found")
     assert error_of(server(versions=MODERN_VERSIONS), "initialize", {**INITIALIZE, "_meta": META})[0] == -32601
@@ -207,7 +207,7 @@ def test_initialize_is_not_found_in_a_modern_request() -> None:
     assert error_of(handshake, "initialize", {**INITIALIZE, "_meta": meta})[0] == -32022
     # A server with legacy versions only ignores it.
     reply = ask(server(versions=HANDSHAKE_VERSIONS), "initialize", {**INITIALIZE, "_meta": META})
-    assert isinstance(reply, HandshakeReply)
+    assert isinstance(reply, HandshakeResult)
 
 
 def test_registered_methods_are_found_in_every_revision() -> None:
@@ -229,7 +229,7 @@ def test_raw_params() -> None:
 
 def test_discover(corpora: Path) -> None:
     reply = ask(server(instructions="Be kind.", ttl_ms=5, cache_scope="public"), "server/discover", {"_meta": META})
-    assert reply == HandshakeReply(
+    assert reply == HandshakeResult(
         {
             "resultType": "complete",
             "supportedVersions": ["2026-07-28"],
@@ -240,7 +240,7 @@ def test_discover(corpora: Path) -> None:
             "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "server", "version": "1", "title": "The server"}},
         }
     )
-    assert isinstance(reply, HandshakeReply)
+    assert isinstance(reply, HandshakeResult)
     schema_of(corpora, "2026-07-28", "DiscoverResult").validate(reply.result)
 
 
@@ -290,7 +290,7 @@ def test_unsupported_version(corpora: Path, requested: str, versions: tuple[str,
     error = caught.value
     assert (error.code, error.data) == (-32022, {"supported": supported, "requested": requested})
     discovered = ask(server(versions=versions), "server/discover", {"_meta": META})
-    assert isinstance(discovered, HandshakeReply)
+    assert isinstance(discovered, HandshakeResult)
     assert discovered.result["supportedVersions"] == supported
     whole = {
         "jsonrpc": "2.0",
@@ -316,7 +316,7 @@ def test_a_server_with_legacy_versions_only() -> None:
     handshake = server(versions=HANDSHAKE_VERSIONS)
     assert error_of(handshake, "server/discover", {"_meta": META}) == (-32601, "Method not found")
     assert not handshake.receive_notification(Notification("notifications/cancelled"))
-    assert isinstance(ask(handshake, "initialize", INITIALIZE), HandshakeReply)
+    assert isinstance(ask(handshake, "initialize", INITIALIZE), HandshakeResult)
     context = ask(handshake, "prompts/list", {"_meta": META})
     assert isinstance(context, RequestRules)
     assert context.revision.version == "2025-06-18"

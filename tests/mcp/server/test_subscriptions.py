@@ -10,7 +10,7 @@ from jsonrpc_fast import Notification
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp.protocol.capabilities import ListChanged, Resources, ServerCapabilities
 from jsonrpc_fast.mcp.protocol.meta import SUBSCRIPTION_ID_KEY
-from jsonrpc_fast.mcp.server.subscriptions import MAX_STREAMS, MAX_URIS, Subscriptions
+from jsonrpc_fast.mcp.server.subscriptions import MAX_STREAMS, MAX_URIS, ClientSubscriptions
 
 ALL = ServerCapabilities(
     prompts=ListChanged(list_changed=True),
@@ -28,17 +28,17 @@ def test_a_filter_keeps_what_the_server_declared() -> None:
         "resourceSubscriptions": ["a:b"],
         "laterListChanged": True,
     }
-    assert Subscriptions(ALL).open(1, filter).filter == {
+    assert ClientSubscriptions(ALL).open(1, filter).filter == {
         "toolsListChanged": True,
         "promptsListChanged": True,
         "resourceSubscriptions": ["a:b"],
     }
     some = ServerCapabilities(prompts=ListChanged(), resources=Resources(list_changed=True))
-    assert Subscriptions(some).open(1, filter).filter == {}
+    assert ClientSubscriptions(some).open(1, filter).filter == {}
 
 
 def test_each_notification_carries_the_id_of_its_stream() -> None:
-    subscriptions = Subscriptions(ALL)
+    subscriptions = ClientSubscriptions(ALL)
     one = subscriptions.open(1, {"toolsListChanged": True})
     other = subscriptions.open("1", {"toolsListChanged": True, "resourceSubscriptions": ["a:b"]})
     assert list(subscriptions.list_changed("tools", is_legacy=True)) == [
@@ -57,7 +57,7 @@ def test_each_notification_carries_the_id_of_its_stream() -> None:
 
 
 def test_a_legacy_client_has_one_set_of_uris() -> None:
-    subscriptions = Subscriptions(ALL)
+    subscriptions = ClientSubscriptions(ALL)
     subscriptions.subscribe("a:b")
     assert list(subscriptions.resource_updated("a:b", is_legacy=True)) == [Notification(UPDATED, {"uri": "a:b"})]
     assert list(subscriptions.resource_updated("a:b", is_legacy=False)) == []
@@ -74,7 +74,7 @@ class Visited(list[str]):
 
 
 def test_the_limits() -> None:
-    subscriptions = Subscriptions(ALL)
+    subscriptions = ClientSubscriptions(ALL)
     with pytest.raises(RpcError, match="notifications/resourceSubscriptions is too large"):
         subscriptions.open(1, {"resourceSubscriptions": Visited(["a:b"] * (MAX_URIS + 1))})
     for number in range(MAX_URIS):

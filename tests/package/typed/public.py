@@ -28,13 +28,13 @@ from jsonrpc_fast import (
     Request,
     Response,
     RpcError,
-    answer,
     classify,
     decode,
     encode,
     encode_many,
     encode_result,
     parse,
+    respond,
 )
 from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.handlers import CallNext, Handlers, RequestContext
@@ -151,9 +151,9 @@ def answering(data: bytes) -> None:
     def handler(message: Request | Notification) -> Response | None:
         return Response(message.id, 1) if isinstance(message, Request) else None
 
-    assert_type(answer(decode(data), handler), bytes)
-    assert_type(answer(decode(data, raw=True), handler), bytes)
-    answer(decode(data), lambda message: 1)  # type: ignore[arg-type, return-value]  # pyright: ignore[reportArgumentType]
+    assert_type(respond(decode(data), handler), bytes)
+    assert_type(respond(decode(data, raw=True), handler), bytes)
+    respond(decode(data), lambda message: 1)  # type: ignore[arg-type, return-value]  # pyright: ignore[reportArgumentType]
 
 
 async def dispatching(data: str, context: RequestContext, session: SessionContext) -> None:

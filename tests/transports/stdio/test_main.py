@@ -210,7 +210,7 @@ def test_a_running_handler_replies_after_a_signal(grace: str) -> None:
 def test_unanswered_requests_are_reported() -> None:
     stdout, stderr, code = end_by_signals(script(SESSION, "GRACE = 0.2", RUN_SESSION), asked(30), signal.SIGTERM)
     assert (stdout, code) == (goodbye(0), -signal.SIGTERM)
-    assert stderr.splitlines()[-1] == b"the server ended with unanswered requests: 1"
+    assert stderr.splitlines()[-1] == b"the server ended with requests without a response: 1"
 
 
 def test_a_second_signal_does_not_wait_for_handlers() -> None:
@@ -246,7 +246,7 @@ def test_the_exit_code_of_a_session_closed_too_early() -> None:
         process.stdin.flush()
         assert process.wait(20) == 1
         assert process.stdout.read() == goodbye(1)
-        assert b"the server ended with unanswered requests: 1\n" in process.stderr.read()
+        assert b"the server ended with requests without a response: 1\n" in process.stderr.read()
 
 
 def test_the_exit_code_when_the_client_does_not_read_in_time() -> None:

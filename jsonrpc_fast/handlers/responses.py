@@ -11,11 +11,13 @@ from ..types import UNSET, MessageId
 
 Encode = Callable[[int, str, Any], bytes]
 """Returns the error response with a code, a message and data, or raises."""
-Report = Callable[[BaseException, str, MessageId], object]
+ReportFailure = Callable[[BaseException, str, MessageId], object]
 """Called with an exception that is not the answer, the method and the id."""
 
 
-def error_reply(error: BaseException, method: str, id: MessageId, encode: Encode, report: Report) -> tuple[bytes, int]:
+def response_to_error(
+    error: BaseException, method: str, id: MessageId, encode: Encode, report: ReportFailure
+) -> tuple[bytes, int]:
     """Return the reply to a request whose handler raised, and the reply's code.
 
     An RpcError is the answer. Any other exception is reported and becomes -32603 without details.
@@ -26,11 +28,11 @@ def error_reply(error: BaseException, method: str, id: MessageId, encode: Encode
             return encode(code, error.message, error.data), code
         except HANDLER_FAILURES as failure:  # data that cannot be encoded, or a subclass without one of the fields
             error = failure
-    return failure_reply(error, method, id, encode, report)
+    return response_to_failure(error, method, id, encode, report)
 
 
-def failure_reply(
-    error: BaseException, method: str, id: MessageId, encode: Encode, report: Report
+def response_to_failure(
+    error: BaseException, method: str, id: MessageId, encode: Encode, report: ReportFailure
 ) -> tuple[bytes, int]:
     """Report an exception and return the reply -32603, which holds nothing of the exception, and this code."""
     report(error, method, id)

@@ -32,7 +32,7 @@ DROPPED_BYTES: Final = 1024 * 1024
 """How much may arrive after a fault, while the connection closes, before it is aborted."""
 
 
-class Inbox:
+class Delivery:
     """What one connection receives.
 
     Args:

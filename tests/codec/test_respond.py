@@ -39,7 +39,7 @@ def server(impl: ModuleType, call: Any) -> Any:
 
 @rows("example", EXAMPLES, ids=lambda example: example["name"])
 def test_examples_of_the_specification(impl: ModuleType, example: dict[str, Any]) -> None:
-    reply = impl.answer(impl.decode(example["raw"]), lambda call: server(impl, call))
+    reply = impl.respond(impl.decode(example["raw"]), lambda call: server(impl, call))
     if example["response"] is None:
         assert reply == b""
     else:
@@ -111,8 +111,8 @@ REPLIES = [
 
 @rows(("text", "reply"), REPLIES)
 def test_replies(impl: ModuleType, text: str, reply: bytes) -> None:
-    assert impl.answer(impl.decode(text), echo(impl)) == reply
-    assert impl.answer(impl.decode(text), echo(impl), delimited=False) == reply.removesuffix(b"\n")
+    assert impl.respond(impl.decode(text), echo(impl)) == reply
+    assert impl.respond(impl.decode(text), echo(impl), delimited=False) == reply.removesuffix(b"\n")
 
 
 def test_replies_to_messages_over_a_limit(impl: ModuleType) -> None:
@@ -123,8 +123,8 @@ def test_replies_to_messages_over_a_limit(impl: ModuleType) -> None:
         ("[1,2]", b"null"),
         (" " * 61, b"null"),
     ):
-        assert impl.answer(impl.decode(text, tiny), echo(impl)) == refusal % id
-    assert impl.answer(impl.decode("[{}]", MCP_2025_11_25), echo(impl)) == refusal % b"null"
+        assert impl.respond(impl.decode(text, tiny), echo(impl)) == refusal % id
+    assert impl.respond(impl.decode("[{}]", MCP_2025_11_25), echo(impl)) == refusal % b"null"
 
 
 def test_the_handler_gets_only_calls_in_order(impl: ModuleType) -> None:
@@ -135,14 +135,14 @@ def test_the_handler_gets_only_calls_in_order(impl: ModuleType) -> None:
         return impl.Response(getattr(call, "id", None), 1)
 
     batch = [impl.Request(1, "a"), impl.Response(2, 1), impl.decode("1"), impl.Notification("b"), impl.Request(3, "c")]
-    reply = json.loads(impl.answer(batch, handler))
+    reply = json.loads(impl.respond(batch, handler))
     assert seen == [batch[0], batch[3], batch[4]]
     assert [each["id"] for each in reply] == [1, None, 3]
 
 
 def test_the_result_of_a_notification_is_dropped(impl: ModuleType) -> None:
     for returned in (None, 1, impl.Response(1, 1)):
-        assert impl.answer(impl.Notification("m"), lambda _, returned=returned: returned) == b""
+        assert impl.respond(impl.Notification("m"), lambda _, returned=returned: returned) == b""
 
 
 INTERNAL = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"Internal error"}}'
@@ -156,9 +156,9 @@ def check_failure(impl: ModuleType, failing: Callable[[Any], Any], error: bytes,
         return impl.Response(2) if message == impl.Request(2, "m") else failing(message)
 
     batch = [impl.Notification("m"), impl.Request(1, "m"), impl.Request(2, "m"), impl.Notification("m")]
-    assert impl.answer(impl.Request(1, "m"), handler, **options) == error + b"\n"
-    assert impl.answer(impl.Notification("m"), handler, **options) == b""
-    assert impl.answer(batch, handler, **options) == b"[" + error + b"," + SERVED + b"]\n"
+    assert impl.respond(impl.Request(1, "m"), handler, **options) == error + b"\n"
+    assert impl.respond(impl.Notification("m"), handler, **options) == b""
+    assert impl.respond(batch, handler, **options) == b"[" + error + b"," + SERVED + b"]\n"
 
 
 def raising(error: BaseException | type[BaseException]) -> Callable[[Any], Any]:
@@ -205,7 +205,7 @@ def test_an_rpc_error_becomes_the_error_response(
 def test_keyboard_interrupt_and_cancellations_pass_on(impl: ModuleType, failure: type[BaseException]) -> None:
     for received in (impl.Request(1, "m"), impl.Notification("m"), [impl.Notification("m")]):
         with pytest.raises(failure):
-            impl.answer(received, raising(failure))
+            impl.respond(received, raising(failure))
 
 
 def test_results_that_cannot_be_written(impl: ModuleType, caplog: pytest.LogCaptureFixture) -> None:
@@ -220,11 +220,11 @@ def test_results_that_cannot_be_written(impl: ModuleType, caplog: pytest.LogCapt
 def test_an_option_that_breaks_lines(impl: ModuleType) -> None:
     for received in (impl.Request(1, "m"), impl.Notification("m"), []):
         with pytest.raises(ValueError, match="framing"):
-            impl.answer(received, echo(impl), option=1)
+            impl.respond(received, echo(impl), option=1)
 
 
 @rows("received", [None, 1, b"{}", {}, (), [1], [[]]])
 def test_arguments_that_decode_does_not_return(impl: ModuleType, received: Any) -> None:
     inner = received[0] if isinstance(received, list) else received
     with pytest.raises(TypeError, match=f"^received must be what decode returned, not {type(inner).__name__}$"):
-        impl.answer(received, echo(impl))
+        impl.respond(received, echo(impl))
