@@ -8,6 +8,7 @@ import json
 import marshal
 import re
 import sys
+import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -28,6 +29,7 @@ from ..support.tables import rows
 
 RESULT = b'{"jsonrpc":"2.0","id":1,"result":%b}'
 
+FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 # Messages that are read without orjson.
 TAKEN: list[tuple[bytes, object]] = [
     (b'{"jsonrpc":"2.0","id":1,"method":"hello"}', Request(1, "hello")),
@@ -211,6 +213,7 @@ def names_in(value: Any) -> Iterator[str]:
             yield from names_in(item)
 
 
+@pytest.mark.skipif(FREE_THREADED, reason="without the GIL the cache of a thread is smaller")
 def test_the_names_of_real_messages_do_not_drive_each_other_out() -> None:
     lines = [line for path in sorted(WIRE.glob("*.ndjson")) for line in path.read_bytes().splitlines()]
     messages = [message for message in map(_core.decode, lines * 2) if isinstance(message, Request)]
@@ -453,6 +456,7 @@ def test_more_profiles_than_places() -> None:
                 assert (found == Request(1, "mm", [])) is (number % 2 == 1)
 
 
+@pytest.mark.skipif(FREE_THREADED, reason="without the GIL messages are not recycled")
 def test_the_garbage_collector_tracks_messages_that_can_be_in_cycles() -> None:
     for text, expected in (
         (b'{"jsonrpc":"2.0","id":1,"method":"m"}', False),
