@@ -252,7 +252,7 @@ class RedisEventStore:
     # Commands.
 
     async def _execute(self, *commands: _Command) -> list[Any]:
-        """Run commands in a pipeline. Return their replies, some of which may be exceptions.
+        """Run commands in a pipeline. Return their responses, some of which may be exceptions.
 
         Raises:
             ConnectionLost: Redis did not answer in time; some commands may have been run.

@@ -1,10 +1,10 @@
 """The selector of the backend.
 
 Rules:
-  - the compiled core is used if it can be imported and is built from the sources next to it, else the pure backend;
-  - `JSONRPC_FAST_PURE=1` in the environment selects the pure backend;
-  - type checkers always see the pure backend;
-  - one interpreter of a process has the core, the others use the pure backend.
+  - The compiled core is used if it can be imported and is built from the sources next to it, else the pure backend.
+  - `JSONRPC_FAST_PURE=1` in the environment selects the pure backend.
+  - Type checkers always see the pure backend.
+  - One interpreter of a process has the core, the others use the pure backend.
 """
 
 from __future__ import annotations

@@ -2,37 +2,37 @@
 """The compiled core. `_pure.py` says what it does and why; comments here say only what C adds.
 
 Rules:
-  - the fast path (`read_text_fast`) reads a valid message of a usual form in one pass, and leaves every other text to the
-    slow path;
-  - the slow path (`decode_slow`) scans the text to the last byte, and only then makes objects of its payloads;
-  - both name the kinds of the members, and a table has the verdict of `rules.py` on them (`rules.pxi`);
-  - no directive disables Cython's checks. Functions that read through pointers argue their bounds, mostly in
+  - The fast path (`read_text_fast`) reads a valid message of a usual form in one pass, and leaves every other text to the
+    slow path.
+  - The slow path (`decode_slow`) scans the text to the last byte, and only then makes objects of its payloads.
+  - Both name the kinds of the members, and a table has the verdict of `rules.py` on them (`rules.pxi`).
+  - No directive disables Cython's checks. Functions that read through pointers argue their bounds, mostly in
     `_scanner.pxd`.
 
 Python code may run, change every container and buffer of the caller, call the core again and let other threads do so:
-  - where the garbage collector may run: before Python 3.12 in each allocation of a list, dict, tuple, message or
-    exception (`list_of`, `dict_of`, `new_message`, `make_fault`, `new_record`, orjson's `loads`), later in Python code;
-  - where a reference is dropped that may be the last to an object of the caller: `drop` of what was held while it was
-    written, `free_request` and its like, `find_rules` for a profile;
-  - where keys are compared: `member_of`, `extra_of`, `issuperset` and `has_own`, because a key is any object;
-  - in comparisons and texts of payloads: `is_same`, `shorten`, pickling;
-  - in an object that is written: `check_depth`, orjson's `dumps`, `default`, the iterator of `encode_many`;
-  - in a profile: `Rules.__init__`; in callbacks: the handler of `respond`, the decoder of `Raw.decode`;
-  - in functions of Python modules, which let other threads run: `find_verdict`, `loads_exact`, `exact_number`,
+  - Where the garbage collector may run: before Python 3.12 in each allocation of a list, dict, tuple, message or
+    exception (`list_of`, `dict_of`, `new_message`, `make_fault`, `new_record`, orjson's `loads`), later in Python code.
+  - Where a reference is dropped that may be the last to an object of the caller: `drop` of what was held while it was
+    written, `free_request` and its like, `find_rules` for a profile.
+  - Where keys are compared: `member_of`, `extra_of`, `issuperset` and `has_own`, because a key is any object.
+  - In comparisons and texts of payloads: `is_same`, `shorten`, pickling.
+  - In an object that is written: `check_depth`, orjson's `dumps`, `default`, the iterator of `encode_many`.
+  - In a profile: `Rules.__init__`; in callbacks: the handler of `respond`, the decoder of `Raw.decode`.
+  - In functions of Python modules, which let other threads run: `find_verdict`, `loads_exact`, `exact_number`,
     `HeaderReader`, `EventFrames`, `write_dict`, the log.
 
 What is held there:
-  - the arguments of a public function, by its caller. A text is bytes or a str, or copied (`copied_bytes`), so that a
+  - The arguments of a public function, by its caller. A text is bytes or a str, or copied (`copied_bytes`), so that a
     pointer into it is valid, and its bytes the same, until the function returns. `self` is not always held: see
-    `repr_of`;
-  - what is read: members of a dict of the caller as owned references (`member_of`), values on the stack of the reader
-    (`values.pxi`), parts of a message in structs that own them;
-  - what is written: each open container, and each object of another type before anything is asked of it
-    (`write_values.pxi`);
-  - a decoder: its reader in a local variable; the reader refuses other calls meanwhile (`Reader.busy`), so that its
-    buffer stays where it is;
-  - a message that is freed: it is untracked, and given to its list after its fields are dropped (`free_lists.pxi`);
-  - the rules of a profile, as an owned reference (`rules_of`), because a place in the table may be taken meanwhile.
+    `repr_of`.
+  - What is read: members of a dict of the caller as owned references (`member_of`), values on the stack of the reader
+    (`values.pxi`), parts of a message in structs that own them.
+  - What is written: each open container, and each object of another type before anything is asked of it
+    (`write_values.pxi`).
+  - A decoder: its reader in a local variable; the reader refuses other calls meanwhile (`Reader.busy`), so that its
+    buffer stays where it is.
+  - A message that is freed: it is untracked, and given to its list after its fields are dropped (`free_lists.pxi`).
+  - The rules of a profile, as an owned reference (`rules_of`), because a place in the table may be taken meanwhile.
 Each other call here runs none: types are compared by address, and numbers, strings and bytes are exact.
 """
 

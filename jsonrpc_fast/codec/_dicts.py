@@ -1,4 +1,4 @@
-"""Messages as the dicts that JSON makes of them, with everything in them, for both backends."""
+"""Messages as plain dicts, with all their members, for both backends."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ._json import Default, JSONDecodeError, dumps, loads_exact, loads_valid
 
 
 def dicts_of(text: bytes, judged: Any, exact: bool) -> Any:
-    """Return a text that `decode` accepts as dicts.
+    """Return the dicts of a JSON text that `decode` accepts.
 
     Args:
-        text: the text.
-        judged: what `decode` returned for it, not a ParseError.
-        exact: decode integers of any width (`big_ints="exact"`).
+        text: The text.
+        judged: What `decode` returned for it, not a ParseError.
+        exact: Decode integers of any width (`big_ints="exact"`).
 
     Returns:
         A dict; for a batch a list, with a ParseError in place of each invalid item.
@@ -35,13 +35,13 @@ def dicts_of(text: bytes, judged: Any, exact: bool) -> Any:
 
 
 def _read_members(text: bytes, messages: list[Any], exact: bool) -> list[Any]:
-    """The dicts of the valid messages, read member by member; None in place of the others."""
+    """Return the dicts of the valid messages, read member by member; None in place of the others."""
     from ._scanner import scan, scan_unexpected  # loaded only for such texts
 
     def read(token: bytes) -> Any:
         try:
             return loads_exact(token) if exact else loads_valid(token)
-        except JSONDecodeError:  # too large for a float, in a member that no rule of the profile is about
+        except JSONDecodeError:  # too large for a float, in a member that the profile does not define
             return loads_exact(token)
 
     found: list[Any] = []
@@ -60,7 +60,7 @@ def write_dict(obj: dict[Any, Any], raw_type: type[Any], default: Default, optio
     """Return a valid message, or its error object, as JSON.
 
     Raises:
-        EncodeError: a value cannot be written as JSON.
+        EncodeError: A value cannot be written as JSON.
     """
     members = dict(obj)  # a subclass of dict may be passed to `default`
     text = _write_members(members, raw_type, default, option)
@@ -68,7 +68,7 @@ def write_dict(obj: dict[Any, Any], raw_type: type[Any], default: Default, optio
 
 
 def _write_members(members: dict[Any, Any], raw_type: type[Any], default: Default, option: int) -> bytes | None:
-    """An object written member by member; None if orjson can write it as a whole."""
+    """Return an object written member by member; None if orjson can write it as a whole."""
     written: dict[Any, bytes] = {}
     for name, value in members.items():
         if type(value) is raw_type:

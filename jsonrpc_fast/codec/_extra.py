@@ -16,7 +16,7 @@ def check_extra(extra: object, reserved: frozenset[str]) -> dict[str, Any] | Non
 
     Raises:
         TypeError: `extra` is neither None nor a dict with keys of type str.
-        ValueError: a name is in `reserved`.
+        ValueError: A name is in `reserved`.
     """
     if extra is None:
         return None
@@ -42,8 +42,8 @@ def append_extra(text: bytes, extra: object, reserved: frozenset[str], default: 
     The dict is checked again, because it is mutable.
 
     Raises:
-        EncodeError: a value cannot be written as JSON.
-        TypeError, ValueError: as `check_extra`.
+        EncodeError: A value cannot be written as JSON.
+        TypeError, ValueError: As `check_extra`.
     """
     members = check_extra(extra, reserved)
     return text if members is None else text[:-1] + b"," + dumps(members, default, option)[1:]

@@ -142,10 +142,10 @@ def check_depth(value: object, option: int = 0, depth: int = 0, left: Left | Non
     orjson has no limit for tuples, nor for enumerations of enumerations, and would overflow the stack.
 
     Args:
-        value: what orjson is to write.
-        option: the option for orjson.
-        depth: how many containers are around the value.
-        left: gets the objects that have no parts.
+        value: What orjson is to write.
+        option: The option for orjson.
+        depth: How many containers are around the value.
+        left: Gets the objects that have no parts.
     """
     if type(value) in _SCALARS:
         return
@@ -247,7 +247,7 @@ def loads_exact(text: bytes) -> Any:
     stack of the caller.
 
     Raises:
-        ValueError: an integer has more digits than CPython converts (`sys.set_int_max_str_digits`).
+        ValueError: An integer has more digits than CPython converts (`sys.set_int_max_str_digits`).
     """
     if _WIDE_INTEGER.search(text) is None:
         return loads_valid(text)

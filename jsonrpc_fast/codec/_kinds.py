@@ -33,9 +33,9 @@ def kinds_of(obj: object, limits: Limits, raw_type: type[Any]) -> int:
     """Return the kinds of a message that is decoded from JSON already.
 
     Args:
-        obj: the message, usually a dict.
-        limits: what is too long.
-        raw_type: the backend's `Raw`.
+        obj: The message, usually a dict.
+        limits: What is too long.
+        raw_type: The backend's `Raw`.
     """
     if not isinstance(obj, dict):
         return _NO_OBJECT

@@ -127,7 +127,7 @@ class _Message(_Value):
         """Return the message as one line of JSON, without a line ending, which `encode` writes by default.
 
         Raises:
-            EncodeError: a value cannot be written as JSON.
+            EncodeError: A value cannot be written as JSON.
         """
         return _encode_message(self)
 
@@ -135,7 +135,7 @@ class _Message(_Value):
         """Return the message as one line of JSON that ends in `\\n`.
 
         Raises:
-            EncodeError: a value cannot be written as JSON.
+            EncodeError: A value cannot be written as JSON.
         """
         return _encode_message(self) + b"\n"
 
@@ -143,7 +143,7 @@ class _Message(_Value):
         """Return the message as one line of JSON in a str, without a line ending.
 
         Raises:
-            EncodeError: a value cannot be written as JSON.
+            EncodeError: A value cannot be written as JSON.
         """
         return _encode_message(self).decode()
 
@@ -153,14 +153,14 @@ class Request(_Message, Generic[P]):
     """A call that expects a response (section 4).
 
     Args:
-        id: an int, a str, a float or None (null). The response carries the same id.
-        method: the name of the method.
-        params: a dict, a list or a `Raw` of either; None if absent.
-        extra: members that JSON-RPC does not define, by name.
+        id: An int, a str, a float or None (null). The response carries the same id.
+        method: The name of the method.
+        params: A dict, a list or a `Raw` of either; None if absent.
+        extra: Members that JSON-RPC does not define, by name.
 
     Raises:
-        TypeError: an argument has another type.
-        ValueError: the id is infinite, NaN, or longer than 640 bytes, or JSON-RPC defines a name in `extra`.
+        TypeError: An argument has another type.
+        ValueError: The id is infinite, NaN, or longer than 640 bytes, or JSON-RPC defines a name in `extra`.
     """
 
     __match_args__: ClassVar[tuple[Literal["id"], Literal["method"], Literal["params"]]] = ("id", "method", "params")
@@ -216,12 +216,12 @@ class Notification(_Message, Generic[P]):
     """A call that gets no response (section 4.1).
 
     Args:
-        method: the name of the method.
-        params: a dict, a list or a `Raw` of either; None if absent.
-        extra: members that JSON-RPC does not define, by name.
+        method: The name of the method.
+        params: A dict, a list or a `Raw` of either; None if absent.
+        extra: Members that JSON-RPC does not define, by name.
 
     Raises:
-        TypeError: an argument has another type.
+        TypeError: An argument has another type.
         ValueError: JSON-RPC defines a name in `extra`.
     """
 
@@ -272,14 +272,14 @@ class Response(_Message, Generic[R]):
     """The response to a request (section 5): an error if `error` is not None, else a result.
 
     Args:
-        id: the id of the request; None is null, or the missing id of an error in a profile that allows that.
-        result: any JSON value.
-        error: an Error; None for a result.
-        extra: members that JSON-RPC does not define, by name.
+        id: The id of the request; None is null, or the missing id of an error in a profile that allows that.
+        result: Any JSON value.
+        error: An Error; None for a result.
+        extra: Members that JSON-RPC does not define, by name.
 
     Raises:
-        TypeError: an argument has another type.
-        ValueError: both a result and an error are given, or the id or a name in `extra` is refused as in `Request`.
+        TypeError: An argument has another type.
+        ValueError: Both a result and an error are given, or the id or a name in `extra` is refused as in `Request`.
     """
 
     __match_args__: ClassVar[tuple[Literal["id"], Literal["result"], Literal["error"]]] = ("id", "result", "error")
@@ -352,14 +352,14 @@ class Error(_Value):
     """The error object of a response (section 5.1).
 
     Args:
-        code: an int of 64 bits; a subclass of int becomes an int.
-        message: a short description.
-        data: any JSON value; UNSET if absent (None is `"data": null`).
-        extra: members that JSON-RPC does not define, by name.
+        code: An int of 64 bits; a subclass of int becomes an int.
+        message: A short description.
+        data: Any JSON value; UNSET if absent (None is `"data": null`).
+        extra: Members that JSON-RPC does not define, by name.
 
     Raises:
-        TypeError: an argument has another type.
-        ValueError: the code is beyond 64 bits, or JSON-RPC defines a name in `extra`.
+        TypeError: An argument has another type.
+        ValueError: The code is beyond 64 bits, or JSON-RPC defines a name in `extra`.
     """
 
     __match_args__: ClassVar[tuple[Literal["code"], Literal["message"], Literal["data"]]] = ("code", "message", "data")
@@ -464,11 +464,11 @@ class Raw:
     """A checked JSON text, kept as bytes: a payload to pass on, or to decode later.
 
     Args:
-        data: one JSON value in UTF-8, as bytes, bytearray, memoryview or str.
+        data: One JSON value in UTF-8, as bytes, bytearray, memoryview or str.
 
     Raises:
         TypeError: `data` has another type.
-        ParseError: the text is not JSON, or nests deeper than 1024.
+        ParseError: The text is not JSON, or nests deeper than 1024.
     """
 
     __slots__ = ("_data", "_exact")
@@ -503,7 +503,7 @@ class Raw:
         """Decode the JSON text.
 
         Args:
-            decoder: called with the bytes, such as the `decode` of a typed decoder; orjson if None.
+            decoder: Called with the bytes, such as the `decode` of a typed decoder; orjson if None.
 
         Returns:
             What the decoder returns. What it raises passes on.
@@ -696,10 +696,10 @@ def message_of(obj: object, rules: Rules, index: int | None = None, kinds: int =
     """Return the message in a decoded object, or its fault.
 
     Args:
-        obj: the object.
-        rules: the rules.
-        index: the position in a batch.
-        kinds: what only the text shows.
+        obj: The object.
+        rules: The rules.
+        index: The position in a batch.
+        kinds: What only the text shows.
     """
     kinds |= kinds_of(obj, rules.limits, Raw)
     found = rules[kinds]
@@ -781,15 +781,15 @@ def encode(
     The line ends in `\\n` unless `delimited` is False; `to_bytes` of a message writes no line ending.
 
     Args:
-        message: an empty list gives b"": an empty batch is not a message (section 6).
-        delimited: end in `\\n`.
-        default: orjson's `default` for the payloads.
-        option: orjson's `option` for the payloads, except OPT_INDENT_2 and OPT_APPEND_NEWLINE.
+        message: An empty list gives b"": an empty batch is not a message (section 6).
+        delimited: End in `\\n`.
+        default: Orjson's `default` for the payloads.
+        option: Orjson's `option` for the payloads, except OPT_INDENT_2 and OPT_APPEND_NEWLINE.
 
     Raises:
-        EncodeError: a value cannot be written as JSON.
+        EncodeError: A value cannot be written as JSON.
         TypeError: `message` is not a message.
-        ValueError: the option breaks lines, or no profile accepts the id or the code.
+        ValueError: The option breaks lines, or no profile accepts the id or the code.
     """
     if isinstance(message, list):
         if not message:
@@ -804,12 +804,12 @@ def encode_many(messages: Iterable[Any], *, default: Default = None, option: int
     """Encode messages and batches, each as one line of JSON that ends in `\\n`.
 
     Args:
-        messages: an iterable of what `encode` takes.
-        default: as in `encode`.
-        option: as in `encode`.
+        messages: An iterable of what `encode` takes.
+        default: As in `encode`.
+        option: As in `encode`.
 
     Raises:
-        EncodeError, TypeError, ValueError: as in `encode`.
+        EncodeError, TypeError, ValueError: As in `encode`.
     """
     return b"".join([encode(message, default=default, option=option) for message in messages])
 
@@ -850,15 +850,15 @@ def encode_request(
     """Encode a request as one line of JSON, without making a `Request`.
 
     Args:
-        id: as in `Request`.
-        method: as in `Request`.
-        params: any value that orjson writes as an object or an array; None if absent.
-        delimited: end in `\\n`.
-        default: as in `encode`.
-        option: as in `encode`.
+        id: As in `Request`.
+        method: As in `Request`.
+        params: Any value that orjson writes as an object or an array; None if absent.
+        delimited: End in `\\n`.
+        default: As in `encode`.
+        option: As in `encode`.
 
     Raises:
-        EncodeError, TypeError, ValueError: as in `encode`.
+        EncodeError, TypeError, ValueError: As in `encode`.
     """
     check_option(option)
     text = b'{"jsonrpc":"2.0","id":%b,"method":%b' % (_encode_id(id), _encode_method(method))
@@ -876,14 +876,14 @@ def encode_notification(
     """Encode a notification as one line of JSON, without making a `Notification`.
 
     Args:
-        method: as in `Notification`.
-        params: any value that orjson writes as an object or an array; None if absent.
-        delimited: end in `\\n`.
-        default: as in `encode`.
-        option: as in `encode`.
+        method: As in `Notification`.
+        params: Any value that orjson writes as an object or an array; None if absent.
+        delimited: End in `\\n`.
+        default: As in `encode`.
+        option: As in `encode`.
 
     Raises:
-        EncodeError, TypeError, ValueError: as in `encode`.
+        EncodeError, TypeError, ValueError: As in `encode`.
     """
     check_option(option)
     text = b'{"jsonrpc":"2.0","method":%b' % _encode_method(method)
@@ -901,14 +901,14 @@ def encode_result(
     """Encode a response with a result as one line of JSON, without making a `Response`.
 
     Args:
-        id: as in `Response`.
-        result: any value that orjson writes.
-        delimited: end in `\\n`.
-        default: as in `encode`.
-        option: as in `encode`.
+        id: As in `Response`.
+        result: Any value that orjson writes.
+        delimited: End in `\\n`.
+        default: As in `encode`.
+        option: As in `encode`.
 
     Raises:
-        EncodeError, TypeError, ValueError: as in `encode`.
+        EncodeError, TypeError, ValueError: As in `encode`.
     """
     check_option(option)
     text = b'{"jsonrpc":"2.0","id":%b,"result":%b' % (_encode_id(id), _encode_payload(result, default, option))
@@ -928,16 +928,16 @@ def encode_error(
     """Encode a response with an error as one line of JSON, without making a `Response`.
 
     Args:
-        id: as in `Response`.
-        code: as in `Error`.
-        message: as in `Error`.
-        data: any value that orjson writes; UNSET if absent.
-        delimited: end in `\\n`.
-        default: as in `encode`.
-        option: as in `encode`.
+        id: As in `Response`.
+        code: As in `Error`.
+        message: As in `Error`.
+        data: Any value that orjson writes; UNSET if absent.
+        delimited: End in `\\n`.
+        default: As in `encode`.
+        option: As in `encode`.
 
     Raises:
-        EncodeError, TypeError, ValueError: as in `encode`.
+        EncodeError, TypeError, ValueError: As in `encode`.
     """
     check_option(option)
     text = b'{"jsonrpc":"2.0","id":%b' % _encode_id(id)

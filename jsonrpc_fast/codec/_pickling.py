@@ -10,9 +10,9 @@ def remake(backend: str, maker: str, *fields: Any) -> Any:
     """Return an object of the backend that pickled it, if that is loaded, else of the backend in use.
 
     Args:
-        backend: the name of the module that pickled it.
-        maker: the name of the class or function there that makes the object.
-        fields: the arguments of the maker.
+        backend: The name of the module that pickled it.
+        maker: The name of the class or function there that makes the object.
+        fields: The arguments of the maker.
     """
     module = sys.modules.get(backend) or sys.modules[f"{__package__}._backend"].backend
     return getattr(module, maker)(*fields)

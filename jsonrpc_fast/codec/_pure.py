@@ -1,9 +1,9 @@
 """The codec in plain Python: the specification that the compiled core agrees with on every input.
 
 Rules:
-  - a text that `_pure_fast` leaves is scanned (`_scanner`); the members of each message are read into a dict, and the
-    dict becomes a message or a fault (`_messages`) by the rules of `rules.py`;
-  - what a dict does not show is told by the scanner: duplicate members, numbers that a float changes, depth, and why a
+  - A text that `_pure_fast` leaves is scanned (`_scanner`); the members of each message are read into a dict, and the
+    dict becomes a message or a fault (`_messages`) by the rules of `rules.py`.
+  - What a dict does not show is told by the scanner: duplicate members, numbers that a float changes, depth, and why a
     text is not JSON.
 """
 
@@ -78,8 +78,8 @@ def parse(obj: object, profile: Profile = JSONRPC) -> Message | list[Message]:
     What only the text shows is not checked: duplicate members, the size and the depth.
 
     Args:
-        obj: a dict, or a list of them.
-        profile: the rules.
+        obj: A dict, or a list of them.
+        profile: The rules.
 
     Returns:
         What `decode` returns.
@@ -119,8 +119,8 @@ def decode(
 
     Args:
         data: UTF-8 bytes, or a str.
-        profile: the rules.
-        raw: leave `params`, `result` and the `data` of an error as `Raw`: checked but not decoded.
+        profile: The rules.
+        raw: Leave `params`, `result` and the `data` of an error as `Raw`: checked but not decoded.
 
     Returns:
         A Request, a Notification, a Response or a ParseError; for a batch a list of these, each item checked on its
@@ -315,7 +315,7 @@ def decode_dict(
 
     Args:
         data: UTF-8 bytes, or a str.
-        profile: the rules.
+        profile: The rules.
 
     Returns:
         The message; for a batch a list, with a ParseError in place of each invalid item.
@@ -394,17 +394,17 @@ def encode_dict(
     """Validate a message or a batch that is a dict or a list of them, and encode it as one line of JSON.
 
     Args:
-        message: as `decode_dict` returns it. `params`, `result` and the data of an error may be `Raw`.
-        profile: the rules.
-        delimited: end in `\\n`.
-        default: as in `encode`.
-        option: as in `encode`.
+        message: As `decode_dict` returns it. `params`, `result` and the data of an error may be `Raw`.
+        profile: The rules.
+        delimited: End in `\\n`.
+        default: As in `encode`.
+        option: As in `encode`.
 
     Raises:
         ParseError: `message` is not a valid message, or an item of it is not.
-        EncodeError: a value cannot be written as JSON.
+        EncodeError: A value cannot be written as JSON.
         TypeError: `profile` is not a Profile.
-        ValueError: the option breaks lines.
+        ValueError: The option breaks lines.
     """
     check_option(option)
     judged = parse(message, profile)
@@ -436,15 +436,15 @@ def respond(
     supports async functions.
 
     Args:
-        received: what `decode` returned.
-        handler: called with each request, to which it returns a Response, and with each notification.
-        delimited: end in `\\n`.
-        default: as in `encode`.
-        option: as in `encode`.
+        received: What `decode` returned.
+        handler: Called with each request, to which it returns a Response, and with each notification.
+        delimited: End in `\\n`.
+        default: As in `encode`.
+        option: As in `encode`.
 
     Raises:
         TypeError: `received` is not a value that `decode` returns.
-        ValueError: the option breaks lines.
+        ValueError: The option breaks lines.
     """
     check_option(option)
     if isinstance(received, list):

@@ -4,9 +4,9 @@ It accepts or leaves a text, and knows no rule: `Rules` says which kinds make a 
 slow path, and tests compare the two on every input (`tests/codec/test_pure_fast.py`, `tests/fuzz`).
 
 Theory of operation:
-  - a text that orjson reads is JSON. The dict shows nearly everything in it, except duplicate members, integers that
-    became floats, and the places of payloads. `_is_lossless` proves that nothing of this kind is in the text;
-  - most messages have one payload, and around it members that a regular expression can read. orjson reads only the
+  - A text that orjson reads is JSON. The dict shows nearly everything in it, except duplicate members, integers that
+    became floats, and the places of payloads. `_is_lossless` proves that the text has none of these.
+  - Most messages have one payload, and around it members that a regular expression can read. orjson reads only the
     payload: if that is a single value, the text is JSON and has exactly these members. So `Raw` payloads need no
     scanner, and larger texts are not read twice.
 """

@@ -2,10 +2,10 @@
 """The envelope scanner in C. `_scanner.py` specifies it, fault for fault.
 
 Rules:
-  - bounds: a function reads at `at` only after checking `at < end`, and several bytes at once only if that many are
-    left; `find_special` and `read_fast` argue their own bounds. `end` is one past the last byte;
-  - nesting is kept as one bit for each level, first on the stack, then on the heap, so that no input grows the C stack;
-  - invalid UTF-8 in a string is a fault at no particular place: the caller checks first whether the whole text is UTF-8.
+  - Bounds: a function reads at `at` only after checking `at < end`, and several bytes at once only if that many are
+    left; `find_special` and `read_fast` argue their own bounds. `end` is one past the last byte.
+  - Nesting is kept as one bit for each level, first on the stack, then on the heap, so that no input grows the C stack.
+  - Invalid UTF-8 in a string is a fault at no particular place: the caller checks first whether the whole text is UTF-8.
     A text without a fault is UTF-8, because only ASCII is valid outside strings.
 """
 

@@ -4,13 +4,13 @@ A strict scanner for RFC 8259 that builds no objects. It finds where the text st
 each message are.
 
 Rules:
-  - the text is UTF-8; the caller checks that;
-  - the offset of a fault is that of the first byte that is not allowed in its place, or the length of the text if that
-    ends too early;
-  - in a string, it is that of the control character, or of the backslash of the invalid escape (or lone surrogate);
-  - for a number too large for a double, it is that of the first digit or minus;
-  - so, if the offset is the length of the text, or a number too large ends the text, more text could make it JSON;
-  - no function is recursive: nesting is kept in a bytearray of the closing brackets that are due.
+  - The text is UTF-8; the caller checks that.
+  - The offset of a fault is that of the first byte that is not allowed in its place, or the length of the text if that
+    ends too early.
+  - In a string, it is that of the control character, or of the backslash of the invalid escape (or lone surrogate).
+  - For a number too large for a double, it is that of the first digit or minus.
+  - So, if the offset is the length of the text, or a number too large ends the text, more text could make it JSON.
+  - No function is recursive: nesting is kept in a bytearray of the closing brackets that are due.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The checksum of the sources of the compiled core, for `setup.py` and the selector. Imports nothing of the package.
+"""The checksum of the sources of the compiled core, for `setup.py` and the selector. It imports no other module.
 
 The core holds the checksum of its sources. The Python modules that it imports are not among them: they do not change
 the build.

@@ -1,10 +1,10 @@
 """The JSON of the standard library, held to the rules of orjson: its functions, values, bytes and texts of errors.
 
 Rules:
-  - `_json.py` takes this module where orjson cannot be had; `tests/codec/test_standard.py` compares the two;
-  - what the C functions of the json module read or write alike goes to them as a whole, and all else through the
-    functions in Python here;
-  - a text is read up to 1024 levels deep, however deep the stack of the caller is.
+  - `_json.py` uses this module where orjson is not installed; `tests/codec/test_standard.py` compares the two.
+  - Values that the C functions of the json module read or write alike go to them as a whole, all others to the
+    functions in Python here.
+  - JSON is read up to 1024 levels deep, whatever the depth of the caller's stack.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ _WRITTEN_DEPTH: Final = 254
 _DEFAULT_CALLS: Final = 255  # of `default` for what `default` returned
 
 _Parts = Iterator[tuple[str, Any]]
-"""The parts of a container, each behind the text of its name and a colon; an item has no name."""
+"""The parts of a container, each after its name and a colon as written; an item has no name."""
 
 # Reading.
 
-_find_unusual = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{19}").search  # a number that may be infinite, or no int of 64 bits
+_find_unusual = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{19}").search  # a number that may be infinite, or beyond 64 bits
 _find_bad_escape = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|[\"\\/bfnrt])|(\\)"
 ).finditer
@@ -135,7 +135,7 @@ _read_unusual = JSONDecoder(parse_constant=_refuse_constant, parse_int=_integer,
 
 
 def _read_in_steps(text: str) -> Any:
-    """The value of a text, without recursion. Raises ValueError."""
+    """Return the value of a JSON text, without recursion. Raises ValueError."""
     top: list[Any] = []
     container: Any = top
     name = ""
@@ -162,7 +162,7 @@ def _read_in_steps(text: str) -> Any:
         else:
             value, at = _read_scalar(text, at, first)
             _put(container, name, value)
-        # It ends here, and perhaps containers around it.
+        # The value ends here, and perhaps containers around it.
         while True:
             at = _skip_space(text, at).end()  # type: ignore[union-attr]
             if container is top:
@@ -188,7 +188,7 @@ def _put(container: Any, name: str, value: Any) -> None:
 
 
 def _read_name(text: str, at: int) -> tuple[str, int]:
-    """The name at `at`, and the place behind its colon."""
+    """Return the name at `at`, and the place after its colon."""
     if text[at : at + 1] != '"':
         raise ValueError
     name, at = scanstring(text, at + 1, True)
@@ -220,7 +220,7 @@ def dumps(value: Any, default: Callable[[Any], Any] | None = None, option: int |
     """Return a value as JSON, in the bytes of orjson.
 
     Raises:
-        JSONEncodeError: a value cannot be written. Its cause is what `default` has raised, if that is the reason.
+        JSONEncodeError: A value cannot be written. Its cause is the exception of `default`, if any.
     """
     if option is None:
         option = 0
@@ -249,7 +249,7 @@ _WIDE: Final = 1_000_000  # values of one level; more may be a few that are shar
 
 
 def _is_plain(value: object) -> bool:
-    """Whether the json module writes a value as orjson does, except strings with lone surrogates."""
+    """Return whether the json module writes a value as orjson does, except strings with lone surrogates."""
     level = [value]
     for _ in range(_WRITTEN_DEPTH + 1):
         kinds = set(map(type, level))
@@ -268,7 +268,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _is_usual(number: float) -> bool:
-    """Whether `repr` has the notation of orjson."""
+    """Return whether `repr` has the notation of orjson."""
     return 1e-4 <= number < 1e16 or -1e16 < number <= -1e-4 or number == 0.0
 
 
@@ -293,12 +293,12 @@ def _write_string(text: str) -> str:
 
 
 _find_type = re.compile(r"received a '(.*)'$", re.DOTALL).search
-_members_of: Final = type.__dict__["__dict__"].__get__  # of a class; its metaclass is not asked
+_members_of: Final = type.__dict__["__dict__"].__get__  # of a class, without its metaclass
 _name_of_class: Final = type.__dict__["__name__"].__get__
 
 
 def _name_of(value: object) -> str:
-    """The name of the class of a value: of a class in C, it begins with the module."""
+    """Return the name of the class of a value; for a class in C it begins with the module."""
     name: str = _name_of_class(type(value))
     try:
         str.__len__(value)  # type: ignore[arg-type]
@@ -363,7 +363,7 @@ class _Writer:
                 left, closing, depth, calls = around.pop()
 
     def _scalar_text(self, value: Any) -> str | None:
-        """The text of a value without parts; None for another one."""
+        """Return a value without parts as JSON; None for another value."""
         kind = type(value)
         option = self._option
         if kind is str:
@@ -395,7 +395,7 @@ class _Writer:
         return int.__repr__(number)
 
     def _open(self, value: Any) -> tuple[str, _Parts, str] | None:
-        """The opening bracket, the parts and the closing bracket of a value; None if it has no parts."""
+        """Return the opening bracket, the parts and the closing bracket of a value; None if it has no parts."""
         kind = type(value)
         option = self._option
         takes_subclass = not option & OPT_PASSTHROUGH_SUBCLASS
@@ -403,7 +403,7 @@ class _Writer:
             items = tuple.__iter__(value) if kind is tuple else list.__iter__(value)
             return "[", (("", item) for item in items), "]"
         if kind is dict or (takes_subclass and issubclass(kind, dict)):
-            pairs = list(dict.items(value))  # `default` and other threads may change it
+            pairs = list(dict.items(value))  # a copy: `default` and other threads may change the dict
             if option & OPT_NON_STR_KEYS:
                 pairs = [(self._key_text(name), item) for name, item in pairs]
             elif option & OPT_SORT_KEYS:
@@ -457,12 +457,12 @@ class _Writer:
             raise JSONEncodeError("default serializer exceeds recursion limit")
         try:
             return self._default(value)
-        except BaseException as error:  # as orjson
+        except BaseException as error:  # as orjson does
             raise JSONEncodeError(f"Type is not JSON serializable: {_name_of(value)}") from error
 
 
 def _fields_of(value: Any) -> list[tuple[Any, Any]]:
-    """The names and values of a dataclass: what is in its dict, or its fields if it has slots."""
+    """Return the names and values of a dataclass: its dict, or its fields if it has slots."""
     kind = type(value)
     members = getattr(value, "__dict__", None)
     if members is None or "__slots__" in _members_of(kind):

@@ -30,9 +30,9 @@ class StreamDecoder(Generic[M]):
         framing: "newline": one message per line; "content-length": LSP's headers; "sse": the data of server-sent
             events; "concatenated": JSON values in any spacing; "auto": "newline" or "content-length", detected from the
             first bytes.
-        profile: the rules.
-        limits: the bounds; None for those of the profile.
-        raw: leave payloads as `Raw`.
+        profile: The rules.
+        limits: The bounds; None for those of the profile.
+        raw: Leave payloads as `Raw`.
 
     Raises:
         TypeError: `profile` is not a Profile.
@@ -102,8 +102,8 @@ class StreamDecoder(Generic[M]):
         """Feed bytes of the stream, and return the items that are complete.
 
         Args:
-            data: the next bytes of the stream, or `b""`.
-            max_items: the maximum number of items to return, 1 or more; None for no maximum. A batch counts as its
+            data: The next bytes of the stream, or `b""`.
+            max_items: The maximum number of items to return, 1 or more; None for no maximum. A batch adds its
                 messages; the last batch may exceed the maximum. The other items stay in the decoder (`has_more`), and
                 further calls return them first: `feed(b"", max_items)`.
 
@@ -115,7 +115,7 @@ class StreamDecoder(Generic[M]):
             TypeError: `data` is not bytes, or `max_items` is not an int.
             ValueError: `max_items` is below 1, the decoder is closed, or another thread's call is not finished. `data`
                 stays unread.
-            BaseException: raised by a signal handler or a trace function, or a MemoryError or RecursionError. Only the
+            BaseException: Raised by a signal handler or a trace function, or a MemoryError or RecursionError. Only the
                 message that was being decoded is lost; further calls return the others. At the very start of the call
                 `data` stays unread, and at the very end the items are lost, as with any function that returns.
         """
@@ -136,7 +136,7 @@ class StreamDecoder(Generic[M]):
             called again.
 
         Raises:
-            ValueError: another thread's call is not finished. The decoder stays open.
+            ValueError: Another thread's call is not finished. The decoder stays open.
         """
         with self._lock:
             if self._closed:

@@ -4,10 +4,10 @@ A scanner names the *kind* of each member (`Kinds`); `faults` returns the faults
 Decoding reports the first fault, the validator all of them. Section numbers are those of the JSON-RPC specification.
 
 Rules:
-  - nothing here reads a text or a value;
-  - a backend writes kinds as one number (`bits`), and remembers by profile what `verdict` returns for it. The function
-    is pure: it depends on the number and on the fields of the profile only;
-  - reading a profile runs no code of the caller: backends pass what `plain_profile` returns.
+  - Nothing here reads a text or a value.
+  - A backend writes kinds as one number (`bits`), and remembers by profile what `verdict` returns for it. The function
+    is pure: it depends on the number and on the fields of the profile only.
+  - Reading a profile runs no code of the caller: backends pass what `plain_profile` returns.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ def faults(kinds: Kinds, profile: Profile, expected: ExpectedKind | None = None)
     """Return every fault of a message, in the order in which decoding reports them.
 
     Args:
-        kinds: what the scanner found.
-        profile: the rules.
-        expected: the kind of message that it must be; None for the kind that it looks like.
+        kinds: What the scanner found.
+        profile: The rules.
+        expected: The kind of message that it must be; None for the kind that it looks like.
     """
     found: list[Fault] = []
     if kinds.is_too_deep:
@@ -270,10 +270,10 @@ class Verdict(NamedTuple):
     """What is to be made of a message.
 
     Attributes:
-        fault: the first fault; None for a valid message.
-        kind: which message a valid one is.
-        is_id_certain: the fault carries the id.
-        reply_expected: the sender of an invalid message expects an error response.
+        fault: The first fault; None for a valid message.
+        kind: Which message a valid one is.
+        is_id_certain: The fault carries the id.
+        reply_expected: The sender of an invalid message expects an error response.
     """
 
     fault: ParseErrorCode | None

@@ -1,9 +1,9 @@
-"""Serve JSON-RPC without IO: functions by method name, from a text to its reply.
+"""Serve JSON-RPC without IO: functions by method name, from a message to its response.
 
     handlers = Handlers({"add": lambda a, b: a + b})
     handlers.dispatch(b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}')
 
-Sessions, HTTP endpoints and brokers stand on it.
+Sessions, HTTP endpoints and the NATS adapter build on it.
 """
 
 from __future__ import annotations

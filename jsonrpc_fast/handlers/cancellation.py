@@ -1,8 +1,8 @@
-"""What code without a loop has to know of asyncio: its futures, and its cancellations.
+"""The futures and cancellations of asyncio, for code without an event loop.
 
 A CancelledError cancels the task, or comes from what the task awaits.
 
-Before Python 3.11, where tasks do not count their cancellations, each one counts as that of the task.
+Before Python 3.11, where tasks do not count their cancellations, each one is taken as the cancellation of the task.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ is_future: Final = asyncio.isfuture
 
 
 def is_foreign_cancellation(error: BaseException | None) -> bool:
-    """Return whether an exception is a cancellation that nobody asked for: the current task was not cancelled."""
+    """Return whether an exception is a CancelledError although the current task was not cancelled."""
     if not isinstance(error, asyncio.CancelledError):
         return False
     try:

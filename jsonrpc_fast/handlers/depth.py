@@ -1,4 +1,4 @@
-"""How deep a value nests that msgspec is about to write.
+"""Check the nesting depth of a value before msgspec writes it.
 
 Up to Python 3.11 msgspec relies on the recursion limit. Libraries such as py_ecc, which web3 imports, raise that limit
 so far that a circular value overflows the stack of C before the limit is reached. Later versions of Python limit the
@@ -60,7 +60,7 @@ def check_depth(value: Any, hook: Callable[[Any], Any]) -> None:
 def _reader(kind: Any) -> Callable[[Any], Iterable[Any]] | None:
     """Return the function that returns the values inside a value, None if that depends on more than its class.
 
-    It leaves out what msgspec leaves out, because that may well be circular.
+    It leaves out what msgspec does not write, because that may be circular.
     """
     if issubclass(kind, (enum.Enum, type)):
         return _nothing
@@ -82,7 +82,7 @@ def _reader(kind: Any) -> Callable[[Any], Iterable[Any]] | None:
 
 
 def _read_others(value: Any, hook: Callable[[Any], Any]) -> Iterable[Any]:
-    fields = _attribute(value, "__dataclass_fields__")  # as a proxy of a dataclass has them
+    fields = _attribute(value, "__dataclass_fields__")  # a proxy of a dataclass has them too
     if isinstance(fields, dict):
         return _attributes(fields, value)
     return (hook(value),)

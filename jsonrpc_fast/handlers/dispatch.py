@@ -1,13 +1,13 @@
-"""The dispatcher: from a text, or a decoded message, to its response. It does no IO and knows no event loop.
+"""The dispatcher: from a JSON text, or a decoded message, to its response. It does no IO and knows no event loop.
 
 A `Dispatch` is prepared once for a set of options, and serves any number of messages. `serve` returns the response of
 sync functions; `start` returns the response, or a coroutine of it for the caller to run.
 
 Rules:
-  - an RpcError that a function raises is the response. Any other exception, and a result that cannot be encoded, gives
-    -32603 without details, and is logged with its traceback;
-  - the items of a batch are served separately; the responses are in the order of the batch (section 6);
-  - notifications and responses never get a response (section 4.1).
+  - An RpcError that a function raises is the response. Any other exception, and a result that cannot be encoded, gives
+    -32603 without details, and is logged with its traceback.
+  - The items of a batch are served separately; the responses are in the order of the batch (section 6).
+  - Notifications and responses never get a response (section 4.1).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class DispatchOptions(EncodeOptions, total=False):
 
     Attributes:
         context: Any object, for functions that take a `RequestContext`; None by default.
-        peer: Who sent the text, such as an address, for the same functions; None by default.
+        peer: The sender, such as an address, for the same functions; None by default.
     """
 
     context: Any
@@ -64,7 +64,7 @@ class DispatchOptions(EncodeOptions, total=False):
 
 
 class Dispatch:
-    """Serves texts and decoded messages; see `Handlers.prepare`.
+    """Serves JSON texts and decoded messages; see `Handlers.prepare`.
 
     Args:
         find: Returns the handler of a method, or None.
@@ -123,7 +123,7 @@ class Dispatch:
         """Return the response of sync functions.
 
         Args:
-            data: A text, or what `decode` returned.
+            data: A JSON text, or a value that `decode` returned.
             context: As in `Handlers.dispatch`.
             peer: As in `Handlers.dispatch`.
         """
@@ -210,7 +210,7 @@ class Dispatch:
     async def _run_tasks(
         self, asyncio: Any, batch: list[Any], context: Any, peer: Any, timeout: float | None, max_handlers: int
     ) -> list[bytes]:
-        """Serve a batch and return its replies; all tasks have ended afterwards."""
+        """Serve a batch and return its responses; all tasks have ended afterwards."""
         loop = asyncio.get_running_loop()
         responses: list[bytes] = []
         tasks: dict[int, Any] = {}
@@ -245,7 +245,7 @@ class Dispatch:
                     begun.append(response)
                     tasks[index] = task = loop.create_task(self._finish(item, response, False))
                     response = b""
-                    if not task.done():  # as an eager task may be
+                    if not task.done():  # an eager task may be done
                         running += 1
                         task.add_done_callback(end)
                 responses.append(response)
@@ -257,7 +257,7 @@ class Dispatch:
             for task in tasks.values():
                 task.cancel()
             while pending := [task for task in tasks.values() if not task.done()]:
-                # anyio cancels again and again: wait for the tasks all the same.
+                # anyio cancels again and again: still wait for the tasks.
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.wait(pending)
             for work in begun:
@@ -268,7 +268,7 @@ class Dispatch:
             try:
                 responses[index] = task.result()
             except asyncio.CancelledError as error:
-                # Without a deadline the function raised it: nobody cancelled the batch.
+                # Without a deadline the function raised it: the batch was not cancelled.
                 responses[index] = self._refuse_late(item, False) if is_expired else self._fail(item, error, False)
         return responses
 
@@ -288,7 +288,7 @@ class Dispatch:
         return response if isinstance(response, bytes) else self._refuse_async(item, response, is_line)
 
     def _refuse_async(self, item: _Served, work: Awaitable[Any], is_line: bool) -> bytes:
-        """Return the reply to an item whose function returned an awaitable, where nothing can await it."""
+        """Return the response to an item whose function returned an awaitable, in a sync dispatch."""
         if isinstance(work, Coroutine):
             work.close()
         return self._fail(item, TypeError("the function is async: use dispatch_async"), is_line)
@@ -310,7 +310,7 @@ class Dispatch:
         except HANDLER_FAILURES as error:
             return self._fail(item, error, is_line)
         kind = type(result)
-        if kind not in NEVER_AWAITABLE and hasattr(kind, "__await__"):  # as `is_awaitable`, without a call
+        if kind not in NEVER_AWAITABLE and hasattr(kind, "__await__"):  # `is_awaitable`, inlined
             awaitable: Awaitable[Any] = result
             return awaitable
         if isinstance(item, Notification):
@@ -321,7 +321,7 @@ class Dispatch:
             return self._encode_again(item, result, error, is_line)
 
     def _answer(self, item: Any, is_line: bool) -> bytes:
-        """Return the reply to something that calls no function."""
+        """Return the response to an item that calls no function."""
         if isinstance(item, ParseError):
             if not item.reply_expected:
                 return b""
@@ -331,7 +331,7 @@ class Dispatch:
         raise TypeError(f"data must be a JSON text or what decode returned, not {type(item).__name__}")
 
     async def _finish(self, item: _Served, work: Awaitable[Any], is_line: bool) -> bytes:
-        """Return the reply to an item when its function ends."""
+        """Return the response to an item when its function ends."""
         try:
             result = await work
         except HANDLER_FAILURES as error:
@@ -344,7 +344,7 @@ class Dispatch:
             return self._encode_again(item, result, error, is_line)
 
     def _encode_again(self, item: Request[Any], result: Any, error: BaseException, is_line: bool) -> bytes:
-        """Return the reply with a result that could not be encoded: of models, or else an error.
+        """Encode a result again, with its models converted; return an error response if that fails too.
 
         Args:
             error: An EncodeError, or what the methods of a payload raise.
@@ -365,10 +365,10 @@ class Dispatch:
         return response_to_error(error, item.method, item.id, encode, internal_error)[0]
 
     def failed(self, data: Any, error: BaseException) -> bytes:
-        """Return the reply to a text, a function of which raised a cancellation that nobody asked for.
+        """Return the error response for a request whose handler raised CancelledError without being cancelled.
 
         Raises:
-            RuntimeError: The text is a batch: it is not known which function it was.
+            RuntimeError: The message is a batch: it is unknown which function raised.
         """
         received = self._decode(data) if isinstance(data, _TEXTS) else data
         if isinstance(received, list):
@@ -376,7 +376,7 @@ class Dispatch:
         return self._fail(received, error, self._delimited)
 
     def _refuse_late(self, item: Any, is_line: bool) -> bytes:
-        """Return the reply to an item whose deadline has passed."""
+        """Return the response to an item whose deadline has passed."""
         if not isinstance(item, (Request, Notification)):
             return self._answer(item, is_line)
         return self._fail(item, RpcError(SessionErrorCode.DEADLINE_EXCEEDED, DEADLINE_MESSAGE), is_line)

@@ -1,15 +1,15 @@
 """Sync handlers in a thread or a process, on asyncio.
 
 Rules:
-  - the function and what checks its params run in the executor; the reply is encoded on the loop's thread;
-  - a thread runs the function in a copy of the context (`contextvars`) of the request. Another process gets neither
-    that nor the `RequestContext`, and the function, its params and its result must be picklable;
-  - a cancelled or late handler that waits in the executor's queue is not called. One that runs continues, and its
-    result is dropped: nothing can interrupt a thread;
-  - a cancellation by the executor, such as `shutdown(cancel_futures=True)`, fails the request and cancels nothing else;
-  - the executor bounds how many functions run. The default executor of the loop is shut down with the loop; any other
-    is the caller's to shut down;
-  - without a running asyncio loop, such as in `Handlers.dispatch`, the function runs in the calling thread.
+  - The function and the check of its params run in the executor; the response is encoded on the loop's thread.
+  - A thread runs the function in a copy of the context (`contextvars`) of the request. Another process gets neither
+    that nor the `RequestContext`, and the function, its params and its result must be picklable.
+  - A cancelled or late handler that waits in the executor's queue is not called. One that runs continues, and its
+    result is dropped: nothing can interrupt a thread.
+  - A cancellation by the executor, such as `shutdown(cancel_futures=True)`, fails this request alone.
+  - The executor bounds how many functions run. The default executor of the loop is shut down with the loop; the caller
+    shuts down any other.
+  - Without a running asyncio loop, such as in `Handlers.dispatch`, the function runs in the calling thread.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """A function that serves a method: which params fit it, and how it is called.
 
 Rules:
-  - an array of params gives the positional arguments, an object the named ones (section 4.2). Params that do not fit
-    the signature are answered with -32602, and the function is not called. Types are up to the function;
-  - the signature is read once, when the function is registered;
-  - a parameter annotated with `RequestContext`, or with `SessionContext` in a session, gets the context; the peer can
-    neither set it nor leave it out.
+  - An array of params gives the positional arguments, an object the named ones (section 4.2). Params that do not fit
+    the signature give -32602, and the function is not called. Types are up to the function.
+  - The signature is read once, when the function is registered.
+  - A parameter annotated with `RequestContext`, or with `SessionContext` in a session, gets the context; the peer
+    can neither set nor omit it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ NEVER_AWAITABLE: Final = frozenset({dict, list, str, int, float, bool, type(None
 
 
 class RequestContext:
-    """What a function can ask about the message that it serves.
+    """The message that a function serves.
 
     Attributes:
         method: The method of the message.
         id: The id of the request; None for a notification.
-        is_notification: Whether the message is a notification, which gets no answer.
+        is_notification: Whether the message is a notification, which gets no response.
         context: The object that was passed to `dispatch`, `dispatch_async` or the session, such as the headers of an
             HTTP request or the user of a session.
     """
@@ -51,7 +51,7 @@ class RequestContext:
 
     @property
     def peer(self) -> Any:
-        """Who sent the message, as the transport knows it, such as the address of a client; None if it is not known."""
+        """The sender of the message as the transport knows it, such as the address of a client; None if unknown."""
         return self._peer
 
 
@@ -194,7 +194,7 @@ class Handler:
         return self._function(context, *positional, **named)
 
     def _problems(self, params: Any) -> list[Problem]:
-        """Return why the params do not fit the signature: nothing where they do."""
+        """Return why the params do not fit the signature; empty if they do."""
         if type(params) is Raw:
             params = params.decode()
         if params is None:
@@ -212,7 +212,7 @@ class Handler:
 
 
 def is_awaitable(result: object) -> bool:
-    """Return whether `await` accepts a result. Like `await`, it asks the type: attributes of a result are not safe."""
+    """Return whether `await` accepts a result. Like `await`, ask the type: an attribute of a result may run code."""
     return type(result) not in NEVER_AWAITABLE and hasattr(type(result), "__await__")
 
 

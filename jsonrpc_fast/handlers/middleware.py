@@ -8,14 +8,14 @@
     handlers = Handlers({"add": add}, middleware=[log])
 
 Rules:
-  - the first middleware is the outermost: it is called first and returns last;
-  - a middleware returns the result. It may call `call_next` with other params, more than once, or not at all;
-  - an exception of a middleware is answered like one of a handler, and an exception of a handler passes through it;
-  - an async middleware awaits `call_next`, whether the handler is async or not. Its methods need `dispatch_async` or a
-    session;
-  - a sync middleware calls `call_next`, which returns an awaitable if the handler, or a middleware inside, is async. It
-    may return that awaitable. It works in `dispatch` too;
-  - middleware is called for requests and notifications whose method has a handler, not for unknown methods.
+  - The first middleware is the outermost: it is called first and returns last.
+  - A middleware returns the result. It may call `call_next` with other params, more than once, or not at all.
+  - An exception of a middleware is treated like one of a handler, and exceptions of a handler propagate through it.
+  - An async middleware awaits `call_next`, whether the handler is async or not. Its methods need `dispatch_async` or a
+    session.
+  - A sync middleware calls `call_next`, which returns an awaitable if the handler, or a middleware inside, is async. It
+    may return that awaitable. It works in `dispatch` too.
+  - Middleware is called for requests and notifications whose method has a handler, not for unknown methods.
 """
 
 from __future__ import annotations

@@ -23,11 +23,11 @@ class HandlerOptions(TypedDict, total=False):
         unpack: If False, pass the params as one argument, as received: a dict, a list, a `Raw` or None. By default
             they are the arguments.
         params: Decode the params into this type, and pass them as one argument: a msgspec Struct, a pydantic model or
-            `TypeAdapter`, a dataclass, a TypedDict, or any other type that msgspec decodes. Invalid params are answered
-            with -32602, and `data` says where and why without values of the input.
+            `TypeAdapter`, a dataclass, a TypedDict, or any other type that msgspec decodes. Invalid params give
+            -32602, and `data` says where and why without values of the input.
         typed: Whether to decode each argument into the type of its annotation, as `params` does. False by default.
         timeout: Seconds for an async function, or for a sync one in an executor; None: no limit. A request whose
-            function takes longer is answered with `SessionErrorCode.DEADLINE_EXCEEDED`. The default is the `timeout` of
+            function takes longer gets `SessionErrorCode.DEADLINE_EXCEEDED`. The default is the `timeout` of
             the `Handlers`. Needs asyncio.
         thread: Whether to run a sync function in a thread of the loop's default executor. False by default.
         executor: Run a sync function in this executor of threads or processes.
@@ -47,7 +47,7 @@ def make_handler(
     middleware: Sequence[Middleware],
     default_timeout: float | None,
 ) -> Handler:
-    """Return the handler of a function. What is not used costs nothing in a call.
+    """Return the handler of a function. Unused options add no per-call cost.
 
     Raises:
         TypeError: An option does not exist, has a value of the wrong type, or does not fit the function.

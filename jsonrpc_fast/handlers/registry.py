@@ -117,7 +117,7 @@ class Handlers:
         return self._has_typed
 
     def child(self) -> Handlers:
-        """Return handlers that also find what these find, now and later, and keep to themselves what they register."""
+        """Return handlers that also find the methods of these, now and later. Methods registered there stay there."""
         return _ChildHandlers(self)
 
     def _has(self, method: str) -> bool:
@@ -128,7 +128,7 @@ class Handlers:
         return self._handlers.get(method)
 
     def finder(self) -> Callable[[str], Handler | None]:
-        """Return a function that does as `find`: without a call in Python if nothing overrides it."""
+        """Return a function that does the same as `find`, in C if no subclass overrides `find`."""
         return self._handlers.get if getattr(self.find, "__func__", None) is Handlers.find else self.find
 
     def dispatch(
@@ -137,11 +137,11 @@ class Handlers:
         profile: Profile = JSONRPC,
         **options: Unpack[DispatchOptions],
     ) -> bytes:
-        """Serve a text with sync functions and return the reply.
+        """Serve a JSON text with sync functions and return the response.
 
-        What a function raises becomes the answer, except KeyboardInterrupt, cancellations and other exceptions that
-        are not an `Exception`. A function that returns an awaitable needs `dispatch_async`; here it is answered with
-        -32603, and the log says why.
+        An exception of a function becomes the response, except KeyboardInterrupt, cancellations and others that are not
+        an `Exception`. A function that returns an awaitable needs `dispatch_async`; here its request gets -32603, and
+        the log says why.
 
         Args:
             data: One JSON text (a message or a batch), or what `decode` returned.
@@ -150,7 +150,7 @@ class Handlers:
             options: See `DispatchOptions`.
 
         Returns:
-            The reply as one line of JSON; b"" if there is nothing to reply.
+            The response as one line of JSON; b"" if there is nothing to reply.
 
         Raises:
             TypeError: `data` is of another type, or an option does not exist.
@@ -170,20 +170,20 @@ class Handlers:
         max_handlers: int = 256,
         **options: Unpack[DispatchOptions],
     ) -> bytes:
-        """Serve a text with sync and async functions and return the reply.
+        """Serve a JSON text with sync and async functions and return the response.
 
         Under asyncio the async functions of a batch run concurrently, each in a task of its own, and all have ended
         when this returns or is cancelled. Under another event loop, such as trio's, they run one after another.
 
         Args:
             data: As in `dispatch`, like the arguments that are not described here.
-            timeout: Seconds for the whole text; None: no limit. After that, async functions that still run are
-                cancelled, and functions that were not called yet are not called. Each of their requests is answered
-                with `SessionErrorCode.DEADLINE_EXCEEDED`. A sync function is not interrupted.
+            timeout: Seconds for the whole message or batch; None: no limit. After that, async functions that still run
+                are cancelled, and functions that were not called yet are not called. Each of their requests gets
+                `SessionErrorCode.DEADLINE_EXCEEDED`. A sync function is not interrupted.
             max_handlers: Maximum number of async functions of a batch that run at a time. The rest of the batch waits.
 
         Returns:
-            The reply as one line of JSON; b"" if there is nothing to reply.
+            The response as one line of JSON; b"" if there is nothing to reply.
 
         Raises:
             TypeError: `data` is of another type, or an option does not exist.
@@ -197,7 +197,7 @@ class Handlers:
         return reply if isinstance(reply, bytes) else await reply
 
     def _dispatch_for(self, profile: Profile, options: DispatchOptions) -> Dispatch:
-        """Return what serves texts with these options: the same object as long as the options are the same."""
+        """Return the dispatcher with these options: the same object while the options are the same."""
         prepared: Any = {name: value for name, value in options.items() if name not in ("context", "peer")}
         if profile is JSONRPC and not prepared:
             return self._dispatch
@@ -213,7 +213,7 @@ class Handlers:
 
 
 class _ChildHandlers(Handlers):
-    """What `Handlers.child` returns: the methods of its parent, and its own, which come first."""
+    """The result of `Handlers.child`: its own methods, and then those of its parent."""
 
     def __init__(self, parent: Handlers) -> None:
         self._parent = parent

@@ -1,4 +1,4 @@
-"""The reply to a request that failed."""
+"""The response to a request that failed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ..types import UNSET, MessageId
 Encode = Callable[[int, str, Any], bytes]
 """Returns the error response with a code, a message and data, or raises."""
 ReportFailure = Callable[[BaseException, str, MessageId], object]
-"""Called with an exception that is not the answer, the method and the id."""
+"""Called with an exception that does not become the response, the method and the id."""
 
 
 def response_to_error(
     error: BaseException, method: str, id: MessageId, encode: Encode, report: ReportFailure
 ) -> tuple[bytes, int]:
-    """Return the reply to a request whose handler raised, and the reply's code.
+    """Return the response to a request whose handler raised, and its error code.
 
-    An RpcError is the answer. Any other exception is reported and becomes -32603 without details.
+    An RpcError is the response. Any other exception is reported and becomes -32603 without details.
     """
     if isinstance(error, RpcError):
         try:
@@ -34,7 +34,7 @@ def response_to_error(
 def response_to_failure(
     error: BaseException, method: str, id: MessageId, encode: Encode, report: ReportFailure
 ) -> tuple[bytes, int]:
-    """Report an exception and return the reply -32603, which holds nothing of the exception, and this code."""
+    """Report an exception and return the response -32603, without the text of the exception, and this code."""
     report(error, method, id)
     code = int(ErrorCode.INTERNAL_ERROR)
     return encode(code, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR], UNSET), code

@@ -52,7 +52,7 @@ def handler_of_type(function: Callable[..., Any], type_: Any) -> Handler:
 
     Raises:
         TypeError: The type cannot be converted.
-        ImportError: msgspec is not installed.
+        ImportError: Msgspec is not installed.
     """
     convert = type_of(type_).convert
     inner = Handler(function, unpack=False)
@@ -64,7 +64,7 @@ def handler_of_annotations(function: Callable[..., Any]) -> Handler:
 
     Raises:
         TypeError: A parameter cannot be passed by name, or has a type that cannot be converted.
-        ImportError: msgspec is not installed.
+        ImportError: Msgspec is not installed.
     """
     parameters = parameters_of(function, hints_of(function))
     arguments = Arguments({name: each for name, each in parameters.items() if not is_context(each.annotation)})

@@ -39,7 +39,7 @@ _TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
 _MAX_ADMITTED: Final = 64
 _MAX_ADMITTED_BYTES: Final = 512
 _WITHOUT_BODY: Final = frozenset({204, 205, 304})
-"""A client reads the body of such an answer as the beginning of the next one (RFC 9112, section 6.3)."""
+"""A client reads the body of such a response as the beginning of the next one (RFC 9112, section 6.3)."""
 
 _ALLOW: Final = (b"allow", b"POST, OPTIONS")
 _ALLOW_HEALTH: Final = (b"allow", b"GET, HEAD, OPTIONS")
@@ -145,7 +145,7 @@ class BaseEndpoint:
             status, added = self._respond(context, response)
             check_status(status, 200)
             if response and status in _WITHOUT_BODY:
-                raise ValueError(f"an answer with the status {status} has no body")
+                raise ValueError(f"a response with the status {status} has no body")
             fields += checked_fields(added)
         if response:
             fields += (JSON_TYPE, (b"content-length", b"%d" % len(response)))

@@ -1,17 +1,17 @@
 """The calls of one side: what is sent for them, and what settles them. No IO and no clock.
 
 Rules:
-  - a response settles the call with its id, and so does a malformed response, or one that has nothing but that id;
-  - the late response to a call that was given up is dropped; a response to no call is a fault;
-  - an error without an id settles a batch of this side if exactly one has had no response yet: this is how a peer
+  - A response settles the call with its id, and so does a malformed response, or one that has nothing but that id.
+  - The late response to a call that was given up is dropped; a response with an unknown id is a fault.
+  - An error without an id settles a batch of this side if exactly one has had no response yet: this is how a peer
     refuses a batch that it cannot read. If there is no such batch, it settles the only call that has had no response,
     in flight or given up. A peer that knows the method or the params has read the id, too: such an error is the
     response to a notification, which some peers send although they must not, and settles nothing. Nothing tells whether
     an error is about a notification that the peer cannot read, because it is too large for example: the call fails in
-    its place;
-  - a goodbye of the peer settles the calls that it will not serve.
+    its place.
+  - A goodbye of the peer settles the calls that it will not serve.
 
-All texts to send are one line of JSON with its newline; b"" means that there is nothing to send.
+Each message to send is one line of JSON with its newline; b"" stands for none.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Calls:
     Attributes:
         tracker: The calls in flight.
         convention: The same as the argument.
-        prepare: Called with the id (None for a notification) and the method of what is about to be encoded. Returns the
+        prepare: Called with the id (None for a notification) and the method of the message to encode. Returns the
             trace for the call, and the trace context for the message.
     """
 
@@ -288,7 +288,7 @@ class Calls:
         return settled or None
 
     def settle_malformed(self, fault: ParseError) -> Call | bool:
-        """Return the call that a malformed message settles; True if it is a late response, False if neither."""
+        """Return the call that a malformed message settles; True if it is a late response, False if it is neither."""
         # Some servers send a response with nothing but an id, which looks like a request without a method.
         if fault.id is None or (fault.reply_expected and fault.code is not ParseErrorCode.MISSING_METHOD):
             return False

@@ -1,4 +1,4 @@
-"""What carries out the decisions of an engine, on an event loop or in a thread."""
+"""The interface that carries out the decisions of an engine, on an event loop or in a thread."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Driver:
     """The base of drivers.
 
     `write`, `settled` and `soon` are for every driver to implement, `start` for one that runs async functions, and
-    `wake_at` for one whose calls have deadlines. The others do what is right where `write` blocks until the system has
-    taken the data.
+    `wake_at` for one whose calls have deadlines. The defaults of the others suit a `write` that blocks until the system
+    has taken the data.
 
     Only `start` may call the engine back before it returns.
     """
@@ -47,7 +47,7 @@ class Driver:
         `run.task` becomes an object whose method `cancel` cancels the handler.
 
         Raises:
-            NotImplementedError: Async functions cannot run. The request is answered with -32603.
+            NotImplementedError: Async functions cannot run. The request gets the error -32603.
         """
         raise NotImplementedError("async functions cannot run here")
 

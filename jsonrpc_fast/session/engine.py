@@ -1,25 +1,25 @@
 """The engine: both sides of one conversation, without IO, tasks or timers.
 
-It decides what a message, the end of the stream, or the passage of time leads to. A `Driver` carries that out:
-`LoopDriver` (loop_driver.py) does so on asyncio.
+It decides what follows from a message, from the end of the stream, or from the passage of time. A `Driver` carries that
+out: `LoopDriver` (loop_driver.py) does so on asyncio.
 
     engine = Engine(driver, handlers)
     engine.receive(message)          # calls functions, settles calls, writes responses
     engine.call("add", [1, 2])       # writes a request
 
 Rules:
-  - anything that looks like a response is never answered, even if it is malformed;
-  - a request whose id is being served already is refused with -32600, and the first one continues, unless
-    `unique_ids` is False;
-  - a notification is never answered;
-  - a malformed message whose id is certain is answered, because its sender waits. Whether one without an id is answered
-    is up to `response_policy`: two ends that answer everything they cannot read could go on forever;
-  - a batch that takes longer than TURN_SECONDS is received over several turns, before anything else is read;
-  - an item of a batch is received only after the one before was handled, so a batch may use the id of a request again
-    that was answered at once;
-  - while this side drains, new requests are refused (SERVER_BUSY), and what was received before is served. This side
-    says goodbye first, if it is asked to, or if the peer has ever sent a request;
-  - after the peer's goodbye nothing more is sent except responses.
+  - A message that looks like a response never gets one, even if it is malformed.
+  - A request whose id is being served already is refused with -32600, and the first one continues, unless
+    `unique_ids` is False.
+  - A notification never gets a response.
+  - A malformed message whose id is certain gets an error response, because its sender waits. Without an id,
+    `response_policy` decides: two ends that respond to everything they cannot read could go on forever.
+  - A batch that takes longer than TURN_SECONDS is received over several turns, before anything else is read.
+  - An item of a batch is received only after the one before was handled, so a batch may use an id again if
+    the request with that id was served at once.
+  - While this side drains, new requests are refused (SERVER_BUSY), and what was received before is served. This side
+    says goodbye first if it is asked to, or if the peer has ever sent a request.
+  - After the peer's goodbye only responses are sent.
 
 Requests wait for room and handlers for slots in the `Inbox` (inbox.py); calls in flight are in `Calls` (calls.py), and
 requests that are being served in `Requests` (requests.py).
@@ -64,7 +64,7 @@ class Engine:
     """Both sides of one conversation.
 
     Args:
-        driver: Carries out what is decided.
+        driver: Carries out the decisions.
         handlers: The functions by method.
         clock: Returns the current time, in seconds of a monotonic clock.
         hooks: An object with methods for metrics and traces; see `jsonrpc_fast.session.hooks`.
@@ -73,7 +73,7 @@ class Engine:
         bounds: The bounds of what waits and runs.
         convention: How the protocol cancels requests, reports progress, pings and says goodbye.
         errors: Exception classes by error code, for calls: subclasses of RpcError with the same arguments.
-        response_policy: Whether to answer malformed messages without a certain id; or a `ResponseBudget`.
+        response_policy: Whether malformed messages without a certain id get an error response; or a `ResponseBudget`.
         id_factory: Returns the id of the next call, an int or a str; by default ids count from 1.
         max_calls: Maximum number of calls in flight.
         unique_ids: Whether to refuse a request whose id is in flight already.
@@ -83,7 +83,7 @@ class Engine:
     Attributes:
         calls: The calls of this side.
         requests: The requests of the other side.
-        inbox: What waits to be served, and the handlers at work.
+        inbox: The messages that wait to be served, and the handlers at work.
         may_call: Whether calls and notifications may be sent.
         is_leaving: Whether the peer has said goodbye.
         fault: What broke the connection; None while it is open, and after one of the sides has closed it.
@@ -137,13 +137,13 @@ class Engine:
         """Handle a decoded message or batch.
 
         Args:
-            message: What the codec returned. A `ParseError` is a fault of the peer.
+            message: A value that the codec returned. A `ParseError` is a fault of the peer.
             destination: The place for the responses; None: the stream.
         """
         if self._batch is not None:
             self.finish_batch()
         kind = type(message)
-        # Fast path: a request that is answered at once, and a response to a call in flight.
+        # Fast path: a request that is served at once, and a response to a call in flight.
         if kind is Request:
             if not self.inbox.is_draining:
                 self._last_read = message.id
@@ -292,19 +292,19 @@ class Engine:
         self._refuse(text, destination, batch, index)
 
     def _refuse(self, text: bytes, destination: Destination | None, batch: InboundBatch | None, index: int) -> None:
-        """Answer what was not registered as being served."""
+        """Refuse a request that is not registered as being served."""
         if batch is not None:
             batch.put(index, text)
         else:
             self.inbox.respond(text, destination)
 
     def run_callback(self, callback: Callable[..., object], *arguments: Any) -> None:
-        """Call a function of the user, whose exceptions concern nobody here."""
+        """Call a function of the user, and report its exceptions as faults."""
         try:
             callback(*arguments)
         except LOOP_EXITS:
             raise
-        except BaseException as error:  # such as the CancelledError of a future that the callback asked
+        except BaseException as error:  # such as the CancelledError of a future whose result the callback asked for
             self.hooks.fault(error)
 
     # Async handlers.
@@ -324,7 +324,7 @@ class Engine:
     # Time and turns.
 
     def turn(self) -> None:
-        """Go on with what was left to a later turn; see `Driver.soon`."""
+        """Continue work that was left to a later turn; see `Driver.soon`."""
         if self._batch is not None:
             self._serve_batch()
         self.inbox.start_queued()
@@ -465,7 +465,7 @@ class Engine:
             self._settled(call)
 
     def refusal(self) -> ConnectionLost:
-        """Return the error for what is not sent."""
+        """Return the error for a message that cannot be sent."""
         if self.is_leaving and not self.inbox.is_draining:
             return ConnectionLost("the peer is closing the session", was_sent=False)
         loss = self._loss()
@@ -508,7 +508,7 @@ class Engine:
             return RpcError(error.code, error.message, error.data)
 
     def send(self, text: bytes, destination: Destination | None) -> None:
-        """Send a message, which may be b"", and never raise."""
+        """Send a message, unless it is b"". Never raises."""
         if text:
             with suppress(ConnectionLost, StateError):  # the driver learns of the loss by itself
                 if destination is None:
@@ -549,7 +549,7 @@ class Engine:
             self._settled(call)
 
     def lose(self) -> None:
-        """Settle all calls as lost, and forget what is being served: the connection is gone."""
+        """Settle all calls as lost, and forget the requests being served: the connection is lost."""
         self.finish_batch()
         self.inbox.is_draining = True
         self.lose_calls()

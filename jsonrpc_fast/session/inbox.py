@@ -1,32 +1,32 @@
-"""The serving half of an engine: calls functions, queues what must wait, and refuses what has no room.
+"""The serving half of an engine: calls functions, queues messages that must wait, and refuses those without room.
 
 One class, because room, slots, the queue and the pause are one state machine, and a message goes through all of them in
 one turn.
 
 Rules:
-  - responses and cancellations are always read, so a handler that waits for one can always continue;
-  - messages are served in the order of arrival: each function is called when its message is read. A sync function has
+  - Responses and cancellations are always read, so a handler that waits for one can always continue.
+  - Messages are served in the order of arrival: each function is called when its message is read. A sync function has
     then served it. A coroutine gets one of `max_handlers` slots and is started, or waits for a slot in the queue.
-    Another awaitable, such as a future, is already at work and needs no slot;
-  - a request whose function answers at once is not registered as being served: nothing can arrive meanwhile. Batches,
-    hooks and functions that take the context need its registration first;
-  - a handler that waits for a call, of this or another session, holds no slot: the peer may ask for something else
-    before it answers. When such handlers continue, more than `max_handlers` may run for a while;
-  - the queue and the handlers that wait for the peer are bounded together: by `max_inbox` messages and `inbox_bytes` of
+    Another awaitable, such as a future, is already at work and needs no slot.
+  - A request whose function returns at once is not registered as being served: nothing can arrive meanwhile. Batches,
+    hooks and functions that take the context need its registration first.
+  - A handler that waits for a call, of this or another session, holds no slot: the peer may call another
+    method before it responds. When such handlers continue, more than `max_handlers` may run for a while.
+  - The queue and the handlers that wait for the peer are bounded together: by `max_inbox` messages and `inbox_bytes` of
     memory. Beyond that a request of an async method is refused (SERVER_BUSY), and a notification is dropped and
     reported as a fault. Sync methods and unknown methods are always served. Handlers that need no slot have the same
-    bounds of their own;
-  - while more than `response_bytes` are unwritten, the peer does not read, and nothing is served: messages are held,
+    bounds of their own.
+  - While more than `response_bytes` are unwritten, the peer does not read, and nothing is served: messages are held,
     within the same bounds. At the bounds, reading pauses (reading.py). If the peer reads nothing for a while, reading
-    resumes and messages are refused, until there are too many refusals for a peer that works;
-  - sessions of a group (group.py) share further bounds of the same kinds;
-  - each function runs in a copy of the context (`contextvars`) in which the engine was made, or in which the message
-    was received if it has a destination of its own;
-  - an RpcError that a handler raises is the response. Any other exception except KeyboardInterrupt, and a result that
-    cannot be encoded, is answered with -32603 without details, and reported as a fault on this side;
-  - a cancelled request is answered as the convention says, after its handler has ended. A handler that this side
-    cancelled, as a loop does that ends, has not failed: the response is -32603, and nothing is reported;
-  - a notification is never answered.
+    resumes and messages are refused, until there are too many refusals for a peer that works.
+  - Sessions of a group (group.py) share further bounds of the same kinds.
+  - Each function runs in a copy of the context (`contextvars`) in which the engine was made, or in which the message
+    was received if it has a destination of its own.
+  - An RpcError that a handler raises is the response. Any other exception except KeyboardInterrupt, and a result that
+    cannot be encoded, becomes -32603 without details, and is reported as a fault on this side.
+  - The convention says what a cancelled request gets, after its handler has ended. A handler that this side cancelled,
+    as a loop does that ends, has not failed: the response is -32603, and no fault is reported.
+  - A notification never gets a response.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Inbox:
     """Serves the messages of one conversation.
 
     Args:
-        driver: Carries out what is decided.
+        driver: Carries out the decisions.
         handlers: The functions by method.
         hooks: The hooks of the session.
         make_context: As in `Engine`.
@@ -170,7 +170,7 @@ class Inbox:
             self._serve(item, destination)
 
     def serve_at_once(self, message: Request, destination: Destination | None) -> bool:
-        """Serve a request that is not in a batch, and register it only if it is not answered at once.
+        """Serve a request that is not in a batch, and register it only if it is not served at once.
 
         Returns:
             False if the request was not served: it has to wait, or its id has to be known while the function runs.
@@ -193,7 +193,7 @@ class Inbox:
                 raise
             return True
         kind = type(result)
-        # As `is_awaitable`, without a call.
+        # `is_awaitable`, inlined: a call for each request is measurable.
         if kind is CoroutineType or (kind not in NEVER_AWAITABLE and hasattr(kind, "__await__")):
             if kind is CoroutineType and destination is None and not self._room.waiting and self._has_slot():
                 context.run(self._start_unregistered, Run(self, result, message, None, None, context))
@@ -273,7 +273,7 @@ class Inbox:
         self._refuse(request, trace, RpcError(SessionErrorCode.SERVER_BUSY, BUSY_MESSAGE))
 
     def respond(self, text: bytes, destination: Destination | None) -> None:
-        """Send a response that no handler gave, which may be b"": to a batch, or to what is not served."""
+        """Send a response that comes from no handler, of a batch or to an unserved message; b"" sends nothing."""
         if destination is not None:
             destination.respond(UNSET, text)
         else:
@@ -294,7 +294,7 @@ class Inbox:
             pass  # the driver learns of the loss by itself
 
     def _write_refusal(self, text: bytes) -> None:
-        """Write a response that no handler gave. A peer that reads none of them has to be stopped."""
+        """Write a response that comes from no handler. Reading stops for a peer that reads none of them."""
         if text:
             if self._is_blocked():
                 self._refusal_bytes += len(text)
@@ -380,7 +380,7 @@ class Inbox:
         return self._reading.deadline
 
     def tick(self, now: float) -> None:
-        """Read on if the peer has read nothing since reading was paused."""
+        """Resume reading if the peer has read nothing since reading was paused."""
         self._reading.tick(now)
 
     # Handlers.
@@ -472,7 +472,7 @@ class Inbox:
         return bool(self._queue) and self._room.running < self._room.bounds.max_handlers
 
     def _start_soon(self) -> None:
-        # Not at once: it would recurse when handlers that are started begin to wait.
+        # Later, because a started handler may begin to wait at once, which would recurse.
         if self._queue:
             self._driver.soon()
 
@@ -481,7 +481,7 @@ class Inbox:
         run.is_concluded = True
         if type(run.item) is not Request:
             self._succeeded(run.item, run.request, run.trace, result)
-        else:  # in the first step: nothing has asked for its request
+        else:  # it ended in its first step: its request was not needed
             try:
                 text = self._encode_result(run.item.id, result)
             except HANDLER_FAILURES:
@@ -497,8 +497,8 @@ class Inbox:
 
         Args:
             run: The handler.
-            error: What it raised; of a cancellation, what the event loop raises for it.
-            is_cancelled: Whether the handler was cancelled, by whomever.
+            error: The exception; for a cancellation, the one that the event loop raises.
+            is_cancelled: Whether the handler was cancelled, by either side.
         """
         if not run.is_concluded:
             run.is_concluded = True
@@ -626,7 +626,7 @@ class Inbox:
                 self._give_up(request, trace)
             else:
                 self._conclude(item, trace, Outcome.CANCELLED)
-        elif request is not None and is_cancelled:  # such as by the loop that ends: nothing has failed
+        elif request is not None and is_cancelled:  # such as by a loop that ends: this is not a failure
             text = self._requests.refuse(request, _INTERNAL_ERROR, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
             self._respond_refusal(request, text)
             self._conclude(request, trace, Outcome.CANCELLED)

@@ -1,9 +1,9 @@
-"""Carries out on asyncio what an engine decides: tasks, one timer, turns, and the wait for a peer that does not read.
+"""Carry out the decisions of an engine on asyncio: tasks, one timer, turns, and the wait for a peer that does not read.
 
 Rules:
-  - everything runs on the loop's thread;
-  - there is one timer, for the earliest deadline, one pending turn, and one task that waits for the peer to read;
-  - each async handler is a task in its own context. From Python 3.12 on its first step runs at once (an eager task).
+  - Everything runs on the loop's thread.
+  - There is one timer, for the earliest deadline, one pending turn, and one task that waits for the peer to read.
+  - Each async handler is a task in its own context. From Python 3.12 on its first step runs at once (an eager task).
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """The requests of the peer that are being served, and the responses to them.
 
 Rules:
-  - a batch is answered by one array after the last of its requests, and not at all if there is nothing to answer
-    (section 6);
-  - the response to a request goes to the destination of the request; the array of a batch, to that of the batch;
-  - a cancelled request is answered as the convention says;
-  - a request that is no longer registered, because the connection is lost, is not answered.
+  - A batch gets one array of responses after the last of its requests, and none if it holds no requests (section 6).
+  - The response to a request goes to the destination of the request; the array of a batch, to that of the batch.
+  - The convention says what a cancelled request gets.
+  - A request that is no longer registered, because the connection is lost, gets no response.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from .tracker import Serving, id_in_flight
 
 
 class Destination(Protocol):
-    """The place for what belongs to one exchange, such as the response to one HTTP request."""
+    """The place for the messages of one exchange, such as the response to one HTTP request."""
 
     def send(self, data: bytes, /) -> None:
         """Send a message that belongs to a request of the exchange."""
@@ -88,11 +87,11 @@ class InboundBatch:
         self._waiting += 1
 
     def put(self, index: int, response: bytes) -> None:
-        """Store a response that was not waited for."""
+        """Store a response that `wait` did not announce."""
         self._responses[index] = response
 
     def finish(self, index: int, response: bytes) -> bytes:
-        """Store a response that was waited for; b"" for none. Returns the array after the last one, otherwise b""."""
+        """Store a response that `wait` announced; b"" for none. Returns the array after the last one, otherwise b""."""
         self._responses[index] = response
         self._waiting -= 1
         if self._waiting:
@@ -163,7 +162,7 @@ class Requests:
         """Return the response with a result.
 
         Returns:
-            The text to send; b"" while other requests of the batch wait, and if the request must not be answered.
+            The text to send; b"" while other requests of the batch wait, and if the request gets no response.
 
         Raises:
             EncodeError: The result cannot be encoded. The request is still being served.
@@ -193,7 +192,7 @@ class Requests:
         return self.drop(request) if error is None else self.refuse(request, *error)
 
     def drop(self, request: InboundRequest) -> bytes:
-        """Leave a request unanswered. Returns the response to its batch if the request was the last one there."""
+        """Remove a request without a response. Returns the response to its batch if it was the last one there."""
         return self._finish(request, b"")
 
     def progress(self, request: InboundRequest, value: Any) -> bytes:

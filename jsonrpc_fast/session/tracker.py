@@ -1,14 +1,14 @@
 """Track calls in flight with their deadlines, and the requests being served. No IO, no clock.
 
 Rules:
-  - a call settles exactly once: by a result, an error, a malformed answer, its deadline, a cancellation on this side,
-    or the loss of the connection;
-  - `now` is passed in: seconds as a float, from any monotonic clock;
-  - a call has up to two deadlines: the total one is fixed, progress extends the idle one;
-  - a call that was given up (deadline, cancellation) leaves a tombstone, by which its late answer is recognised and
-    dropped. Only the newest `max_tombstones` are kept;
-  - ids are compared by type and value: 7, "7", 7.0 and True are four ids;
-  - this side never uses an id for two calls at a time; whether the peer may is up to the caller.
+  - A call settles exactly once: by a result, an error, a malformed response, its deadline, a cancellation on this side,
+    or the loss of the connection.
+  - `now` is passed in: seconds as a float, from any monotonic clock.
+  - A call has up to two deadlines: the total one is fixed, progress extends the idle one.
+  - A call that was given up (deadline, cancellation) leaves a tombstone, by which its late response is recognised and
+    dropped. Only the newest `max_tombstones` are kept.
+  - Ids are compared by type and value: 7, "7", 7.0 and True are four ids.
+  - This side never uses an id for two calls at a time; whether the peer may is up to the caller.
 
 The deadlines are in a heap. A call that settles early leaves a dead entry there, and progress moves no entry: both are
 noticed when the entry reaches the top. There are never more dead entries than calls in flight plus a constant, so
@@ -38,7 +38,7 @@ class Outcome(enum.Enum):
 
     RESULT = "result"
     ERROR = "error"  # an error response
-    FAULT = "fault"  # a malformed answer
+    FAULT = "fault"  # a malformed response
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
     LOST = "lost"
@@ -56,7 +56,7 @@ class Call:
         outcome: How the call settled; None while it is in flight.
         settled_by: The result, the `Error`, the `ParseError` or the `ConnectionLost` that settled the call; otherwise
             None.
-        waiter: What waits for the outcome, as the driver of the engine wants it.
+        waiter: The object that waits for the outcome; the driver of the engine chooses it.
 
     The other attributes belong to the engine and to the session.
     """
@@ -96,7 +96,7 @@ class Call:
         self.on_progress: Callable[[Any], object] | None = None
         self.trace: Any = None
         self.waiter: Any = None
-        self.destination: Any = None  # of the peer's request that it belongs to
+        self.destination: Any = None  # of the peer's request that the call belongs to
 
     def deadline(self) -> float:
         """Return the earlier of both deadlines, in seconds; infinite without one."""
@@ -105,7 +105,7 @@ class Call:
         return min(self.expires, self.progressed + self.idle_seconds)
 
     def __repr__(self) -> str:
-        # Without the answer: the peer's data may be large or secret.
+        # Without the response: the peer's data may be large or secret.
         return f"<Call {self.id!r} {'in flight' if self.outcome is None else self.outcome.value}>"
 
 
@@ -190,7 +190,7 @@ class Tracker:
         """Check an id of the factory. A subclass of int would come back as an int and never match."""
         if type(id) is not int and type(id) is not str:
             raise TypeError(f"an id must be an int or a str, not {type(id).__name__}")
-        # A late answer to the given-up call would be mistaken for the answer to the new one.
+        # A late response to the given-up call would be mistaken for the response to the new one.
         if id in self._pending or id in self._tombstones:
             raise StateError("the id belongs to another call")
         return id
@@ -214,7 +214,7 @@ class Tracker:
         return call
 
     def give_up(self, call: Call, outcome: Outcome) -> bool:
-        """Settle a call that was not answered. Returns False, and does nothing, if it has already settled."""
+        """Settle a call without a response. Returns False, and does nothing, if it has already settled."""
         if call.outcome is not None or self.settle(call.id, outcome) is not call:
             return False
         tombstones = self._tombstones
@@ -224,14 +224,14 @@ class Tracker:
         return True
 
     def is_late_response(self, id: MessageId) -> bool:
-        """Return whether an answer with this id is the first one to a call that was given up; forget that call."""
+        """Return whether a response with this id is the first one to a call that was given up; forget that call."""
         if (type(id) is not int and type(id) is not str) or id not in self._tombstones:
             return False
         del self._tombstones[id]
         return True
 
     def only_awaited(self) -> Call | None:
-        """Return the only call that the peer may still answer; None if there are several, or if it was given up."""
+        """Return the only call that the peer may still respond to; None if there are several, or if it was given up."""
         return next(iter(self._pending.values())) if len(self._pending) == 1 and not self._tombstones else None
 
     @property
@@ -286,7 +286,7 @@ class Tracker:
         return None
 
     def lose(self) -> list[Call]:
-        """Settle all calls in flight as `LOST` and return them: no more answers."""
+        """Settle all calls in flight as `LOST` and return them: no more responses come."""
         lost = list(self._pending.values())
         for call in lost:
             call.outcome = Outcome.LOST
@@ -378,8 +378,8 @@ def invalid_timeout() -> ValueError:
 
 
 def unknown_response() -> StateError:
-    """Return the fault of an answer whose id belongs to no call."""
-    return StateError("the peer answered no call that is in flight")
+    """Return the fault of a response whose id belongs to no call."""
+    return StateError("received a response with an unknown id")
 
 
 def id_in_flight() -> StateError:

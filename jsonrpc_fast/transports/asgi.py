@@ -1,4 +1,4 @@
-"""WebSocket connections of an ASGI server, such as uvicorn: an application to mount beside others.
+"""WebSocket connections of an ASGI server, such as uvicorn: an application to mount next to others.
 
 Rules:
   - The ASGI server does the handshake, the frames, pings and TLS, and bounds the size of a message before this side
@@ -92,7 +92,7 @@ class AsgiChannel(Channel):
         self.tasks = [loop.create_task(self._read()), loop.create_task(self._write())]
 
     async def refuse(self) -> None:
-        """Answer the handshake with a refusal, unless it is answered already."""
+        """Refuse the handshake, unless it has a response already."""
         await self._receive_handshake()
         if self._is_handshake_open:
             self._is_handshake_open = False
@@ -321,7 +321,7 @@ async def _nothing(*_: object) -> Any:
 
 
 async def _run_lifespan(receive: Receive, send: Send) -> None:
-    """Answer the events of a server's start and end, which an application served alone gets."""
+    """Respond to the events of a server's start and end, which only an application that is not mounted gets."""
     with contextlib.suppress(asyncio.CancelledError):
         while True:
             event = await receive()

@@ -1,4 +1,4 @@
-"""What a transport needs of the world: a channel carries bytes or texts, and knows no messages.
+"""The channel below a transport: it carries bytes or texts, and knows no messages.
 
 A channel has six methods and reports three events. A `Connection` over it is a transport: it has the states, the
 framing, the bounds and the callbacks.

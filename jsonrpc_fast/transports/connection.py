@@ -123,7 +123,7 @@ class Connection(Transport):
         self.fault: Exception | None = None
         self.undrained_bytes: int = 0
 
-    # What it says of itself.
+    # Properties.
 
     @property
     def state(self) -> State:

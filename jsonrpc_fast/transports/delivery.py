@@ -228,7 +228,7 @@ class Delivery:
     # Delivering.
 
     def _deliver(self, items: Iterable[Any], has_more: bool = False) -> None:
-        """Deliver items; if `has_more`, also the backlog behind them. What takes too long is left to the next turn."""
+        """Deliver items; if `has_more`, also the backlog. What takes too long is left to the next turn."""
         self._outbox.begin_turn()
         try:
             end = self._loop.time() + TURN_SECONDS

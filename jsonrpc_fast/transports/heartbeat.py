@@ -1,14 +1,14 @@
 """The heartbeat of a connection: it asks a silent peer for a sign of life, and says when there is none.
 
 Rules:
-  - whatever arrives is a sign of life, be it a part of a message;
-  - a peer from which nothing has arrived for `seconds` is pinged. If nothing has arrived after as many seconds more, it
-    is lost;
-  - both are noticed up to a CHECKS-th of `seconds` late, because a check sees that something has arrived, and not when.
-    So an idle peer that answers is pinged at least every 1.25 times `seconds`, and one that does not is lost between
-    2 and 2.25 times `seconds` after its last sign;
-  - time in which this side does not read does not count;
-  - a check that comes late, because this process was suspended, lets the loop read first.
+  - Whatever arrives is a sign of life, be it a part of a message.
+  - A peer from which nothing has arrived for `seconds` is pinged. If nothing has arrived after as many seconds more, it
+    is lost.
+  - Both are noticed up to a CHECKS-th of `seconds` late, because a check sees that something has arrived, and not when.
+    So an idle peer that responds is pinged at least every 1.25 times `seconds`, and one that does not is lost between
+    2 and 2.25 times `seconds` after its last sign.
+  - Time in which this side does not read does not count.
+  - A check that comes late, because this process was suspended, lets the loop read first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Heartbeat:
     Args:
         seconds: How long nothing may arrive before the peer is pinged, and from there until it is lost.
         transport: The transport. If it does not count what arrives, call `count`.
-        ping: Asks the peer for an answer within so many seconds.
+        ping: Asks the peer for a response within so many seconds.
         lose: Called when the peer is lost, and nothing afterwards.
     """
 

@@ -105,7 +105,7 @@ class MemoryChannel(Channel):
     def _receive_now(self, data: bytes) -> bool:
         """Receive bytes without another turn of the loop, if possible. Return whether it was.
 
-        Not while receiving: two ends that reply to each other would recurse without bound.
+        Not while receiving: two ends that respond to each other would recurse without bound.
         """
         if self._is_receiving or not self._reads or self.other._wire:
             return False
@@ -168,7 +168,7 @@ class MemoryTransport(Connection):
     """One end of a channel made by `memory_pair`.
 
     Args:
-        channel: The channel; None: one whose other end nobody has.
+        channel: The channel; None: a channel without another end.
         options: Options of `Connection`.
 
     Raises:

@@ -2,7 +2,8 @@
 
 Rules:
   - Frames are queued and written together, once in each turn of the loop or when WRITE_BYTES are queued. A received
-    chunk counts as a turn, so that its responses leave at once. With `linger_turns` frames wait more turns, in order.
+    chunk is a turn of its own, so that its responses leave at once. With `linger_turns` frames wait more turns, in
+    order.
   - Where one frame follows each received chunk, a channel with `writes_lone_frames` gets it inside `send`: waiting for
     the end of the turn costs a turn. Two frames in a turn are written together, and so are the next ones.
   - A frame that `send` accepted is written whole, or not at all if the channel breaks or is dropped.

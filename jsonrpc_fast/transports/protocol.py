@@ -44,7 +44,7 @@ class Transport(Protocol):
     """Called when this side must end, because its server closes or its process received a signal. The callee finishes
     its work within the given seconds (None: without limit) and closes the transport."""
     onfail: Callable[[MessageId, Exception], None] | None = None
-    """Called with the id of a sent request and the reason, if only that request cannot be answered."""
+    """Called with the id of a sent request and the reason, if only that request gets no response."""
     kept_bytes: Callable[[], int] | None = None
     """If set, returns about how many bytes of delivered messages the layer above keeps; servers count them."""
     dropped_requests: int = 0
@@ -52,7 +52,7 @@ class Transport(Protocol):
     pauses_when_blocked: bool = True
     """Whether reading pauses while the write buffer is above its high-water mark.
 
-    This bounds the memory of a side that replies to what it receives. If both sides do this and also send on their own
+    This bounds the memory of a side that responds to what it receives. If both sides do this and also send on their own
     initiative, each may wait for the other one to read.
     """
     profile: Profile | None = None
@@ -60,18 +60,18 @@ class Transport(Protocol):
     responds_after_end: ClassVar[bool] = False
     """Whether a peer that ended its stream usually still waits for responses, like the client of a process."""
     responds_to_faults: ClassVar[bool] = True
-    """Whether a session answers malformed messages without a certain id, unless its option says otherwise."""
+    """Whether a session sends errors for malformed messages without a certain id, unless its option says otherwise."""
     waits_for_peer: ClassVar[bool] = False
     """Whether `close` waits until the peer ends its stream, so that the peer loses nothing."""
 
     @property
     def peer(self) -> Any:
-        """Who is at the other end: an address, or the `PeerCredentials` of a Unix socket. None: not known."""
+        """The other end: an address, or the `PeerCredentials` of a Unix socket. None if unknown."""
         return None
 
     @property
     def received_chunks(self) -> int | None:
-        """How often something has arrived, be it a part of a message; None: the transport does not count."""
+        """How many chunks have arrived, parts of messages included; None if the transport does not count them."""
         return None
 
     @property
@@ -111,7 +111,7 @@ class Transport(Protocol):
         """Encode a message or a batch and queue it, without blocking. No callback runs before it returns.
 
         Args:
-            message: bytes are one JSON text, with a line break only at its end. Nothing is sent for `b""` and for an
+            message: Bytes are one JSON text, with a line break only at its end. Nothing is sent for `b""` and for an
                 empty batch.
 
         Raises:

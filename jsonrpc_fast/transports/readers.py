@@ -55,7 +55,7 @@ class StreamReader:
 
     Attributes:
         feed: Reads what has just arrived, while nothing is kept. Returns at most the given number of items, if one is
-            given; see `has_more`. A batch counts as its messages.
+            given; see `has_more`. A batch adds the number of its messages.
         partial_bytes: About how many bytes of an incomplete message were fed; the inbox counts them.
     """
 

@@ -307,7 +307,7 @@ async def test_a_response_without_a_request_is_dropped(left: End, right: End, fa
     await left.send(b'{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}')
     assert (left.received(), right.received()) == ([], [])
     assert [(side, type(fault), str(fault)) for side, fault in faults] == [
-        ("left", StateError, "the peer answered no call that is in flight")
+        ("left", StateError, "received a response with an unknown id")
     ] * 2
 
 

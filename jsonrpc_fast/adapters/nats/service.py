@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 REPLY_HEADER: Final = "Jsonrpc-Reply-To"
-"""The header with the subject for the response to a message in a stream, whose reply subject belongs to JetStream."""
+"""The header with the subject for the response to a message in a stream, whose reply subject is JetStream's."""
 
 MAX_REPLY_SUBJECT_BYTES: Final = 1024
 """The maximum size of a subject for a response. The broker ends a connection that publishes to one of about 4 KB."""

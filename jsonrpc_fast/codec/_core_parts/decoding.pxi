@@ -77,8 +77,8 @@ def decode(data, profile=JSONRPC, *, raw=False):
 
     Args:
         data: UTF-8 bytes, or a str.
-        profile: the rules.
-        raw: leave `params`, `result` and the `data` of an error as `Raw`: checked but not decoded.
+        profile: The rules.
+        raw: Leave `params`, `result` and the `data` of an error as `Raw`: checked but not decoded.
 
     Returns:
         A Request, a Notification, a Response or a ParseError; for a batch a list of these, each item checked on its
@@ -106,7 +106,7 @@ def decode_dict(data, profile=JSONRPC):
 
     Args:
         data: UTF-8 bytes, or a str.
-        profile: the rules.
+        profile: The rules.
 
     Returns:
         The message; for a batch a list, with a ParseError in place of each invalid item.

@@ -7,15 +7,15 @@ def encode(message, *, delimited=True, default=None, option=0):
     The line ends in `\\n` unless `delimited` is False; `to_bytes` of a message writes no line ending.
 
     Args:
-        message: an empty list gives b"": an empty batch is not a message (section 6).
-        delimited: end in `\\n`.
-        default: orjson's `default` for the payloads.
-        option: orjson's `option` for the payloads, except OPT_INDENT_2 and OPT_APPEND_NEWLINE.
+        message: An empty list gives b"": an empty batch is not a message (section 6).
+        delimited: End in `\\n`.
+        default: Orjson's `default` for the payloads.
+        option: Orjson's `option` for the payloads, except OPT_INDENT_2 and OPT_APPEND_NEWLINE.
 
     Raises:
-        EncodeError: a value cannot be written as JSON.
+        EncodeError: A value cannot be written as JSON.
         TypeError: `message` is not a message.
-        ValueError: the option breaks lines, or no profile accepts the id or the code.
+        ValueError: The option breaks lines, or no profile accepts the id or the code.
     """
     cdef Output output
     cdef char* at
@@ -35,12 +35,12 @@ def encode_many(messages, *, default=None, option=0):
     """Encode messages and batches, each as one line of JSON that ends in `\\n`.
 
     Args:
-        messages: an iterable of what `encode` takes.
-        default: as in `encode`.
-        option: as in `encode`.
+        messages: An iterable of what `encode` takes.
+        default: As in `encode`.
+        option: As in `encode`.
 
     Raises:
-        EncodeError, TypeError, ValueError: as in `encode`.
+        EncodeError, TypeError, ValueError: As in `encode`.
     """
     cdef Output output
     cdef char* at = open_output(&output)
@@ -70,17 +70,17 @@ def encode_dict(message, profile=JSONRPC, *, delimited=True, default=None, optio
     """Validate a message or a batch that is a dict or a list of them, and encode it as one line of JSON.
 
     Args:
-        message: as `decode_dict` returns it. `params`, `result` and the data of an error may be `Raw`.
-        profile: the rules.
-        delimited: end in `\\n`.
-        default: as in `encode`.
-        option: as in `encode`.
+        message: As `decode_dict` returns it. `params`, `result` and the data of an error may be `Raw`.
+        profile: The rules.
+        delimited: End in `\\n`.
+        default: As in `encode`.
+        option: As in `encode`.
 
     Raises:
         ParseError: `message` is not a valid message, or an item of it is not.
-        EncodeError: a value cannot be written as JSON.
+        EncodeError: A value cannot be written as JSON.
         TypeError: `profile` is not a Profile.
-        ValueError: the option breaks lines.
+        ValueError: The option breaks lines.
     """
     cdef list texts = []
     check_option(option)
@@ -173,15 +173,15 @@ def encode_request(id, method, params=None, *, delimited=True, default=None, opt
     """Encode a request as one line of JSON, without making a `Request`.
 
     Args:
-        id: as in `Request`.
-        method: as in `Request`.
-        params: any value that orjson writes as an object or an array; None if absent.
-        delimited: end in `\\n`.
-        default: as in `encode`.
-        option: as in `encode`.
+        id: As in `Request`.
+        method: As in `Request`.
+        params: Any value that orjson writes as an object or an array; None if absent.
+        delimited: End in `\\n`.
+        default: As in `encode`.
+        option: As in `encode`.
 
     Raises:
-        EncodeError, TypeError, ValueError: as in `encode`.
+        EncodeError, TypeError, ValueError: As in `encode`.
     """
     cdef Output output
     cdef char* at = open_output(&output)
@@ -196,14 +196,14 @@ def encode_notification(method, params=None, *, delimited=True, default=None, op
     """Encode a notification as one line of JSON, without making a `Notification`.
 
     Args:
-        method: as in `Notification`.
-        params: any value that orjson writes as an object or an array; None if absent.
-        delimited: end in `\\n`.
-        default: as in `encode`.
-        option: as in `encode`.
+        method: As in `Notification`.
+        params: Any value that orjson writes as an object or an array; None if absent.
+        delimited: End in `\\n`.
+        default: As in `encode`.
+        option: As in `encode`.
 
     Raises:
-        EncodeError, TypeError, ValueError: as in `encode`.
+        EncodeError, TypeError, ValueError: As in `encode`.
     """
     cdef Output output
     cdef char* at = open_output(&output)
@@ -218,14 +218,14 @@ def encode_result(id, result, *, delimited=True, default=None, option=0):
     """Encode a response with a result as one line of JSON, without making a `Response`.
 
     Args:
-        id: as in `Response`.
-        result: any value that orjson writes.
-        delimited: end in `\\n`.
-        default: as in `encode`.
-        option: as in `encode`.
+        id: As in `Response`.
+        result: Any value that orjson writes.
+        delimited: End in `\\n`.
+        default: As in `encode`.
+        option: As in `encode`.
 
     Raises:
-        EncodeError, TypeError, ValueError: as in `encode`.
+        EncodeError, TypeError, ValueError: As in `encode`.
     """
     cdef Output output
     cdef char* at = open_output(&output)
@@ -240,16 +240,16 @@ def encode_error(id, code, message, data=UNSET, *, delimited=True, default=None,
     """Encode a response with an error as one line of JSON, without making a `Response`.
 
     Args:
-        id: as in `Response`.
-        code: as in `Error`.
-        message: as in `Error`.
-        data: any value that orjson writes; UNSET if absent.
-        delimited: end in `\\n`.
-        default: as in `encode`.
-        option: as in `encode`.
+        id: As in `Response`.
+        code: As in `Error`.
+        message: As in `Error`.
+        data: Any value that orjson writes; UNSET if absent.
+        delimited: End in `\\n`.
+        default: As in `encode`.
+        option: As in `encode`.
 
     Raises:
-        EncodeError, TypeError, ValueError: as in `encode`.
+        EncodeError, TypeError, ValueError: As in `encode`.
     """
     cdef Output output
     cdef char* at = open_output(&output)
@@ -468,15 +468,15 @@ def respond(received, handler, *, delimited=True, default=None, option=0):
     supports async functions.
 
     Args:
-        received: what `decode` returned.
-        handler: called with each request, to which it returns a Response, and with each notification.
-        delimited: end in `\\n`.
-        default: as in `encode`.
-        option: as in `encode`.
+        received: What `decode` returned.
+        handler: Called with each request, to which it returns a Response, and with each notification.
+        delimited: End in `\\n`.
+        default: As in `encode`.
+        option: As in `encode`.
 
     Raises:
         TypeError: `received` is not a value that `decode` returns.
-        ValueError: the option breaks lines.
+        ValueError: The option breaks lines.
     """
     cdef list responses
     check_option(option)

@@ -1,10 +1,10 @@
 """Decoded messages, made and freed at the least cost.
 
 Rules:
-  - freed messages wait in a list, long enough for the messages of one chunk of a stream, until they are made again; they
-    keep their type, and their fields hold no references;
-  - the garbage collector tracks a message only if a field can be part of a cycle: messages do not change;
-  - the structs are the layout of the classes in `messages.pxi`, which `use_free_list` checks.
+  - Freed messages wait in a list, long enough for the messages of one chunk of a stream, until they are made again; they
+    keep their type, and their fields hold no references.
+  - The garbage collector tracks a message only if a field can be part of a cycle: messages do not change.
+  - The structs are the layout of the classes in `messages.pxi`, which `use_free_list` checks.
 """
 
 cdef extern from *:

@@ -98,7 +98,7 @@ def to_bytes(self):
     """Return the message as one line of JSON, without a line ending, which `encode` writes by default.
 
     Raises:
-        EncodeError: a value cannot be written as JSON.
+        EncodeError: A value cannot be written as JSON.
     """
     return encode_message(self, None, 0, False)
 
@@ -107,7 +107,7 @@ def to_bytes_delimited(self):
     """Return the message as one line of JSON that ends in `\\n`.
 
     Raises:
-        EncodeError: a value cannot be written as JSON.
+        EncodeError: A value cannot be written as JSON.
     """
     return encode_message(self, None, 0, True)
 
@@ -116,7 +116,7 @@ def to_str(self):
     """Return the message as one line of JSON in a str, without a line ending.
 
     Raises:
-        EncodeError: a value cannot be written as JSON.
+        EncodeError: A value cannot be written as JSON.
     """
     return encode_message(self, None, 0, False).decode()
 
@@ -130,14 +130,14 @@ cdef class Request:
     A call that expects a response (section 4).
 
     Args:
-        id: an int, a str, a float or None (null). The response carries the same id.
-        method: the name of the method.
-        params: a dict, a list or a `Raw` of either; None if absent.
-        extra: members that JSON-RPC does not define, by name.
+        id: An int, a str, a float or None (null). The response carries the same id.
+        method: The name of the method.
+        params: A dict, a list or a `Raw` of either; None if absent.
+        extra: Members that JSON-RPC does not define, by name.
 
     Raises:
-        TypeError: an argument has another type.
-        ValueError: the id is infinite, NaN, or longer than 640 bytes, or JSON-RPC defines a name in `extra`.
+        TypeError: An argument has another type.
+        ValueError: The id is infinite, NaN, or longer than 640 bytes, or JSON-RPC defines a name in `extra`.
     """
 
     cdef readonly object id
@@ -218,12 +218,12 @@ cdef class Notification:
     A call that gets no response (section 4.1).
 
     Args:
-        method: the name of the method.
-        params: a dict, a list or a `Raw` of either; None if absent.
-        extra: members that JSON-RPC does not define, by name.
+        method: The name of the method.
+        params: A dict, a list or a `Raw` of either; None if absent.
+        extra: Members that JSON-RPC does not define, by name.
 
     Raises:
-        TypeError: an argument has another type.
+        TypeError: An argument has another type.
         ValueError: JSON-RPC defines a name in `extra`.
     """
 
@@ -300,14 +300,14 @@ cdef class Response:
     The response to a request (section 5): an error if `error` is not None, else a result.
 
     Args:
-        id: the id of the request; None is null, or the missing id of an error in a profile that allows that.
-        result: any JSON value.
-        error: an Error; None for a result.
-        extra: members that JSON-RPC does not define, by name.
+        id: The id of the request; None is null, or the missing id of an error in a profile that allows that.
+        result: Any JSON value.
+        error: An Error; None for a result.
+        extra: Members that JSON-RPC does not define, by name.
 
     Raises:
-        TypeError: an argument has another type.
-        ValueError: both a result and an error are given, or the id or a name in `extra` is refused as in `Request`.
+        TypeError: An argument has another type.
+        ValueError: Both a result and an error are given, or the id or a name in `extra` is refused as in `Request`.
     """
 
     cdef readonly object id
@@ -396,14 +396,14 @@ cdef class Error:
     """The error object of a response (section 5.1).
 
     Args:
-        code: an int of 64 bits; a subclass of int becomes an int.
-        message: a short description.
-        data: any JSON value; UNSET if absent (None is `"data": null`).
-        extra: members that JSON-RPC does not define, by name.
+        code: An int of 64 bits; a subclass of int becomes an int.
+        message: A short description.
+        data: Any JSON value; UNSET if absent (None is `"data": null`).
+        extra: Members that JSON-RPC does not define, by name.
 
     Raises:
-        TypeError: an argument has another type.
-        ValueError: the code is beyond 64 bits, or JSON-RPC defines a name in `extra`.
+        TypeError: An argument has another type.
+        ValueError: The code is beyond 64 bits, or JSON-RPC defines a name in `extra`.
     """
 
     cdef readonly object code

@@ -15,11 +15,11 @@ cdef class Raw:
     A checked JSON text, kept as bytes: a payload to pass on, or to decode later.
 
     Args:
-        data: one JSON value in UTF-8, as bytes, bytearray, memoryview or str.
+        data: One JSON value in UTF-8, as bytes, bytearray, memoryview or str.
 
     Raises:
         TypeError: `data` has another type.
-        ParseError: the text is not JSON, or nests deeper than 1024.
+        ParseError: The text is not JSON, or nests deeper than 1024.
     """
 
     cdef bytes owner  # the bytes that `start` points into: the whole message, or this value; None before `__init__`
@@ -68,7 +68,7 @@ cdef class Raw:
         """Decode the JSON text.
 
         Args:
-            decoder: called with the bytes, such as the `decode` of a typed decoder; orjson if None.
+            decoder: Called with the bytes, such as the `decode` of a typed decoder; orjson if None.
 
         Returns:
             What the decoder returns. What it raises passes on.

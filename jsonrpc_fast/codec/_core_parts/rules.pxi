@@ -203,8 +203,8 @@ def parse(obj, profile=JSONRPC):
     What only the text shows is not checked: duplicate members, the size and the depth.
 
     Args:
-        obj: a dict, or a list of them.
-        profile: the rules.
+        obj: A dict, or a list of them.
+        profile: The rules.
 
     Returns:
         What `decode` returns.

@@ -1,12 +1,12 @@
 """What the core does where threads run at the same time: on a Python without the GIL.
 
 Rules:
-  - what is written is not shared: each thread has a cache of names, and there are no free lists;
-  - what every message refers to is immortal: threads that count the references to one object wait for each other;
-  - a list or a dict of the caller is locked while its items are read. The lock is given up where this thread waits, so
-    that what the core says about Python code that runs meanwhile holds for other threads, too;
-  - the rules of a profile are looked up in a dict, which has a lock of its own; their table is filled atomically;
-  - a `Decoder` is locked as a whole (`decoder.pxi`), so that no two threads are in one `Reader`.
+  - What is written is not shared: each thread has a cache of names, and there are no free lists.
+  - What every message refers to is immortal: threads that count the references to one object wait for each other.
+  - A list or a dict of the caller is locked while its items are read. The lock is given up where this thread waits, so
+    that what the core says about Python code that runs meanwhile holds for other threads, too.
+  - The rules of a profile are looked up in a dict, which has a lock of its own; their table is filled atomically.
+  - A `Decoder` is locked as a whole (`decoder.pxi`), so that no two threads are in one `Reader`.
 With the GIL, FREE_THREADED is False when the core is compiled, and nothing of this is left.
 """
 

@@ -7,9 +7,9 @@
     problems     what is wrong with params, by JSON pointer
 
 Rules:
-  - a type with a part of pydantic (a model, a pydantic dataclass, a `TypeAdapter`, `Field`) is converted by pydantic,
-    all others by msgspec. Neither is imported before a type needs it;
-  - a number such as 1.0 is an integer, as in JSON Schema;
-  - problems hold names and bounds of the types only: no value of the input, no name of an unknown member, no key of a
+  - A type with a part of pydantic (a model, a pydantic dataclass, a `TypeAdapter`, `Field`) is converted by pydantic,
+    all others by msgspec. Neither is imported before a type needs it.
+  - A number such as 1.0 is an integer, as in JSON Schema.
+  - Problems hold names and bounds of the types only: no value of the input, no name of an unknown member, no key of a
     mapping, and no text of an exception of the application.
 """

@@ -1,8 +1,8 @@
 """The arguments of a function, converted as its annotations say.
 
 Rules:
-  - each parameter is an argument that is passed by name; it is required if it has no default. A parameter without an
-    annotation accepts any value;
+  - Each parameter is an argument that is passed by name; it is required if it has no default. A parameter without an
+    annotation accepts any value.
   - `convert` converts one argument after the other, and finds all problems. `read` gives the same: if msgspec converts
     every argument, it first decodes the text of them in one pass into a Struct, and leaves what that refuses to
     `convert`.
@@ -55,7 +55,7 @@ class Arguments:
         self._positional = [name for name, each in parameters.items() if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
         for name, parameter in parameters.items():
             if parameter.kind not in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
-                raise TypeError(f"it must be possible to pass {parameter} by name")
+                raise TypeError(f"parameter {parameter} must not be positional-only")
             annotation, default = parameter.annotation, parameter.default
             if is_field(default):  # `a: int = Field(…)`
                 annotation = Annotated[annotation, default]

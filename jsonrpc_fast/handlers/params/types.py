@@ -38,8 +38,8 @@ class MsgspecType:
         annotation: The annotation for msgspec: constraints of annotated-types are replaced by `msgspec.Meta`.
 
     Raises:
-        TypeError: msgspec does not support the type, or a constraint of it.
-        ImportError: msgspec is not installed.
+        TypeError: Msgspec does not support the type, or a constraint of it.
+        ImportError: Msgspec is not installed.
     """
 
     __slots__ = ("_decode", "_msgspec", "_names", "_needs_defaults", "annotation")
@@ -112,7 +112,7 @@ class PydanticType:
         adapter: The `pydantic.TypeAdapter`.
 
     Raises:
-        TypeError: pydantic does not support the type or a constraint of it, or a part of the type is from msgspec.
+        TypeError: Pydantic does not support the type or a constraint of it, or a part of the type is from msgspec.
     """
 
     __slots__ = ("_names", "_validation_error", "adapter")

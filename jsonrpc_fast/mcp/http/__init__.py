@@ -16,7 +16,7 @@ A server:
     endpoint          `McpEndpoint`: the ASGI application
     serving           serves it with uvicorn
     programs          programs on stdio, served over HTTP
-    connections       what the application needs of a server
+    connections       the server interface that the ASGI application uses
     authorization     `Authorization`: bearer tokens
     checks            the checks of a client's headers against the body
     session_requests  the requests of sessions, up to 2025-11-25

@@ -10,11 +10,11 @@
     )
 
 Rules:
-  - each HTTP request needs a token in the header `Authorization`. The function of the user checks it: signature,
-    expiry, issuer and audience. Without a valid token the answer is 401, without the scopes it is 403;
+  - Each HTTP request needs a token in the header `Authorization`. The function of the user checks it: signature,
+    expiry, issuer and audience. Without a valid token the response is 401, without the scopes it is 403.
   - `WWW-Authenticate` names the metadata of the resource, which anybody may read: a client finds the authorization
-    server there;
-  - a session belongs to the subject that began it. For anybody else it does not exist.
+    server there.
+  - A session belongs to the subject that began it. For any other subject it does not exist.
 
 Sources: specification 2025-11-25 and 2026-07-28 "Authorization"; RFC 6750, RFC 9728.
 """
@@ -47,9 +47,9 @@ _TOKEN_CHARACTERS: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmno
 _SCOPE: Final = re.compile(r"[!#-\[\]-~]+")
 """A scope (RFC 6749, section 3.3). Others, such as one made from the name in a message, do not fit into a header."""
 _UNCHECKED: Final = "The token cannot be checked."
-_UNREADABLE: Final = "The rights of the token cannot be found out."
+_UNREADABLE: Final = "The rights of the token could not be determined."
 _NOT_CLAIMS: Final = (Awaitable, Generator, AsyncGenerator, Future)
-"""What a function returns that was to be awaited, or to run elsewhere."""
+"""Results of a function that should have been awaited, or run elsewhere."""
 _logger: Final = logger_of("mcp")
 
 
@@ -68,9 +68,10 @@ class Authorization:
             the claims, or "client_id". Claims without these, claims that are no mapping, and None as the result stand
             for the token itself. It must have the same `repr` each time, as a str or a tuple has.
         metadata: Further members of the metadata, such as `resource_name`.
-        check_seconds: How long an async function may take; then it is cancelled and the answer is 503. None: no limit.
+        check_seconds: How long an async function may take; then it is cancelled and the response is 503. None: no
+            limit.
 
-    `check`, `scopes` and `subject` may be async. If one of them fails, or returns something else, the answer is 500,
+    `check`, `scopes` and `subject` may be async. If one of them fails, or returns something else, the response is 500,
     and the exception is logged without the token.
 
     Raises:
@@ -139,7 +140,7 @@ class Authorization:
         text = token.decode()
         with RefusedFailures(_UNCHECKED, partial(_log, text)):
             claims = await self._call(self._check, text)
-            if isinstance(claims, _NOT_CLAIMS):  # it counts as true, and would let everybody in
+            if isinstance(claims, _NOT_CLAIMS):  # it is true in a condition, and would admit every client
                 raise TypeError(f"check must not return a {type(claims).__name__}")
             is_valid = bool(claims) or isinstance(claims, Mapping)
         if not is_valid:

@@ -1,11 +1,11 @@
 """Checks of a client's headers against the body of its request, by the rules of each revision.
 
 Rules:
-  - up to 2025-11-25 a request names its session with `Mcp-Session-Id`, and its version, if it does, with
-    `MCP-Protocol-Version`: one that the server supports;
-  - from 2026-07-28 on there is no session. A request has the headers `MCP-Protocol-Version`, `Mcp-Method` and, if it
-    names a tool, a prompt or a resource, `Mcp-Name`. Each must be what the body says;
-  - a request of which the body or the header is of a modern revision is modern.
+  - Up to 2025-11-25 a request names its session with `Mcp-Session-Id`, and its version, if it does, with
+    `MCP-Protocol-Version`: one that the server supports.
+  - From 2026-07-28 on there is no session. A request has the headers `MCP-Protocol-Version`, `Mcp-Method` and, if it
+    names a tool, a prompt or a resource, `Mcp-Name`. Each must be what the body says.
+  - A request is modern if its body or its header is of a modern revision.
 
 Sources: specification 2025-11-25 "Transports", 2026-07-28 "Streamable HTTP".
 """

@@ -3,17 +3,17 @@
 Rules:
   - Each message is a POST of its own. Requests go out concurrently; a request waits for the notifications that were
     sent before it, and notifications wait for each other.
-  - The answer to a request is read from the answer to its POST: JSON, or a stream of events. A response with another id
-    is reported as a fault and settles nothing.
+  - The response to a request is read from the HTTP response to its POST: JSON, or a stream of events. A response with
+    another id is reported as a fault and settles nothing.
   - A request that gets no response fails alone, through `onfail`: HttpStatusError, InvalidResponse, ConnectionLost,
-    CallTimeout, or what `auth` raises. None of these holds anything of a body.
+    CallTimeout, or what `auth` raises. None of these holds any part of a body.
   - Up to 2025-11-25, a stream that ends too early is resumed after its last event id. The GET stream of the server is
     opened after `notifications/initialized`, if the server has one.
   - A session that the server ended (404) is begun again. The request that got the 404 is sent again. The requests that
     the old session had accepted fail.
   - Cancelling a request frees its connection. In 2026-07-28 that alone cancels it; before, the notification is sent.
-  - No stream is read while MAX_OPEN_REQUESTS requests of the server have no response that has been sent. Closing does
-    not wait for these responses, and for nothing at all in that case.
+  - No stream is read while MAX_OPEN_REQUESTS requests of the server have no response that has been sent. Closing never
+    waits for these responses; if there are so many, it waits for nothing.
 
 Source: specification 2025-11-25 "Transports" and 2026-07-28 "Streamable HTTP".
 """
@@ -63,7 +63,7 @@ __all__ = ["CONNECT_SECONDS", "MAX_REQUESTS", "MAX_STREAM_BYTES", "READ_SECONDS"
 CONNECT_SECONDS: Final = 30.0
 """How long opening a connection and sending a message may take, by default."""
 READ_SECONDS: Final = 300.0
-"""How long a server may be silent while an answer is awaited, by default."""
+"""How long a server may be silent while a response is awaited, by default."""
 MAX_STREAM_BYTES: Final = 1024 * 1024 * 1024
 """The maximum size of one stream of events, by default."""
 MAX_REQUESTS: Final = 256
@@ -77,7 +77,7 @@ _MAX_RESPONSES: Final = 8
 _NOTICE_SECONDS: Final = 30.0  # for a notification or a response to be accepted
 _MAX_REFUSAL_BYTES: Final = 64 * 1024
 _OWN_STATUSES: Final = (401, 403, 407, 429)
-"""Statuses that say more than the error of JSON-RPC beside them."""
+"""Statuses that say more than the JSON-RPC error in the same response."""
 
 
 class _Channel(Channel):
@@ -116,7 +116,7 @@ class _Channel(Channel):
 class StreamableHttpClient(Connection):
     """A connection to an MCP server over Streamable HTTP.
 
-    `connect` sends nothing: what keeps a request from being answered fails that request.
+    `connect` sends nothing: a failure to reach the server fails the requests.
 
     Args:
         url: The URL of the MCP endpoint.
@@ -125,7 +125,7 @@ class StreamableHttpClient(Connection):
         http_client: The client of httpx2 or httpx to use, which is not closed; by default one is made with the settings
             of the environment (proxies, certificates).
         connect_seconds: How long opening a connection and sending a message may take; None: no limit.
-        read_seconds: How long the server may be silent while an answer is awaited; None: no limit.
+        read_seconds: How long the server may be silent while a response is awaited; None: no limit.
         max_stream_bytes: The maximum size of one stream of events; None: no limit. A single message is bounded by the
             limits of the profile.
         options: Options of `Connection`.
@@ -224,7 +224,7 @@ class StreamableHttpClient(Connection):
     async def _finish(self) -> None:
         """Send what was accepted, end the session, and release everything."""
         self._cancel_requests()
-        is_flooded = len(self._open_requests) > MAX_OPEN_REQUESTS // 2  # then the server gets no more attention
+        is_flooded = len(self._open_requests) > MAX_OPEN_REQUESTS // 2  # then no more responses are sent
         if self._notices and not is_flooded:
             await asyncio.wait(self._notices)
         session = self._session
@@ -367,7 +367,7 @@ class StreamableHttpClient(Connection):
                 self._read_body(post, response, await read(response, self.profile.limits.message_bytes))
                 return
             if kind != EVENT_STREAM:
-                raise InvalidResponse("the answer to a request is neither JSON nor a stream of events")
+                raise InvalidResponse("the response to a request is neither JSON nor a stream of events")
             cursor = Cursor()
             fault = await self._read_events(response, cursor, post)
         finally:
@@ -413,7 +413,7 @@ class StreamableHttpClient(Connection):
 
     def _read_body(self, post: Post, response: Any, body: bytes) -> None:
         if response.status_code == 202 or not body:
-            raise InvalidResponse("the server accepted a request without answering it")
+            raise InvalidResponse("the server accepted a request without a response")
         item = decode(body, self.profile, raw=self._raw)
         if isinstance(item, ParseError) and (item.id is None or key_of(item.id) not in post.ids):
             raise InvalidResponse("the response is malformed") from item
@@ -421,7 +421,7 @@ class StreamableHttpClient(Connection):
             self._session = session_of(response, item) or self._session
         self._on_item(post, item)
         if post.ids:
-            raise InvalidResponse("the answer is not a response to this request")
+            raise InvalidResponse("the response does not belong to this request")
 
     # Streams of events.
 
@@ -430,7 +430,7 @@ class StreamableHttpClient(Connection):
         return await self._events.read(response, cursor, on_event, lambda: not post.ids)
 
     def _on_event(self, response: Any, post: Post | None, event: Event) -> None:
-        # Some servers send an error as an event of this type, which is none of the specification.
+        # Some servers send an error as an event of this type, which the specification does not define.
         if event.type not in ("message", "error") or event.data == b"":
             return
         if event.data is None:
@@ -446,7 +446,7 @@ class StreamableHttpClient(Connection):
         self._on_item(post, item)
 
     def _on_item(self, post: Post | None, item: Any) -> None:
-        """Handle a message of the answer to a request, or of the GET stream."""
+        """Handle a message of the response to a request, or of the GET stream."""
         self._asked(item)
         if isinstance(item, list):
             items = [one for one in item if self._belongs(post, one)]
@@ -498,7 +498,7 @@ class StreamableHttpClient(Connection):
         """Begin a new session, unless that happened already.
 
         Raises:
-            ConnectionLost: The server did not answer as it did the first time.
+            ConnectionLost: The server did not respond as it did the first time.
         """
         async with self._renewing:
             if self._session is not session or self.state is not State.RUNNING:
@@ -515,7 +515,7 @@ class StreamableHttpClient(Connection):
     # Notifications and responses.
 
     async def _run_response(self, text: bytes, key: Key) -> None:
-        """Send the response to a request of the server, or to what was no message."""
+        """Send the response to a request of the server, or to an invalid message."""
         try:
             async with self._response_slots:
                 await self._run_notice(text, "", {}, None)

@@ -54,7 +54,7 @@ def session_of(http_response: Any, response: Response) -> NegotiatedSession | No
     """Return the session that a response to `initialize` begins; None if it begins none.
 
     Args:
-        http_response: The answer of HTTP that carries it.
+        http_response: The HTTP response that carries it.
         response: The response.
 
     Raises:
@@ -79,7 +79,7 @@ async def begin_again(
         limit: The maximum size of a text in bytes.
 
     Raises:
-        ConnectionLost: The server did not answer as it did the first time.
+        ConnectionLost: The server did not respond as it did the first time.
     """
     http_response = await sender.send("POST", {}, Body(initialize))
     try:
@@ -96,7 +96,7 @@ async def begin_again(
 
 
 async def _first_response(http_response: Any, decode: Callable[[bytes], Any], limit: int) -> Any:
-    """Return the first response in the answer to a POST; None without one."""
+    """Return the first response in the HTTP response to a POST; None without one."""
     if not 200 <= http_response.status_code < 300:
         raise status_error(http_response)
     if content_type(http_response) != EVENT_STREAM:

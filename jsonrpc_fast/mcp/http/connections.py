@@ -1,4 +1,4 @@
-"""What an application of HTTP needs of a server."""
+"""The server interface that the ASGI application uses."""
 
 from __future__ import annotations
 

@@ -3,10 +3,9 @@
     app = server.asgi_app()  # uvicorn module:app
 
 Rules:
-  - a POST carries one message, or a batch if the revision of its session has batches. `session_requests` answers those
-    of a session, `stateless` the others;
-  - a fault of the HTTP request is answered with a status and a text; a fault of a message with a status and an error
-    response.
+  - A POST carries one message, or a batch if the revision of its session has batches. `session_requests` serves those
+    of a session, `stateless` the others.
+  - A fault of the HTTP request gets a status and a text; a fault of a message gets a status and an error response.
 """
 
 from __future__ import annotations
@@ -122,7 +121,7 @@ class McpEndpoint:
         if session_prefix is not None and not _PREFIX.fullmatch(session_prefix):
             raise ValueError("session_prefix must have letters, digits, - and _ only")
         self._server = server
-        # A malformed item of a batch is answered: over HTTP nothing is printed by mistake.
+        # A malformed item of a batch gets a response: over HTTP no program prints by mistake.
         options: SessionOptions = {"response_policy": "always", **(session_options or {})}
         check_options(**options)
         self._paths = frozenset({"", "/", path, path.rstrip("/")})
@@ -264,7 +263,7 @@ class McpEndpoint:
         reading = read_body(receive, self._max_body_bytes, declared)
         try:
             guarded = Cancellable(reading, reading.send(None), seconds=self._body_seconds)
-        except StopIteration as end:  # it is here already
+        except StopIteration as end:  # the body has arrived already
             body: bytes | bytearray | None = end.value
             return body
         body = await guarded
@@ -343,7 +342,7 @@ def _name_of(message: Request[Any] | Notification[Any]) -> str | None:
 
 
 def _check_single(fields: list[Header]) -> None:
-    """Check that no header that counts here has two values. See `check_repeated`."""
+    """Check that no single-value header has two values. See `check_repeated`."""
     check_repeated(fields)
     names = [
         name

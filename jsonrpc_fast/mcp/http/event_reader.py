@@ -26,7 +26,7 @@ from .sending import (
 MAX_ATTEMPTS: Final = 5
 """How often in succession resuming a stream may fail."""
 RETRY_SECONDS: Final = 1.0
-"""How long to wait before a stream is resumed, unless the server says it."""
+"""How long to wait before a stream is resumed, unless the server sends a delay."""
 END_SECONDS: Final = 1.0
 """How long to wait for a stream to end after its response."""
 
@@ -45,7 +45,7 @@ class Cursor:
 
     Attributes:
         id: The id of the last event that has one; "" if the stream cannot be resumed.
-        retry_seconds: What the server says; None if it says nothing.
+        retry_seconds: The delay that the server asks for; None if it asks for none.
     """
 
     __slots__ = ("id", "retry_seconds")
@@ -91,7 +91,7 @@ class EventReader:
         """Read a stream until it ends, or is complete.
 
         Args:
-            http_response: The answer of HTTP that carries it. The caller releases it.
+            http_response: The HTTP response that carries it. The caller releases it.
             cursor: Moves with the events.
             on_event: Called with each event.
             is_complete: Returns whether nothing more is expected.
@@ -125,7 +125,7 @@ class EventReader:
         return None
 
     async def open(self, session: NegotiatedSession) -> Any:
-        """Open the GET stream of a session and return the answer; None if the server has no such stream.
+        """Open the GET stream of a session and return the HTTP response; None if the server has no such stream.
 
         Raises:
             ConnectionLost: As `resume`.
@@ -140,7 +140,7 @@ class EventReader:
         return await self.resume(Cursor(), session) if http_response.status_code in TRANSIENT_STATUSES else None
 
     async def resume(self, cursor: Cursor, session: NegotiatedSession | None) -> Any:
-        """Open a stream again after its last event and return the answer.
+        """Open a stream again after its last event and return the HTTP response.
 
         Raises:
             SessionEnded: The server ended the session.

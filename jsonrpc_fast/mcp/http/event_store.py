@@ -21,7 +21,7 @@ from ..._checks import check_count, check_seconds
 from ...errors import EventsLost
 
 _BYTES_PER_EVENT: Final = 100
-"""What an event costs beside its data, about."""
+"""About how much memory an event needs in addition to its data."""
 
 
 def session_of(stream: str) -> str:
@@ -207,7 +207,7 @@ class MemoryEventStore:
         stream.wake()
 
     def _drop(self, now: float) -> None:
-        """Drop what is over a bound."""
+        """Drop events and streams over a bound."""
         order = self._order
         oldest = now - self._max_age_seconds
         while order and (order[0][0] <= oldest or len(order) > self._max_events or self._bytes > self._max_bytes):

@@ -1,11 +1,11 @@
-"""An event store of the user, of which the endpoint sees only what `EventStore` allows.
+"""Wrap the user's event store, so that the endpoint sees only what `EventStore` allows.
 
 Rules:
-  - a cancellation that nobody asked for counts as a store that does not answer: ConnectionLost;
-  - so does any exception that `EventStore` does not name and that is raised by reading. It is reported here, while the
-    caller reports what keeps events from being stored;
-  - a result of another type is a TypeError;
-  - forgetting a session fails nothing, but the failure is reported.
+  - A foreign cancellation is treated as a store that does not respond: ConnectionLost.
+  - So does any exception that `EventStore` does not name and that is raised by reading. It is reported here, while the
+    caller reports what keeps events from being stored.
+  - A result of another type is a TypeError.
+  - Errors from `forget` are reported but not raised.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _id(found: str | None) -> str | None:
 
 
 def _failure(error: BaseException) -> ConnectionLost:
-    """Return what an exception counts as. The cancellation of the task itself is raised again."""
+    """Return the exception to raise in place of another one. The cancellation of the task itself is raised again."""
     if isinstance(error, asyncio.CancelledError) and not is_foreign_cancellation(error):
         raise error
     return ConnectionLost("the event store failed")

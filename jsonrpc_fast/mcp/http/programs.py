@@ -4,7 +4,7 @@ Rules:
   - A session to 2025-11-25 has a process of its own, which ends with the session. When the process ends, so does the
     session: the next request gets 404.
   - A request of 2026-07-28 has a process for itself while it is in flight. Afterwards the process serves another
-    request, but only if it has answered all of them.
+    request, but only if it has responded to all of them.
   - What a process sends late never reaches the next request without a session. That gets its response, and progress if
     no request before it had the same token. A request that asks for log messages, or for a subscription, has a new
     process, which serves no other request. Everything else is dropped.
@@ -87,7 +87,7 @@ class ProgramServer:
 
     versions: Sequence[str] = VERSIONS
     tools: Mapping[str, Any] = MappingProxyType({})
-    """Only the program knows its tools: it checks the headers that repeat arguments, or nobody does."""
+    """Only the program knows its tools: so only the program can check the Mcp-Param headers."""
     changes = 0
 
     def __init__(
@@ -199,7 +199,7 @@ class ProgramConnection:
 
     @property
     def is_like_new(self) -> bool:
-        """Whether the process can serve another request: it has answered all of them."""
+        """Whether the process can serve another request: it has responded to all of them."""
         return (
             self._transport.is_connected
             and self._relay is not None
@@ -208,7 +208,7 @@ class ProgramConnection:
         )
 
     def can_serve(self, request: Request) -> bool:
-        """Return whether nothing that the process sends late can be taken for the answer to a request."""
+        """Return whether no late message of the process can be taken for the response to a request."""
         return self.is_like_new and self._requests.can_serve(request)
 
     @property
@@ -343,7 +343,7 @@ class _Requests(Transport):
         self._inner.respond(last, message)
 
     def _send_shared(self, message: bytes, sent: Any) -> None:
-        """Send a message that is no response, if it belongs to the request in flight."""
+        """Send a message other than a response, if it belongs to the request in flight."""
         if isinstance(sent, Request):  # there are none without a session
             refusal = Response(
                 sent.id, error=Error(ErrorCode.METHOD_NOT_FOUND, RPC_MESSAGES[ErrorCode.METHOD_NOT_FOUND])
@@ -360,7 +360,7 @@ class _Requests(Transport):
         return not self.is_exclusive and len(self._tokens) < _MAX_TOKENS
 
     def can_serve(self, request: Request) -> bool:
-        """Return whether nothing that was sent for earlier requests can be taken for an answer to this one."""
+        """Return whether no message for an earlier request can be taken for a response to this one."""
         token = _token_of(request)
         return not _is_exclusive(request) and (type(token), token) not in self._tokens
 

@@ -1,14 +1,14 @@
 """Responses of HTTP that carry the messages of a stream: JSON, or server-sent events.
 
 Rules:
-  - a stream that ends with its reply before anything else was put is answered with JSON. Any other is answered with
-    events, and so is one that is silent for as long as a keep-alive;
-  - an event is stored before it is sent, and carries the id that the store gave it. The first event of a client of
-    2025-11-25 has an id only, and says when to reconnect;
-  - when the client of a stored stream disconnects, the rest of the stream goes to the store;
-  - when the store fails, the stream goes on without ids. A client that resumes it all the same gets no part of it,
-    rather than one with a gap;
-  - a client that reads nothing for `write_seconds` counts as disconnected.
+  - A stream that ends with its response before anything else was put is sent as JSON. Any other is sent as events, and
+    so is one that is silent for as long as a keep-alive.
+  - An event is stored before it is sent, and carries the id that the store gave it. The first event of a client of
+    2025-11-25 has an id only, and says when to reconnect.
+  - When the client of a stored stream disconnects, the rest of the stream goes to the store.
+  - When the store fails, the stream goes on without ids. A client that resumes it gets no part of it, rather
+    than a part with a gap.
+  - A client that reads nothing for `write_seconds` is treated as disconnected.
 """
 
 from __future__ import annotations
@@ -86,16 +86,16 @@ class Connection:
         return self._watcher is not None
 
     async def stop_watching(self) -> None:
-        """Leave no task behind."""
+        """End the watching task."""
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
             watcher.cancel()
             await asyncio.wait([watcher], timeout=_WATCHER_SECONDS)
             if watcher.done() and not watcher.cancelled():
-                watcher.exception()  # each ASGI server has exceptions of its own for a client that is gone
+                watcher.exception()  # each ASGI server has exceptions of its own for a client that has disconnected
 
     async def begin(self, status: int, headers: list[Header]) -> bool:
-        """Send the status and the headers; return False if the client is gone, like the other methods."""
+        """Send the status and the headers; return False if the client has disconnected, like the other methods."""
         self.is_begun = True
         return await self._write({"type": "http.response.start", "status": status, "headers": headers})
 
@@ -170,7 +170,7 @@ class Responder:
             stream: The stream.
             connection: The connection of the POST.
             headers: Further headers of the response.
-            status_of: Returns the status for a reply as JSON.
+            status_of: Returns the status for a response as JSON.
 
         Returns:
             False if the client disconnected before the end.
@@ -186,7 +186,7 @@ class Responder:
     async def _respond_with_events(
         self, stream: MessageStream, connection: Connection, headers: list[Header], status_of: Callable[[bytes], int]
     ) -> bool:
-        """Answer with events, unless the stream is only a reply before the first keep-alive."""
+        """Answer with events, unless the stream is only a response before the first keep-alive."""
         connection.watch(stream.wake)
         try:
             await stream.wait(self._keep_alive_seconds)
@@ -294,7 +294,7 @@ class Responder:
         return b"".join(events)
 
     async def _append(self, store: EventStore, stream: MessageStream, data: bytes | None) -> str | None:
-        """Store an event. If this is cancelled, the event is stored all the same, and the stream counts as stored."""
+        """Store an event. If this is cancelled, the event is still stored, and the stream is treated as stored."""
         if stream.name is None:  # the store has failed
             return None
         if type(store) is MemoryEventStore:  # never waits
@@ -318,7 +318,7 @@ class Responder:
             return None
 
     async def _end(self, stream: MessageStream, name: str) -> None:
-        """End a stream in the store. If this is cancelled, the stream counts as stored."""
+        """End a stream in the store. If this is cancelled, the stream is treated as stored."""
         if self._store is None:
             return
         try:
@@ -340,7 +340,7 @@ class Responder:
         report(error)
 
     def _leave(self, stream: MessageStream) -> None:
-        """Care for what is left of a stream whose connection is closed."""
+        """Store or drop the rest of a stream whose connection is closed."""
         if not stream.is_stored:
             if not stream.is_finished:
                 stream.detach()

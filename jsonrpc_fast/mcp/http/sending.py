@@ -2,8 +2,8 @@
 
 Rules:
   - Redirects are followed within the origin only, so that credentials and messages never reach another one.
-  - The body of an answer is read in small pieces, decompressed. Each answer is released, read or not.
-  - No exception holds anything of a body.
+  - The body of an HTTP response is read in small pieces, decompressed. Each HTTP response is released, read or not.
+  - No exception holds any part of a body.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ TRANSIENT_STATUSES: Final = (408, 425, 429, 500, 502, 503, 504)
 """Statuses after which the same request may succeed."""
 EVENT_STREAM: Final = "text/event-stream"
 
-_CLIENT: Final = "jsonrpc_fast.client"  # the client of an answer, among its extensions
+_CLIENT: Final = "jsonrpc_fast.client"  # the client of an HTTP response, among its extensions
 _MAX_REDIRECTS: Final = 5
 _SESSION_ID: Final = re.compile(r"[!-~]{1,1024}")
 STRAY: Final = "the sending of a request was cancelled"
-"""Says that httpx or `auth` raised a cancellation that nobody asked for."""
+"""The reason when httpx or `auth` raises a foreign cancellation."""
 _SHOWN_HEADERS: Final = ("allow", "content-type", "retry-after", "www-authenticate")
 
 HttpAuth: TypeAlias = "httpx.Auth | httpx2.Auth | Any"
@@ -135,7 +135,7 @@ class HttpSender:
                 self._pool.abort()
 
     async def send(self, method: str, headers: dict[str, str], body: Body | None = None) -> Any:
-        """Send a request and return the answer, whose body is not read. Follow redirects within the origin."""
+        """Send a request and return the HTTP response, whose body is not read. Follow redirects within the origin."""
         fields = {
             **self._headers,
             "accept": f"application/json, {EVENT_STREAM}" if method == "POST" else EVENT_STREAM,
@@ -158,7 +158,7 @@ class HttpSender:
         raise InvalidResponse("the server redirects too often")
 
     async def release(self, http_response: Any) -> None:
-        """Close an answer, so that its connection can be used again."""
+        """Close an HTTP response, so that its connection can be used again."""
         http = http_response.extensions.pop(_CLIENT, None)
         try:
             await http_response.aclose()
@@ -191,7 +191,7 @@ class HttpSender:
 
 
 async def read(http_response: Any, limit: int) -> bytes:
-    """Return the body of an answer.
+    """Return the body of an HTTP response.
 
     Raises:
         InvalidResponse: It is larger than `limit` bytes, or cannot be decompressed.
@@ -201,15 +201,15 @@ async def read(http_response: Any, limit: int) -> bytes:
         async for piece in pieces:
             received += piece
             if len(received) > limit:
-                raise InvalidResponse(f"the answer is larger than {limit} bytes")
+                raise InvalidResponse(f"the response is larger than {limit} bytes")
     return bytes(received)
 
 
 async def pieces_of(http_response: Any, *, is_whole: bool = False) -> AsyncGenerator[bytes, None]:
-    """Yield the body of an answer in small pieces, decompressed.
+    """Yield the body of an HTTP response in small pieces, decompressed.
 
     Args:
-        http_response: The answer.
+        http_response: The HTTP response.
         is_whole: Whether a body that ends too early is a fault. That of a stream of events may.
 
     Raises:
@@ -221,13 +221,13 @@ async def pieces_of(http_response: Any, *, is_whole: bool = False) -> AsyncGener
             if piece:
                 yield piece
             if len(piece) == PIECE_BYTES:
-                await asyncio.sleep(0)  # a small chunk may hold very much
+                await asyncio.sleep(0)  # a small chunk may expand to a large one
     if is_whole:
         inflater.finish()
 
 
 def content_type(http_response: Any) -> str:
-    """Return the media type of an answer, without parameters."""
+    """Return the media type of an HTTP response, without parameters."""
     return str(http_response.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
 
@@ -238,7 +238,7 @@ def status_error(http_response: Any) -> HttpStatusError:
 
 
 def session_id(http_response: Any) -> str | None:
-    """Return the session id in the headers of an answer.
+    """Return the session id in the headers of an HTTP response.
 
     Raises:
         InvalidResponse: The id is malformed.

@@ -1,8 +1,8 @@
 """Serving an endpoint with uvicorn, as a program.
 
 Rules:
-  - SIGINT and SIGTERM end it: new requests are refused, functions that run may finish, streams and subscriptions end;
-  - a second SIGINT ends it at once, without a traceback.
+  - SIGINT and SIGTERM end it: new requests are refused, functions that run may finish, streams and subscriptions end.
+  - A second SIGINT ends it at once, without a traceback.
 """
 
 from __future__ import annotations

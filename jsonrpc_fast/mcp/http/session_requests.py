@@ -1,12 +1,12 @@
 """Requests up to 2025-11-25, which belong to a session.
 
 Rules:
-  - `initialize` begins a session. Its id is in the header `Mcp-Session-Id` of all later requests. A DELETE ends it;
-  - a request is answered with its reply as JSON if nothing is sent before the reply, otherwise with a stream of events
-    that ends with the reply. A notification or a response is answered with 202;
+  - `initialize` begins a session. Its id is in the header `Mcp-Session-Id` of all later requests. A DELETE ends it.
+  - A request is answered with its response as JSON if nothing is sent before the response, otherwise with a stream of
+    events that ends with the response. A notification or a response is answered with 202.
   - `MCP-Protocol-Version` must name a revision that the server supports. The one that the session agreed on counts,
-    whichever it names: a client only should repeat that one, and the conformance suite does not;
-  - a GET opens the stream of the messages that belong to no request, or resumes a stream whose connection broke.
+    whichever it names: a client only should repeat that one, and the conformance suite does not.
+  - A GET opens the stream of the messages that belong to no request, or resumes a stream whose connection broke.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ class SessionRequests:
         if session is not None:
             self._check_room(session)
             session.requests += 1
-            if is_listener and session.listener is not None:  # its client is gone, but that was not noticed yet
+            if is_listener and session.listener is not None:  # its client has disconnected, which was not noticed yet
                 session.listener.is_replaced = True
                 session.transport.open_listener().wake()
         try:

@@ -1,11 +1,11 @@
 """The table of sessions of one endpoint.
 
 Rules:
-  - an id has the prefix of the worker, if there is one, 192 random bits, and a digest of the subject that began the
-    session. Only that subject may use it, which any worker can check;
-  - a session is idle while no HTTP request of it is in progress and no call is in flight. One timer for all sessions
-    ends those that are idle for too long;
-  - when the table is full, a new session ends the one that has been idle longest, if it has been idle for a while.
+  - An id has the prefix of the worker, if there is one, 192 random bits, and a digest of the subject that began the
+    session. Only that subject may use it, which any worker can check.
+  - A session is idle while no HTTP request of it is in progress and no call is in flight. One timer for all sessions
+    ends those that are idle for too long.
+  - When the table is full, a new session ends the one that has been idle longest, if it has been idle for a while.
     Otherwise there is no room.
 """
 
@@ -24,7 +24,7 @@ from .transport import HttpTransport
 
 ID_BYTES: Final = 24
 MIN_IDLE_SECONDS: Final = 10.0
-"""A session that has been idle for less time is not ended to make room for another one."""
+"""A session is ended to make room for another one only after it was idle for so long."""
 
 _RANDOM_CHARACTERS: Final = ID_BYTES * 4 // 3
 _DIGEST_CHARACTERS: Final = 32
@@ -43,13 +43,13 @@ def _digest(random: str, subject: object) -> str:
 
 
 def belongs_to(id: str, subject: object) -> bool:
-    """Return whether a session with this id was begun by this subject; None stands for nobody in particular."""
+    """Return whether a session with this id was begun by this subject; None stands for an unknown subject."""
     random = id[: id.rfind(".") + 1 + _RANDOM_CHARACTERS]
     return secrets.compare_digest(id.encode(), (random + _digest(random, subject)).encode())
 
 
 class HttpSession:
-    """A session to 2025-11-25.
+    """A session of revision 2025-11-25 or earlier.
 
     Attributes:
         id: The value of `Mcp-Session-Id`.
@@ -80,7 +80,7 @@ class HttpSession:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing of the session is in progress."""
+        """Whether no request of the session is in progress."""
         return not self.requests and not self.transport.streams
 
 
@@ -164,7 +164,7 @@ class SessionTable:
         self._timer = asyncio.get_running_loop().call_at(when, self._sweep)
 
     def _sweep(self) -> None:
-        """End what has been idle for too long."""
+        """End sessions that have been idle for too long."""
         self._timer = None
         assert self._idle_seconds is not None
         now = asyncio.get_running_loop().time()

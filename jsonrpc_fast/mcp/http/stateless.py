@@ -1,9 +1,9 @@
 """Requests from 2026-07-28 on: each POST stands alone, and nothing remains when it is answered.
 
 Rules:
-  - what the headers say must be what the body says;
-  - when the client disconnects, the request is cancelled;
-  - a connection of the server that is like new serves another request, as making one costs more than most calls.
+  - What the headers say must be what the body says.
+  - When the client disconnects, the request is cancelled.
+  - A connection of the server that is like new serves another request, as making one costs more than most calls.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class StatelessRequests:
         if type(message) is not Request:
             raise Refusal(400, "The body must be a request or a notification.")
         try:
-            # A client that has legacy revisions only learns from the error which ones there are.
+            # A legacy-only client learns the supported revisions from this error.
             if self._has_sessions or message.method != "initialize":
                 check_modern(headers, message)
             if message.method == "tools/call":
@@ -167,7 +167,7 @@ class StatelessRequests:
 
 
 def _status(text: bytes) -> int:
-    """Return the status of a reply without a session."""
+    """Return the status of a response without a session."""
     if b'"error"' not in text[:256] and b'"error"' not in text[-65536:]:
         return 200
     reply: Any = decode(text)

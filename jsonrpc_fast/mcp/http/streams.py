@@ -1,9 +1,9 @@
 """One stream of messages to a client: the response to one POST, or the messages that belong to no request.
 
 Rules:
-  - messages are put without waiting; one writer at a time takes them out;
-  - the stream of a POST ends with the reply to its last request;
-  - a stream keeps a bounded number of bytes. Beyond that messages are dropped, but no reply is.
+  - Messages are put without waiting; one writer at a time takes them out.
+  - The stream of a POST ends with the response to its last request.
+  - A stream keeps a bounded number of bytes. Beyond that messages are dropped, but no response is.
 """
 
 from __future__ import annotations
@@ -70,15 +70,15 @@ class MessageStream:
         is_resumable: Whether its client can reconnect although it has got no message yet.
 
     Attributes:
-        pending: The ids of the requests without a reply.
+        pending: The ids of the requests without a response.
         exchange: The HTTP request that it answers; None for a stream of a session.
         name: The same as the argument.
         is_resumable: The same as the argument.
         is_stored: Whether the client has got the id of an event, so that the rest goes to the store if it disconnects.
         is_ended: Whether no message follows.
-        is_detached: Whether nobody reads it any more: what is put is dropped.
+        is_detached: Whether no connection reads it any more, so that further messages are dropped.
         wants_close: Whether the connection is to be closed before the end.
-        has_response: Whether a reply was put.
+        has_response: Whether the response was put.
         appending: The storing of an event that is in progress, or whose writer was cancelled.
         size: The size of the messages that wait.
     """
@@ -136,7 +136,7 @@ class MessageStream:
 
     @property
     def is_single_response(self) -> bool:
-        """Whether the stream has ended with its reply, and nothing else waits."""
+        """Whether the stream has ended with its response, and nothing else waits."""
         return self.is_ended and self.has_response and self._messages is not None and len(self._messages) == 1
 
     @property
@@ -145,7 +145,7 @@ class MessageStream:
         return self.is_ended and not self._messages
 
     def put(self, text: bytes) -> bool:
-        """Add a message that is not a reply. Return False if it was dropped."""
+        """Add a message that is not a response. Return False if it was dropped."""
         if self.is_ended or self.is_detached or (self._messages and self.size + len(text) > self._max_bytes):
             return False
         self._put(text)
@@ -153,7 +153,7 @@ class MessageStream:
         return True
 
     def put_response(self, text: bytes) -> None:
-        """Add the reply, b"" for none. It becomes the last message when the stream ends."""
+        """Add the response, b"" for none. It becomes the last message when the stream ends."""
         if text and not self.is_ended:
             self.has_response = True
             self._response = text
@@ -196,7 +196,7 @@ class MessageStream:
         self.wake()
 
     def detach(self) -> None:
-        """Drop what waits and what follows: nobody reads it."""
+        """Drop waiting and further messages: no connection reads them."""
         self.is_detached = True
         self.take()
 

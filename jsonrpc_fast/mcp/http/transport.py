@@ -1,11 +1,11 @@
 """The transport of one session over HTTP, or of one request without a session.
 
 Rules:
-  - each message of the client arrives by `deliver`. The messages that belong to a request go to the stream of its POST,
-    others to the stream of the session, which a GET reads;
-  - a message about a request that has had its reply goes to the stream of the session, except a reply, which is
-    dropped;
-  - nothing here waits: an idle session has no task, no timer and no queue.
+  - Each message of the client arrives by `deliver`. The messages that belong to a request go to the stream of its POST,
+    others to the stream of the session, which a GET reads.
+  - A message about a request that has had its response goes to the stream of the session, except a response, which is
+    dropped.
+  - Nothing here waits: an idle session has no task, no timer and no queue.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class HttpTransport(Transport):
 
     Attributes:
         is_shared: Whether the requests of several clients use it, one after another.
-        streams: The streams of requests without a reply, by id.
+        streams: The streams of requests without a response, by id.
         listener: The stream of the messages that belong to no request; None before the first one.
         is_listening: Whether a GET reads it.
         onlisten: If set, called when `is_listening` has changed.
@@ -82,7 +82,7 @@ class HttpTransport(Transport):
         return stream
 
     def deliver(self, message: Received, exchange: Exchange | None) -> None:
-        """Deliver a message. Replies go to the stream of the exchange."""
+        """Deliver a message. Responses go to the stream of the exchange."""
         assert self.onmessage is not None
         self._receiving = exchange
         try:
@@ -106,13 +106,13 @@ class HttpTransport(Transport):
             exchange.stream.end()
 
     def cancel_requests(self) -> None:
-        """Cancel the requests without a reply, because their client does not wait for it."""
+        """Cancel the requests without a response, because their client does not wait for it."""
         for id in list(self.streams):
             self.deliver(Notification("notifications/cancelled", {"requestId": id}), None)
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is without a reply, and nothing waits."""
+        """Whether no request is without a response, and nothing waits."""
         return not self.streams and not self._buffered and not self._is_paused
 
     @property

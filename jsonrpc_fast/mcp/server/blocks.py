@@ -48,7 +48,7 @@ _BY_SUFFIX: Final = {
     ".wav": "audio/wav",
     ".webp": "image/webp",
 }
-"""MIME types that `mimetypes` does not know on each platform, or calls by another name."""
+"""MIME types that `mimetypes` lacks on some platforms, or names differently."""
 
 
 class Block(dict[str, Any]):
@@ -68,7 +68,7 @@ class Block(dict[str, Any]):
 
 
 class Text(Block):
-    """A text.
+    """A text block.
 
     Args:
         text: The text.

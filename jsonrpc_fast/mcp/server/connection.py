@@ -135,7 +135,7 @@ class ServerConnection:
 
     @property
     def is_like_new(self) -> bool:
-        """Whether the connection is open, serves no request, and has kept nothing of those before."""
+        """Whether the connection is open, serves no request, and keeps no state of earlier ones."""
         return self._session.is_idle and not self._has_state and self._handshake.session is None
 
     def can_serve(self, request: Request) -> bool:

@@ -67,7 +67,7 @@ class HttpExchange(Protocol):
 
     @property
     def subject(self) -> object:
-        """Who the bearer token stands for; None without authorization."""
+        """The subject that the bearer token stands for; None without authorization."""
         ...
 
     @property
@@ -158,7 +158,7 @@ class Context:
 
     @property
     def peer(self) -> Any:
-        """Who sent the request, as the transport knows it, such as the address of a client; None if it is not known."""
+        """The sender of the request as the transport knows it, such as the address of a client; None if unknown."""
         return self._request.peer
 
     @property
@@ -364,7 +364,7 @@ class Context:
 
         Args:
             messages: A text of the user; a message such as a `UserMessage`; or a list of these.
-            max_tokens: Maximum number of tokens of the answer.
+            max_tokens: Maximum number of tokens of the model's text.
             timeout: As in `call`.
             key: As in `call`.
             params: Other params, by their names in the protocol: `systemPrompt`, `temperature`, `stopSequences`,

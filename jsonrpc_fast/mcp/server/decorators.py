@@ -119,11 +119,11 @@ class Decorators(Registry):
 
         The function returns, directly or as an awaitable:
 
-        - None for no content, a str for a text block;
-        - a content block, such as an `Image`, or a list with content blocks, strings and other values;
-        - any other value with a JSON form, such as a dataclass, Struct, pydantic model, Decimal, set or bytes (base64):
-          the client gets it as structured content and as text;
-        - a `ToolResult` or a `WholeResult`.
+        - None for no content, a str for a text block.
+        - A content block, such as an `Image`, or a list with content blocks, strings and other values.
+        - Any other value with a JSON form, such as a dataclass, Struct, pydantic model, Decimal, set or bytes (base64):
+          the client gets it as structured content and as text.
+        - A `ToolResult` or a `WholeResult`.
 
         If the function raises an exception, the client gets a result with `isError` and without the exception's text,
         unless it is a `ToolError`. A value without a JSON form is error -32603. Both are logged. An `RpcError` is sent
@@ -228,10 +228,10 @@ class Decorators(Registry):
 
         The function returns, directly or as an awaitable:
 
-        - a str, a message of the user;
-        - a message `{"role": "user", "content": …}`, whose content is a str or a content block;
-        - a list of these;
-        - a result `{"messages": […]}` or a `WholeResult`.
+        - A str, a message of the user.
+        - A message `{"role": "user", "content": …}`, whose content is a str or a content block.
+        - A list of these.
+        - A result `{"messages": […]}` or a `WholeResult`.
 
         Objects with such a JSON form work, too. Anything else is error -32603 and is logged.
 
@@ -318,11 +318,11 @@ class Decorators(Registry):
 
         The function returns, directly or as an awaitable:
 
-        - a str, bytes, or None for "not found";
-        - contents: `{"uri": …, "text": …}` or `{"uri": …, "blob": …}`;
-        - a list of these;
-        - a result `{"contents": […]}` or a `WholeResult`;
-        - any other value that is an object in JSON: it is sent as a JSON text.
+        - A str, bytes, or None for "not found".
+        - Contents: `{"uri": …, "text": …}` or `{"uri": …, "blob": …}`.
+        - A list of these.
+        - A result `{"contents": […]}` or a `WholeResult`.
+        - Any other value that is an object in JSON: it is sent as a JSON text.
 
         Anything else is error -32603 and is logged.
 

@@ -3,7 +3,7 @@
 Rules:
   - A description may have several lines; they are joined.
   - The part about parameters is taken out of the text: a client finds it in the schema.
-  - What is not understood stays in the text.
+  - Parts that are not understood stay in the text.
 """
 
 from __future__ import annotations

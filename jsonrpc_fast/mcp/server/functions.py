@@ -120,7 +120,7 @@ class RegisteredFunction:
         for name, parameter in parameters.items():
             is_context = _is_context(parameter.annotation)
             if parameter.kind is Parameter.POSITIONAL_ONLY and (is_context or not converts):
-                raise TypeError(f"it must be possible to pass {name} by name")
+                raise TypeError(f"parameter {name} must not be positional-only")
             if not is_context:
                 self.parameters[name] = parameter
             elif self._context_name is not None:

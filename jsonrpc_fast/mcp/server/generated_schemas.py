@@ -83,7 +83,7 @@ def without_closed_tuples(schema: Any) -> Any:
 
 
 _VALUES: Final = ("default", "enum", "const", "examples")
-"""Keywords whose values are no schemas."""
+"""Keywords whose values are not schemas."""
 
 
 def without_root_reference(schema: dict[str, Any]) -> dict[str, Any]:

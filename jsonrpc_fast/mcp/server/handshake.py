@@ -141,7 +141,7 @@ class ServerHandshake:
         """Decide how to serve a request. Call this for all requests, in the order of arrival.
 
         Returns:
-            The rules for a handler, or the reply if the handshake itself serves the request.
+            The rules for a handler, or the result if the handshake itself serves the request.
 
         Raises:
             RpcError: The request is refused with this error.

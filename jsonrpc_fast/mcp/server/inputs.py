@@ -69,7 +69,7 @@ class Inputs:
                 self._responses = _read_responses(params["inputResponses"])
             if "requestState" in params:
                 contents = loads(seal.open(params["requestState"], method, params, subject))
-                self._responses |= _written(contents["responses"])  # what was answered before stays
+                self._responses |= _written(contents["responses"])  # earlier responses stay
                 self._asked, self.state = frozenset(contents["asked"]), contents["values"]
 
     @property
@@ -144,7 +144,7 @@ def _encode_values(values: dict[str, Any]) -> bytes:
 
 
 def capability_for(method: str, params: Mapping[str, Any] | None) -> str | None:
-    """Return the capability that a client needs to receive a request, as in `Capabilities.supports`; None: no one.
+    """Return the capability that a client needs for a request, as in `Capabilities.supports`; None if it needs none.
 
     Args:
         method: The method of the request.

@@ -41,7 +41,7 @@ def json_of(text: str) -> Any:
 
 
 def _to_basic(value: Any) -> Any:
-    """Convert a value that msgspec cannot write to one that it can."""
+    """Convert a value that msgspec cannot write to one that it can write."""
     core = sys.modules.get("pydantic_core")
     if core is not None and is_from_pydantic(type(value)):
         return core.to_jsonable_python(value)

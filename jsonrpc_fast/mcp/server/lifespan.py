@@ -83,7 +83,7 @@ class Lifespan:
             self._task.cancel()
 
     def _leave(self) -> asyncio.Task[None] | None:
-        """Count a user less. Return the task that ends, if this was the last one."""
+        """Decrement the user count. Return the task that ends, if this was the last one."""
         self._users -= 1
         if self._users or self._end is None or self._ready is None or self._task is None:
             return None

@@ -3,7 +3,7 @@
 Rules:
   - A type that is an object in JSON gives its own schema. Any other type is wrapped: `-> list[int]` has the schema of
     `{"result": [1, 2]}`, because a schema must describe an object up to 2025-11-25.
-  - There is no schema for None, for types that say nothing (`Any`, `list`), for content blocks and results
+  - There is no schema for None, for types without information (`Any`, `list`), for content blocks and results
     (`ToolResult`, `WholeResult`), and for a type without a JSON Schema. `Annotated[ToolResult, T]` has the schema of T.
   - Each value is checked as the client receives it, after it was written as JSON.
 """

@@ -187,7 +187,7 @@ class Server(Decorators):
         Args:
             transport: A transport that is not started, created with `profile=server.profile`.
             options: Options of `Session`, such as `hooks`, `max_handlers` and `timeout` (of requests to the client). By
-                default the convention is `McpConvention` and the reply policy "never".
+                default the convention is `McpConvention` and the response policy "never".
 
         Raises:
             TypeError, ValueError: An option has a wrong type or value.

@@ -5,8 +5,8 @@ Rules:
     waits `terminate_seconds`, and kills it.
   - When the child ends by itself, what it wrote is delivered, then the transport closes.
   - A child does not outlive the event loop.
-  - What a child prints beside its messages is a fault for `onerror`, and gets no response: a child that does not read
-    while it prints would block both sides.
+  - Text that a child prints between its messages is a fault for `onerror`, and gets no response: a child that does not
+    read while it prints would block both sides.
 """
 
 from __future__ import annotations
@@ -349,7 +349,7 @@ class StdioClient(Connection):
         await anext(self._loop_guard)
 
     async def _end_with_the_loop(self) -> AsyncGenerator[None, None]:
-        """End a child that nobody closed: `asyncio.run` closes async generators after all tasks, which may use it."""
+        """End a child that was not closed: `asyncio.run` closes async generators after all tasks, which may use it."""
         try:
             yield
         finally:

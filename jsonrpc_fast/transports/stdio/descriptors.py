@@ -66,7 +66,7 @@ class Writer(Protocol):
 
     unwritten_bytes: int
     unread_bytes: int | None
-    """How much of what was written nobody had read when the descriptor was closed; None: not known, or not closed."""
+    """The number of written bytes that were unread when the descriptor was closed; None if unknown or not closed."""
 
     def write(self, data: bytes) -> None:
         """Write bytes, now or later. A fault is reported later."""

@@ -3,7 +3,7 @@
 Rules:
   - A connection counts from its acceptance until its socket is closed, so handshakes count, too.
   - A host is an IPv4 address or the first 64 bits of an IPv6 address, which is what one subscriber gets.
-    Connections of a Unix socket come from no host. Behind a proxy all connections come from one.
+    Connections of a Unix socket come from no host. With a proxy in front all connections come from one.
   - The bytes are those received but not delivered, those that a session keeps in its inbox and for its handlers, and
     those sent but not taken by the system. They are added up whenever a 16th of the maximum has been received and
     sent, so they can exceed it by no more than that. Connections that hold the most are dropped until the rest hold no

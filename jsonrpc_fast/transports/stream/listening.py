@@ -4,7 +4,7 @@ Rules:
   - A server owns the socket that it is given, and closes it with itself. The same socket in other processes goes on.
   - A server removes the path of a Unix socket that it has bound, unless another server has replaced it. The path of a
     given socket belongs to whoever has bound it.
-  - Nobody can connect to a Unix socket before it has its mode.
+  - No client can connect to a Unix socket before it has its mode.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ async def listen_on_port(
 
 
 def bind_path(path: str | bytes, mode: int | None) -> socket.socket:
-    """Return a Unix socket bound to a path. It replaces a socket that another server has left behind.
+    """Return a Unix socket bound to a path. It replaces a stale socket of another server.
 
     Raises:
         OSError: Another server listens there (EADDRINUSE), or the path cannot be used.

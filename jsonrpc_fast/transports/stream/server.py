@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class ListeningOptions(TypedDict, total=False):
-    """Keyword options of servers for themselves, not for their connections; `StreamServer` describes them."""
+    """Keyword options of servers, except those of their connections; `StreamServer` describes them."""
 
     max_connections: int
     max_connections_per_host: int | None
@@ -140,7 +140,7 @@ class StreamServer:
         self._check_options()  # here, not when the first client connects
         self._ssl: tls.SSLContext | None = None
         self._handshake_seconds: float | None = None
-        self._hosts: dict[Any, str] = {}  # of each socket that counts
+        self._hosts: dict[Any, str] = {}  # of each counted socket
         self._server: asyncio.Server | None = None
         self._is_started = self._is_closed = False  # closed: accepts no more connections
         self._tasks: set[asyncio.Task[object]] = set()
@@ -152,7 +152,7 @@ class StreamServer:
 
     @property
     def refused(self) -> int:
-        """The number of connections that were refused because of a maximum, or dropped because of all bytes."""
+        """The number of connections that were refused at a maximum, or dropped because of max_buffered_bytes."""
         return self.admission.refused + self.admission.dropped
 
     @property
@@ -227,7 +227,7 @@ class StreamServer:
                 overdue.cancel()
         tasks = self._tasks - {asyncio.current_task()}  # `serve` itself may close the server
         if tasks:
-            await asyncio.wait(tasks, timeout=SERVE_SECONDS)  # they may return by themselves
+            await asyncio.wait(tasks, timeout=SERVE_SECONDS)  # they may return without being cancelled
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -269,7 +269,7 @@ class StreamServer:
         return True
 
     def leave(self, transport: asyncio.Transport) -> None:
-        """Count a socket no longer; for its channel. Further calls do nothing."""
+        """Remove a socket from the count; for its channel. Further calls do nothing."""
         host = self._hosts.pop(transport, None)
         if host is not None:
             self.admission.leave(host)
@@ -310,7 +310,7 @@ class StreamServer:
 
     async def _close_unstarted(self, connection: SocketTransport) -> None:
         if connection.state is State.IDLE:
-            await connection.connect()  # so that what TLS and WebSocket send at a close is sent
+            await connection.connect()  # so that TLS and WebSocket can send their goodbye
         if connection.state is State.CONNECTED:
             connection.begin_closing()
 
@@ -368,7 +368,7 @@ class TcpServer(StreamServer):
 class UnixServer(StreamServer):
     """A server on a Unix socket.
 
-    It replaces a socket that another server left behind. `start` raises OSError (EADDRINUSE) if a server still listens
+    It replaces a stale socket of another server. `start` raises OSError (EADDRINUSE) if a server still listens
     on it.
 
     Args:

@@ -44,7 +44,7 @@ KEEPALIVE_SECONDS: Final = 60
 KEEPALIVE_INTERVAL: Final = 15
 """Seconds between two probes."""
 KEEPALIVE_PROBES: Final = 4
-"""After as many probes without an answer, the connection is lost."""
+"""After this many unanswered probes the connection is lost."""
 
 
 class MessageSocketOptions(MessageOptions, total=False):

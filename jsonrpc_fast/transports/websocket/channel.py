@@ -215,7 +215,7 @@ class WebSocketChannel(Channel):
                     self.socket.finish()
 
     def _read_handshake(self, data: bytes) -> None:
-        """Split the handshake from the frames behind it, which the library would read as well."""
+        """Split the handshake from the frames after it, which the library would read as well."""
         if self.wire.handshake_exc is None and self.wire.state is WireState.CONNECTING:
             self._head += data
             end = self._head.find(b"\r\n\r\n") + 4

@@ -102,7 +102,7 @@ class AcceptedChannel(WebSocketChannel):
         self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 
     def _refuse(self, status: HTTPStatus) -> None:
-        """Answer a request that the library cannot read."""
+        """Refuse a request that the library cannot read."""
         allow = "Allow: GET\r\n" if status is HTTPStatus.METHOD_NOT_ALLOWED else ""
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\n{allow}Content-Length: 0\r\nConnection: close\r\n\r\n"
         self.socket.write(head.encode())

@@ -282,7 +282,7 @@ def later(function: Any) -> Any:
 
 
 UNCHECKED = "The token cannot be checked.\n"
-UNREADABLE = "The rights of the token cannot be found out.\n"
+UNREADABLE = "The rights of the token could not be determined.\n"
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")

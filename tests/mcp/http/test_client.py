@@ -488,7 +488,7 @@ async def test_a_response_settles_only_the_call_of_its_own_post() -> None:
         assert await client.call_tool("b") == TEXT
         both.set()
         assert await other == TEXT
-    assert [str(fault) for fault in faults] == ["the peer answered no call that is in flight"] * 2
+    assert [str(fault) for fault in faults] == ["received a response with an unknown id"] * 2
 
 
 async def test_a_malformed_response_on_a_stream_fails_its_call() -> None:
