@@ -97,18 +97,18 @@ _EXCLUDED: Final[dict[str, Any]] = {"exclude_none" if _IS_WRAPPED else "exclude_
 """How the SDK writes its models."""
 
 
-def read(text: bytes, errors: str = "strict") -> SessionMessage | Exception:
+def read(data: bytes, errors: str = "strict") -> SessionMessage | Exception:
     """Return the SDK's message for a line, or the exception that says why it is not a message.
 
     Args:
-        text: A line.
+        data: A line.
         errors: What the SDK does with bytes that are not UTF-8: "strict" for clients, "replace" for servers.
     """
-    received: Any = decode(text, PROFILE)
+    received: Any = decode(data, PROFILE)
     try:
         if isinstance(received, (Request, Notification, Response)):
             return to_session_message(received)
-        return SessionMessage(_validate(text.decode("utf-8", errors)))
+        return SessionMessage(_validate(data.decode("utf-8", errors)))
     except ValueError as fault:  # the models have more rules
         return received if isinstance(received, ParseError) else fault  # pydantic's text holds the input
 

@@ -107,15 +107,15 @@ class _Writer:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
-    def write(self, text: bytes) -> None:
+    def write(self, data: bytes) -> None:
         if threading.get_ident() == self._thread:
-            self._write(text)
+            self._write(data)
         else:
-            self._loop.call_soon_threadsafe(self._write, text)
+            self._loop.call_soon_threadsafe(self._write, data)
 
-    def _write(self, text: bytes) -> None:
+    def _write(self, data: bytes) -> None:
         try:
-            self._transport.send(text)
+            self._transport.send(data)
         except ConnectionLost as fault:
             _log.error("Error sending data: %s", fault)
         else:
@@ -212,9 +212,9 @@ class _Frames:
             self._text = self._text[-_LINE_BYTES:]
         return b""
 
-    def _log_skipped(self, text: bytes) -> None:
-        if text.strip() and not self._has_logged and _TYPE.match(text) is None:
-            _log.warning("Skipped text between messages: %r", text[:200])
+    def _log_skipped(self, data: bytes) -> None:
+        if data.strip() and not self._has_logged and _TYPE.match(data) is None:
+            _log.warning("Skipped text between messages: %r", data[:200])
             self._has_logged = True
 
 

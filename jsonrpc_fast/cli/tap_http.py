@@ -219,8 +219,8 @@ class _Tap:
             await send({"type": "http.response.body", "body": b""})
 
 
-async def _refuse(send: Any, text: bytes) -> None:
+async def _refuse(send: Any, data: bytes) -> None:
     """Respond for a server that did not."""
-    headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(text))]
+    headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(data))]
     await send({"type": "http.response.start", "status": 502, "headers": headers})
-    await send({"type": "http.response.body", "body": text})
+    await send({"type": "http.response.body", "body": data})

@@ -18,18 +18,18 @@ _INSIDE_JSON: Final = re.compile(rb"^[}\]\",:]|\"[,:}\]]")
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")  # except white space, and ESC of coloured logs
 
 
-def looks_like(text: bytes) -> Hint | None:
+def looks_like(data: bytes) -> Hint | None:
     """Return what the beginning of a line looks like: one of the framings, printed text, or None."""
-    start = text[:LOOKED_AT_BYTES].removeprefix(BYTE_ORDER_MARK).lstrip()
+    start = data[:LOOKED_AT_BYTES].removeprefix(BYTE_ORDER_MARK).lstrip()
     framing = _START.match(start)
     if framing is not None and framing.lastindex is not None:
         return _STARTS[framing.lastindex]
     return Hint.PRINTED_TEXT if start and not _CONTROL.search(start) else None
 
 
-def hint_of_line(text: bytes) -> Hint | None:
+def hint_of_line(data: bytes) -> Hint | None:
     """Return what a line looks like that is not JSON, where a JSON text was expected."""
-    hint = looks_like(text)
+    hint = looks_like(data)
     return None if hint is Hint.NEWLINE_FRAMING else hint
 
 

@@ -192,10 +192,10 @@ def joined(response: HttpResponse) -> tuple[int, dict[str, str], bytes]:
     return status, found, body
 
 
-def text_response(status: int, text: bytes, method: str, fields: Iterable[Header] = ()) -> HttpResponse:
+def text_response(status: int, data: bytes, method: str, fields: Iterable[Header] = ()) -> HttpResponse:
     """Return a response in plain text; without its body for HEAD."""
-    length = b"content-length", b"%d" % len(text)
-    return status, [*fields, _TEXT, length], b"" if method == "HEAD" else text
+    length = b"content-length", b"%d" % len(data)
+    return status, [*fields, _TEXT, length], b"" if method == "HEAD" else data
 
 
 def refusal_response(refusal: Refusal, method: str, fields: Iterable[Header] = ()) -> HttpResponse:

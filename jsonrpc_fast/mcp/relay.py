@@ -470,28 +470,28 @@ class Relay:
         """Send an error response to a request of this side."""
         self._finish(side, route, encode_error(route.id, code, message, UNSET, delimited=route.batch is None))
 
-    def _finish(self, side: _Side, route: _Route, text: bytes) -> None:
+    def _finish(self, side: _Side, route: _Route, data: bytes) -> None:
         """End a request of this side and send its response; with b"" it gets none."""
         if side.requests.end(route.id):
             side.waiting -= not route.is_subscription
-        self._forward(side.other, text if route.batch is None else route.batch.finish(route.index, text))
+        self._forward(side.other, data if route.batch is None else route.batch.finish(route.index, data))
         if self._ending is not None and not side.can_respond and not side.waiting:
             self._begin_closing()
 
-    def _forward(self, side: _Side, text: bytes) -> bool:
+    def _forward(self, side: _Side, data: bytes) -> bool:
         """Send to the other side what this side caused. Returns False if the other side is closed."""
-        return self._send(side.other, text, because_of=side)
+        return self._send(side.other, data, because_of=side)
 
-    def _reply(self, side: _Side, text: bytes) -> None:
+    def _reply(self, side: _Side, data: bytes) -> None:
         """Send to this side what it caused itself."""
-        self._send(side, text, because_of=side)
+        self._send(side, data, because_of=side)
 
-    def _send(self, side: _Side, text: bytes, because_of: _Side) -> bool:
-        if not text:
+    def _send(self, side: _Side, data: bytes, because_of: _Side) -> bool:
+        if not data:
             return True
         transport = side.transport
         try:
-            transport.send(text)
+            transport.send(data)
         except (ConnectionLost, StateError):
             return False  # onclose follows
         if transport.write_buffer_bytes > HIGH_WATER_BYTES and side not in because_of.drains:

@@ -291,12 +291,12 @@ class Engine:
         self.hooks.peer_fault(fault)
         self._refuse(text, destination, batch, index)
 
-    def _refuse(self, text: bytes, destination: Destination | None, batch: InboundBatch | None, index: int) -> None:
+    def _refuse(self, data: bytes, destination: Destination | None, batch: InboundBatch | None, index: int) -> None:
         """Refuse a request that is not registered as being served."""
         if batch is not None:
-            batch.put(index, text)
+            batch.put(index, data)
         else:
-            self.inbox.respond(text, destination)
+            self.inbox.respond(data, destination)
 
     def run_callback(self, callback: Callable[..., object], *arguments: Any) -> None:
         """Call a function of the user, and report its exceptions as faults."""
@@ -431,12 +431,12 @@ class Engine:
         self._send_calls([call], text, None)
         return call
 
-    def _send_calls(self, calls: list[Call], text: bytes, destination: Destination | None) -> None:
+    def _send_calls(self, calls: list[Call], data: bytes, destination: Destination | None) -> None:
         try:
             if destination is None:
-                self._driver.write(text)
+                self._driver.write(data)
             else:
-                destination.send(text)
+                destination.send(data)
         except BaseException as error:
             for call in calls:
                 self.calls.withdraw(call)
@@ -507,14 +507,14 @@ class Engine:
             self.hooks.fault(fault)
             return RpcError(error.code, error.message, error.data)
 
-    def send(self, text: bytes, destination: Destination | None) -> None:
+    def send(self, data: bytes, destination: Destination | None) -> None:
         """Send a message, unless it is b"". Never raises."""
-        if text:
+        if data:
             with suppress(ConnectionLost, StateError):  # the driver learns of the loss by itself
                 if destination is None:
-                    self._driver.write(text)
+                    self._driver.write(data)
                 else:
-                    destination.send(text)
+                    destination.send(data)
 
     # The end.
 

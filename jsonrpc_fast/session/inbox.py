@@ -272,36 +272,36 @@ class Inbox:
         """Refuse a request that may be sent again later."""
         self._refuse(request, trace, RpcError(SessionErrorCode.SERVER_BUSY, BUSY_MESSAGE))
 
-    def respond(self, text: bytes, destination: Destination | None) -> None:
+    def respond(self, data: bytes, destination: Destination | None) -> None:
         """Send a response that comes from no handler, of a batch or to an unserved message; b"" sends nothing."""
         if destination is not None:
-            destination.respond(UNSET, text)
+            destination.respond(UNSET, data)
         else:
-            self._write_refusal(text)
+            self._write_refusal(data)
 
     # Responses.
 
-    def _respond(self, request: InboundRequest, text: bytes) -> None:
+    def _respond(self, request: InboundRequest, data: bytes) -> None:
         if request.destination is not None:
-            request.destination.respond(request.id, text)
-        elif text:
-            self._write(text)
+            request.destination.respond(request.id, data)
+        elif data:
+            self._write(data)
 
-    def _write(self, text: bytes) -> None:
+    def _write(self, data: bytes) -> None:
         try:  # noqa: SIM105  # a context manager would cost as much as the sending
-            self._driver.write(text)
+            self._driver.write(data)
         except (ConnectionLost, StateError):
             pass  # the driver learns of the loss by itself
 
-    def _write_refusal(self, text: bytes) -> None:
+    def _write_refusal(self, data: bytes) -> None:
         """Write a response that comes from no handler. Reading stops for a peer that reads none of them."""
-        if text:
+        if data:
             if self._is_blocked():
-                self._refusal_bytes += len(text)
+                self._refusal_bytes += len(data)
                 if self._refusal_bytes > _REFUSAL_FACTOR * self._response_bytes:
                     self._reading.pause()
                 self._driver.drain()
-            self._write(text)
+            self._write(data)
 
     def _refuse_for_room(self, item: Item, trace: Trace = None) -> None:
         """Refuse a message because there is no room for it."""
@@ -642,11 +642,11 @@ class Inbox:
         self._respond_refusal(request, text)
         self._conclude(request, trace, Outcome.ERROR, code)
 
-    def _respond_refusal(self, request: InboundRequest, text: bytes) -> None:
+    def _respond_refusal(self, request: InboundRequest, data: bytes) -> None:
         if request.destination is not None:
-            request.destination.respond(request.id, text)
+            request.destination.respond(request.id, data)
         else:
-            self._write_refusal(text)
+            self._write_refusal(data)
 
     def _failure(self, request: InboundRequest, error: BaseException) -> tuple[bytes, int]:
         refuse = partial(self._requests.refuse, request)

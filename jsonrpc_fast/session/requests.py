@@ -203,12 +203,12 @@ class Requests:
         message = self.convention.progress(token, value)
         return b"" if message is None else encode_notification(*message)
 
-    def _finish(self, request: InboundRequest, text: bytes) -> bytes:
+    def _finish(self, request: InboundRequest, data: bytes) -> bytes:
         if not self.serving.end(request.id, request):
             return b""  # the connection is lost
         if request.is_cancelled and self.convention.cancelled_error is None:
-            text = b""
-        return text if request.batch is None else request.batch.finish(request.index, text)
+            data = b""
+        return data if request.batch is None else request.batch.finish(request.index, data)
 
 
 def with_default(encode: Callable[..., bytes], default: Default) -> Callable[..., bytes]:

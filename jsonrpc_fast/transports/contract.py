@@ -58,10 +58,10 @@ class _End:
         finally:
             self._method = ""
 
-    def write(self, text: bytes) -> bytes:
+    def write(self, data: bytes) -> bytes:
         """Write a text, and return it."""
-        self.call(self.channel.write, text)
-        return text
+        self.call(self.channel.write, data)
+        return data
 
     def read(self, on: bool = True) -> None:
         """Read, or let the other end wait."""

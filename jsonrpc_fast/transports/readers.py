@@ -37,8 +37,8 @@ class _TextDecoder(StreamDecoder[Any]):
         super().__init__(framing, profile)
         self._decode_text = decode
 
-    def _decode(self, text: bytes) -> Any:
-        return self._decode_text(text)
+    def _decode(self, data: bytes) -> Any:
+        return self._decode_text(data)
 
     def _too_large(self, head: bytes) -> ParseError:
         return too_large_fault(head, self._profile)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsonrpc_fast.codec import _scanner
-from jsonrpc_fast.codec._scanner import Envelope, Malformed, Value, scan
+from jsonrpc_fast.codec._scanner import Envelope, Malformed, ScannedValue, scan
 
 from ..fuzz.mutate import mutants
 from ..support.examples import scaled_examples
@@ -167,7 +167,7 @@ class TestEnvelopes:
 
     def test_the_last_duplicate_counts(self) -> None:
         [envelope] = envelopes(b'{"id":[1],"id":2}').envelopes
-        assert envelope == Envelope({"id": Value(15, 16, 0, False)}, 1, duplicates=True)
+        assert envelope == Envelope({"id": ScannedValue(15, 16, 0, False)}, 1, duplicates=True)
         [envelope] = envelopes(b'{"x":1,"x":2}').envelopes
         assert envelope == Envelope({}, 0, duplicates=False, unexpected=True)
 
@@ -193,7 +193,7 @@ class TestEnvelopes:
             Envelope({}, 0),
             Envelope(None, 0),
             Envelope(None, 2),
-            Envelope({"id": Value(25, 26, 0, False)}, 0, start=19),
+            Envelope({"id": ScannedValue(25, 26, 0, False)}, 0, start=19),
         ]
         assert envelopes(b"[]").envelopes == []
 

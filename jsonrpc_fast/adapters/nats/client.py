@@ -142,16 +142,16 @@ class ServiceClient:
         except (NatsError, asyncio.TimeoutError) as error:
             raise _translated(error) from error
 
-    async def _send(self, text: bytes, headers: dict[str, str], seconds: float, inbox: str) -> None:
+    async def _send(self, data: bytes, headers: dict[str, str], seconds: float, inbox: str) -> None:
         """Publish a request, or store it in the stream. The response comes on the subject `inbox`."""
         if self._jetstream is None:
-            await self._connection.publish(self._subject, text, reply=inbox, headers=headers or None)
+            await self._connection.publish(self._subject, data, reply=inbox, headers=headers or None)
         else:
             headers = {**headers, REPLY_HEADER: inbox}
-            await self._jetstream.publish(self._subject, text, timeout=seconds, headers=headers)
+            await self._jetstream.publish(self._subject, data, timeout=seconds, headers=headers)
 
-    def _read(self, text: bytes, id: int) -> Any:
-        response = decode(text, self._profile, raw=self._raw)
+    def _read(self, data: bytes, id: int) -> Any:
+        response = decode(data, self._profile, raw=self._raw)
         if isinstance(response, ParseError):
             raise InvalidResponse("the response is malformed") from response
         if not isinstance(response, Response) or not _is_response_to(response, id):

@@ -101,12 +101,12 @@ async def inbox_of(connection: Client) -> ResponseInbox:
     return inbox
 
 
-def _is_pub_ack(text: bytes) -> bool:
+def _is_pub_ack(data: bytes) -> bool:
     """Return whether a message is the PubAck of JetStream, which has stored a request or could not store it."""
-    if len(text) > _MAX_PUB_ACK_BYTES or b'"stream"' not in text or b'"jsonrpc"' in text:
+    if len(data) > _MAX_PUB_ACK_BYTES or b'"stream"' not in data or b'"jsonrpc"' in data:
         return False
     try:
-        found = json.loads(text)
+        found = json.loads(data)
     except ValueError:
         return False
     return isinstance(found, dict) and isinstance(found.get("stream"), str) and "seq" in found and "id" not in found

@@ -268,28 +268,28 @@ class StreamableHttpClient(Connection):
         self.unsent_bytes -= size
         self.channel_events.drained()
 
-    def write(self, text: bytes) -> None:
+    def write(self, data: bytes) -> None:
         """Begin to send a message."""
-        self.unsent_bytes += len(text)
-        message = decode(text, JSONRPC, raw=True)
+        self.unsent_bytes += len(data)
+        message = decode(data, JSONRPC, raw=True)
         if isinstance(message, Request):
             headers = self._headers_of(message)
-            body = Body(text, self._written)
+            body = Body(data, self._written)
             self._begin(Post(body, message.method, (message.id,), headers or {}, is_modern=headers is not None))
             if message.method == "initialize":
-                self._initialize = text
+                self._initialize = data
         elif isinstance(message, list):
             ids = [item.id for item in message if isinstance(item, Request)]
             if ids:
-                self._begin(Post(Body(text, self._written), "", ids, {}, is_modern=False))
+                self._begin(Post(Body(data, self._written), "", ids, {}, is_modern=False))
             else:
-                self._notify(text, "", {})
+                self._notify(data, "", {})
         elif isinstance(message, Notification) and message.method == "notifications/cancelled":
-            self._cancel(message, text)
+            self._cancel(message, data)
         elif isinstance(message, Notification):
-            self._notify(text, message.method, self._headers_of(message) or {})
+            self._notify(data, message.method, self._headers_of(message) or {})
         else:
-            self._begin_request(self._run_response(text, key_of(message.id)))
+            self._begin_request(self._run_response(data, key_of(message.id)))
 
     def _headers_of(self, message: Request[Any] | Notification[Any]) -> dict[str, str] | None:
         """Return the headers that depend on a message; None if it belongs to a revision with sessions."""
@@ -302,11 +302,11 @@ class StreamableHttpClient(Connection):
             self._posts[key] = post
         post.task = self._begin_request(self._run_request(post, self._last_notice))
 
-    def _notify(self, text: bytes, method: str, headers: dict[str, str]) -> None:
-        notice = self._run_notice(text, method, headers, self._last_notice)
+    def _notify(self, data: bytes, method: str, headers: dict[str, str]) -> None:
+        notice = self._run_notice(data, method, headers, self._last_notice)
         self._last_notice = self._task(notice, self._notices)
 
-    def _cancel(self, message: Notification[Any], text: bytes) -> None:
+    def _cancel(self, message: Notification[Any], data: bytes) -> None:
         """Free the connection of a cancelled request, and notify the server if it needs that."""
         id = object_members(message.params).get("requestId")
         post = self._posts.pop(key_of(id), None)
@@ -315,9 +315,9 @@ class StreamableHttpClient(Connection):
             if not post.ids:
                 post.task.cancel()
         if self._session is None and (post is None or post.is_modern):
-            self._written(len(text))
+            self._written(len(data))
         else:
-            self._task(self._run_notice(text, message.method, {}, None), self._notices)
+            self._task(self._run_notice(data, message.method, {}, None), self._notices)
 
     # Requests.
 
@@ -514,11 +514,11 @@ class StreamableHttpClient(Connection):
 
     # Notifications and responses.
 
-    async def _run_response(self, text: bytes, key: Key) -> None:
+    async def _run_response(self, data: bytes, key: Key) -> None:
         """Send the response to a request of the server, or to an invalid message."""
         try:
             async with self._response_slots:
-                await self._run_notice(text, "", {}, None)
+                await self._run_notice(data, "", {}, None)
         finally:
             self._settle_request(key)
 
@@ -538,10 +538,10 @@ class StreamableHttpClient(Connection):
             self._events.may_read.set()
 
     async def _run_notice(
-        self, text: bytes, method: str, headers: dict[str, str], before: asyncio.Task[None] | None
+        self, data: bytes, method: str, headers: dict[str, str], before: asyncio.Task[None] | None
     ) -> None:
         """Send a notification or a response, after the notification before it."""
-        body = Body(text, self._written)
+        body = Body(data, self._written)
         try:
             if before is not None and not before.done():
                 await asyncio.wait([before], timeout=_NOTICE_SECONDS)

@@ -329,9 +329,9 @@ async def _send_response(send: Send, http_response: HttpResponse) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-async def _send_error(send: Send, status: int, text: bytes) -> None:
-    text = text.rstrip(b"\n")
-    await _send_response(send, (status, [JSON_TYPE, (b"content-length", b"%d" % len(text))], text))
+async def _send_error(send: Send, status: int, data: bytes) -> None:
+    data = data.rstrip(b"\n")
+    await _send_response(send, (status, [JSON_TYPE, (b"content-length", b"%d" % len(data))], data))
 
 
 def _name_of(message: Request[Any] | Notification[Any]) -> str | None:

@@ -112,10 +112,10 @@ class Connection:
         self.is_begun = True
         return await self._guard(self._send_whole(status, headers, body))
 
-    async def send_error(self, status: int, text: bytes) -> bool:
+    async def send_error(self, status: int, data: bytes) -> bool:
         """Send an error response as JSON."""
-        text = text.rstrip(b"\n")
-        return await self.send_whole(status, [JSON_TYPE, (b"content-length", b"%d" % len(text))], text)
+        data = data.rstrip(b"\n")
+        return await self.send_whole(status, [JSON_TYPE, (b"content-length", b"%d" % len(data))], data)
 
     async def _send_whole(self, status: int, headers: list[Header], body: bytes) -> None:
         await self._send({"type": "http.response.start", "status": status, "headers": headers})

@@ -60,8 +60,8 @@ class Body:
 
     __slots__ = ("_written", "text")
 
-    def __init__(self, text: bytes, written: Callable[[int], None] | None = None) -> None:
-        self.text: bytes = text
+    def __init__(self, data: bytes, written: Callable[[int], None] | None = None) -> None:
+        self.text: bytes = data
         self._written = written
 
     async def __aiter__(self) -> AsyncIterator[bytes]:

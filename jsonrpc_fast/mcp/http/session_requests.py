@@ -294,5 +294,5 @@ class SessionRequests:
         await session.connection.close(seconds)
 
 
-def _ok(text: bytes) -> int:
+def _ok(data: bytes) -> int:
     return 200

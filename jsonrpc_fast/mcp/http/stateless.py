@@ -166,10 +166,10 @@ class StatelessRequests:
             check_parameters(headers, expected, params.get("arguments"))
 
 
-def _status(text: bytes) -> int:
+def _status(data: bytes) -> int:
     """Return the status of a response without a session."""
-    if b'"error"' not in text[:256] and b'"error"' not in text[-65536:]:
+    if b'"error"' not in data[:256] and b'"error"' not in data[-65536:]:
         return 200
-    reply: Any = decode(text)
+    reply: Any = decode(data)
     error = getattr(reply, "error", None)
     return 200 if error is None else _STATUSES.get(error.code, 200)

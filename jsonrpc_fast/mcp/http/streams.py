@@ -19,9 +19,9 @@ from ...types import MessageId, Unset
 class Delivering(Protocol):
     """The transport of the session that an HTTP request belongs to."""
 
-    def send_about(self, stream: MessageStream | None, text: bytes) -> None: ...
+    def send_about(self, stream: MessageStream | None, data: bytes) -> None: ...
 
-    def respond(self, id: MessageId | Unset, text: bytes) -> None: ...
+    def respond(self, id: MessageId | Unset, data: bytes) -> None: ...
 
 
 class Exchange:
@@ -144,26 +144,26 @@ class MessageStream:
         """Whether the stream has ended and nothing waits."""
         return self.is_ended and not self._messages
 
-    def put(self, text: bytes) -> bool:
+    def put(self, data: bytes) -> bool:
         """Add a message that is not a response. Return False if it was dropped."""
-        if self.is_ended or self.is_detached or (self._messages and self.size + len(text) > self._max_bytes):
+        if self.is_ended or self.is_detached or (self._messages and self.size + len(data) > self._max_bytes):
             return False
-        self._put(text)
+        self._put(data)
         self.wake()
         return True
 
-    def put_response(self, text: bytes) -> None:
+    def put_response(self, data: bytes) -> None:
         """Add the response, b"" for none. It becomes the last message when the stream ends."""
-        if text and not self.is_ended:
+        if data and not self.is_ended:
             self.has_response = True
-            self._response = text
+            self._response = data
 
-    def _put(self, text: bytes) -> None:
+    def _put(self, data: bytes) -> None:
         if self._messages is None:
-            self._messages = deque((text,))
+            self._messages = deque((data,))
         else:
-            self._messages.append(text)
-        self._resize(len(text))
+            self._messages.append(data)
+        self._resize(len(data))
 
     def _resize(self, change: int) -> None:
         self.size += change

@@ -135,32 +135,32 @@ class HttpTransport(Transport):
 
     # Sending.
 
-    def respond(self, id: MessageId | Unset, text: bytes) -> None:
+    def respond(self, id: MessageId | Unset, data: bytes) -> None:
         """Send the response to a request, b"" for none; UNSET: to the batch or message that is being delivered."""
         if isinstance(id, Unset):
             if self._receiving is not None and self._receiving.stream is not None:
-                self._receiving.stream.put_response(_line(text))
+                self._receiving.stream.put_response(_line(data))
             return
         stream = self.streams.pop(id, None)
         if stream is None:
             return
         stream.pending.discard(id)
-        stream.put_response(_line(text))
+        stream.put_response(_line(data))
         if not stream.pending and stream.exchange is not self._receiving:
             stream.end()
 
-    def send_about(self, stream: MessageStream | None, text: bytes) -> None:
+    def send_about(self, stream: MessageStream | None, data: bytes) -> None:
         """Send a message that belongs to a request of a stream; None, or a stream that has ended: to an earlier one.
 
         Raises:
             ConnectionLost: The request has been answered, and there is no session.
         """
         if stream is not None and not stream.is_ended:
-            stream.put(_line(text))
+            stream.put(_line(data))
         elif self.is_shared:
             raise ConnectionLost("the request has been answered")
         else:
-            self.send(text)
+            self.send(data)
 
     def send(self, message: Sendable) -> None:
         if self._is_closed or self.onmessage is None:

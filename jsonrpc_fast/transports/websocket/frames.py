@@ -194,10 +194,10 @@ class Fragments:
         return self._data
 
 
-def server_frame(text: bytes) -> bytes:
+def server_frame(data: bytes) -> bytes:
     """Return a text message of a server."""
-    length = len(text)
-    return (SMALL_HEADS[length] if length < SMALL_LENGTH else _large_head(length, 0)) + text
+    length = len(data)
+    return (SMALL_HEADS[length] if length < SMALL_LENGTH else _large_head(length, 0)) + data
 
 
 class MaskedFrames:
@@ -207,16 +207,16 @@ class MaskedFrames:
         self._keys = b""
         self._next_key = 0
 
-    def __call__(self, text: bytes) -> bytes:
+    def __call__(self, data: bytes) -> bytes:
         """Return a text message."""
         at = self._next_key
         if at == len(self._keys):
             self._keys, at = os.urandom(4 * KEYS), 0
         self._next_key = at + 4
         key = self._keys[at : at + 4]
-        length = len(text)
+        length = len(data)
         head = MASKED_HEADS[length] if length < SMALL_LENGTH else _large_head(length, MASKED)
-        return head + key + apply_mask(text, key)
+        return head + key + apply_mask(data, key)
 
 
 def _large_head(length: int, mask_bit: int) -> bytes:
