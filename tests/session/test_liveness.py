@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast import Notification, Request, Response
-from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.session import LspConvention, Session, SessionContext
 from jsonrpc_fast.transports import StdioClient, TcpClient, TcpServer, Transport, memory_pair
 
@@ -405,22 +404,6 @@ async def test_a_peer_that_reads_slowly_is_served_in_full() -> None:
             await settle(3)
         assert [answer.result[0] for answer in unread.answers] == list(range(count))
     await unread.transport.disconnect()
-
-
-@pytest.mark.time_limit(100)
-@pytest.mark.slow
-async def test_two_sessions_that_both_paused_reading_continue() -> None:
-    """The bounds are so tight that each pauses because the other one has."""
-
-    options: dict[str, Any] = {"max_inbox": 5, "response_bytes": 50_000, "hooks": Faults(), "max_calls": 2000}
-    handlers = {"echo": lambda text: text}
-    async with sessions(handlers, handlers, options, **options) as (client, server):
-        calls = [session.call("echo", ["x" * 20_000], timeout=30) for _ in range(1500) for session in (client, server)]
-        results = await asyncio.gather(*calls, return_exceptions=True)
-        refused = [result for result in results if isinstance(result, RpcError)]
-        assert {error.code for error in refused} <= {BUSY}
-        assert {result for result in results if not isinstance(result, RpcError)} == {"x" * 20_000}
-        assert await client.call("echo", ["y"]) == await server.call("echo", ["y"]) == "y"
 
 
 @pytest.mark.time_limit(40)

@@ -20,25 +20,6 @@ pytestmark = pytest.mark.usefixtures("each_loop")
 
 
 @pytest.mark.virtual_time
-async def test_at_most_max_handlers_run_at_a_time() -> None:
-    running: list[int] = []
-    most: list[int] = []
-    order: list[int] = []
-
-    async def work(number: int) -> None:
-        order.append(number)
-        running.append(number)
-        most.append(len(running))
-        await asyncio.sleep(0.001)
-        running.remove(number)
-
-    async with sessions({"work": work}, max_handlers=3) as (client, _):
-        await asyncio.gather(*[client.call("work", [number]) for number in range(20)])
-    assert max(most) == 3
-    assert order == list(range(20))
-
-
-@pytest.mark.virtual_time
 async def test_sync_handlers_and_notifications_need_no_slot() -> None:
     order: list[Any] = []
 
@@ -144,20 +125,6 @@ async def test_a_peer_that_does_not_read_cannot_fill_the_memory_with_faults(mess
         other.send(b'{"jsonrpc":"2.0","id":"last","method":"last"}')
         await eventually(lambda: answers[-1] == Response("last", 7))  # nothing waits before it
     await other.disconnect()
-
-
-@pytest.mark.slow
-async def test_two_busy_sessions_do_not_wait_for_each_other() -> None:
-    """Each floods the other with requests whose answers exceed the buffers between them."""
-    payload = "x" * 20_000
-
-    handlers = {"echo": lambda text: text}
-    options: dict[str, Any] = {"max_calls": 500, "max_inbox": 600, "response_bytes": 200_000}
-    async with sessions(handlers, handlers, options, **options) as (client, server):
-        results = await asyncio.gather(
-            *[session.call("echo", [payload], timeout=25) for _ in range(600) for session in (client, server)]
-        )
-        assert all(result == payload for result in results)
 
 
 @pytest.mark.virtual_time

@@ -139,6 +139,10 @@ class Conversation:
         if random.random() < 0.1:
             self.world.at(self.world.now + random.random(), self._jump, random.choice((1.0, 400.0)))
 
+    @property
+    def trace(self) -> list[str] | None:
+        return self.world.trace
+
     def connect(self) -> None:
         if len(self._links) < 3:
             self._links.append(Link(self, len(self._links)))

@@ -6,7 +6,9 @@ import contextlib
 
 import pytest
 
+from ..support.tables import rows
 from .conversation import Conversation
+from .sessions import Talk
 from .world import Violation
 
 CONVERSATIONS = 3000
@@ -24,8 +26,8 @@ def test_a_seed_gives_the_same_events_each_time() -> None:
     for seed in range(60):
         one, other = Conversation(seed, is_traced=True), Conversation(seed, is_traced=True)
         assert one.run() == other.run()
-        assert one.world.trace == other.world.trace
-        assert one.world.trace is not None
+        assert one.trace == other.trace
+        assert one.trace
     assert Conversation(1).world.random.random() != Conversation(2).world.random.random()
 
 
@@ -40,3 +42,18 @@ def test_a_violation_inside_a_handler_is_not_lost() -> None:
     world.soon(fail)
     with pytest.raises(Violation, match="found by a handler"):
         conversation.run()
+
+
+@rows("seed", range(300))
+@pytest.mark.virtual_time
+async def test_sessions_over_a_channel_whose_bytes_are_late(seed: int) -> None:
+    await Talk(seed).run()
+
+
+@pytest.mark.virtual_time
+async def test_two_sessions_of_a_seed_do_the_same_each_time() -> None:
+    for seed in range(10):
+        one, other = Talk(seed), Talk(seed)
+        await one.run()
+        await other.run()
+        assert [line.split(" ", 1)[-1] for line in one.trace] == [line.split(" ", 1)[-1] for line in other.trace]

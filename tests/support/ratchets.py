@@ -20,6 +20,8 @@ OF_OTHERS: Final = {
 """Files and the private names in them that are of other libraries, or of the test."""
 NOT_REAL: Final = {"slow", "virtual_time"}
 """The marks of tests whose waits do not count: they are left out, or turn the clock of a loop."""
+VIRTUAL: Final = ("simulation",)
+"""Folders where all time is virtual."""
 PROGRAMS: Final = ("isolated", "fuzz", "peers/adapters", "peers/conformance")
 """Folders of what no test waits for: programs that run for minutes by hand, and every night."""
 
@@ -33,7 +35,7 @@ def sources() -> Iterator[tuple[str, ast.Module]]:
 def real_sleeps() -> Iterator[str]:
     """Yield the place of each `asyncio.sleep` or `time.sleep` that takes real time: `file:line`."""
     for name, tree in sources():
-        if not name.startswith(PROGRAMS) and not _marks_of(tree) & NOT_REAL:
+        if not name.startswith(PROGRAMS + VIRTUAL) and not _marks_of(tree) & NOT_REAL:
             yield from (f"{name}:{line}" for line in _sleeps(tree))
 
 
