@@ -370,7 +370,7 @@ def test_a_traceback_names_the_part_that_failed() -> None:
             lambda: _core.decode(5),
         ),
         *(lambda: _core.Raw(b"["), lambda: _core.decode_dict(b"["), lambda: _core.encode(5), lambda: _core.parse(5, 5)),
-        *(lambda: _core.encode_error(1, 2, 3), lambda: _core.encode_result(1j, 2), lambda: _core.answer(5, print)),
+        *(lambda: _core.encode_error(1, 2, 3), lambda: _core.encode_result(1j, 2), lambda: _core.respond(5, print)),
         *(lambda: _core.Decoder("newline", 5), lambda: _core.Decoder().feed(b"", 0), lambda: Error(1, 2)),
     ]
     seen = set()
