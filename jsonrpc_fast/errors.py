@@ -28,7 +28,7 @@ Each backend derives a `ParseError` from the one here, whose `to_response` makes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeVar
 
 from ._repr import shorten
 from .codes import RPC_MESSAGES, ErrorCode, Hint, ParseErrorCode, plain_error_code
@@ -392,35 +392,35 @@ class ParseError(ValueError):
 
     # One factory for each code. What looks like a response gets none by default.
 
-    malformed_json = _factory(ParseErrorCode.MALFORMED_JSON)
-    invalid_utf8 = _factory(ParseErrorCode.INVALID_UTF8)
-    truncated = _factory(ParseErrorCode.TRUNCATED)
-    invalid_framing = _factory(ParseErrorCode.INVALID_FRAMING)
-    message_too_large = _factory(ParseErrorCode.MESSAGE_TOO_LARGE)
-    too_deep = _factory(ParseErrorCode.TOO_DEEP)
-    batch_too_large = _factory(ParseErrorCode.BATCH_TOO_LARGE)
-    method_too_long = _factory(ParseErrorCode.METHOD_TOO_LONG)
-    id_too_long = _factory(ParseErrorCode.ID_TOO_LONG)
-    integer_too_large = _factory(ParseErrorCode.INTEGER_TOO_LARGE)
-    not_an_object = _factory(ParseErrorCode.NOT_AN_OBJECT)
-    empty_batch = _factory(ParseErrorCode.EMPTY_BATCH)
-    batch_not_allowed = _factory(ParseErrorCode.BATCH_NOT_ALLOWED)
-    duplicate_member = _factory(ParseErrorCode.DUPLICATE_MEMBER)
-    missing_jsonrpc = _factory(ParseErrorCode.MISSING_JSONRPC)
-    invalid_jsonrpc_version = _factory(ParseErrorCode.INVALID_JSONRPC_VERSION)
-    invalid_id_type = _factory(ParseErrorCode.INVALID_ID_TYPE)
-    missing_id = _factory(ParseErrorCode.MISSING_ID, False)
-    ambiguous_message = _factory(ParseErrorCode.AMBIGUOUS_MESSAGE, False)
-    missing_method = _factory(ParseErrorCode.MISSING_METHOD)
-    invalid_method_type = _factory(ParseErrorCode.INVALID_METHOD_TYPE)
-    empty_method = _factory(ParseErrorCode.EMPTY_METHOD)
-    invalid_params_type = _factory(ParseErrorCode.INVALID_PARAMS_TYPE)
-    result_and_error = _factory(ParseErrorCode.RESULT_AND_ERROR, False)
-    invalid_result_type = _factory(ParseErrorCode.INVALID_RESULT_TYPE, False)
-    invalid_error_type = _factory(ParseErrorCode.INVALID_ERROR_TYPE, False)
-    invalid_error_code = _factory(ParseErrorCode.INVALID_ERROR_CODE, False)
-    invalid_error_message = _factory(ParseErrorCode.INVALID_ERROR_MESSAGE, False)
-    unexpected_member = _factory(ParseErrorCode.UNEXPECTED_MEMBER)
+    malformed_json: ClassVar[_Factory] = _factory(ParseErrorCode.MALFORMED_JSON)
+    invalid_utf8: ClassVar[_Factory] = _factory(ParseErrorCode.INVALID_UTF8)
+    truncated: ClassVar[_Factory] = _factory(ParseErrorCode.TRUNCATED)
+    invalid_framing: ClassVar[_Factory] = _factory(ParseErrorCode.INVALID_FRAMING)
+    message_too_large: ClassVar[_Factory] = _factory(ParseErrorCode.MESSAGE_TOO_LARGE)
+    too_deep: ClassVar[_Factory] = _factory(ParseErrorCode.TOO_DEEP)
+    batch_too_large: ClassVar[_Factory] = _factory(ParseErrorCode.BATCH_TOO_LARGE)
+    method_too_long: ClassVar[_Factory] = _factory(ParseErrorCode.METHOD_TOO_LONG)
+    id_too_long: ClassVar[_Factory] = _factory(ParseErrorCode.ID_TOO_LONG)
+    integer_too_large: ClassVar[_Factory] = _factory(ParseErrorCode.INTEGER_TOO_LARGE)
+    not_an_object: ClassVar[_Factory] = _factory(ParseErrorCode.NOT_AN_OBJECT)
+    empty_batch: ClassVar[_Factory] = _factory(ParseErrorCode.EMPTY_BATCH)
+    batch_not_allowed: ClassVar[_Factory] = _factory(ParseErrorCode.BATCH_NOT_ALLOWED)
+    duplicate_member: ClassVar[_Factory] = _factory(ParseErrorCode.DUPLICATE_MEMBER)
+    missing_jsonrpc: ClassVar[_Factory] = _factory(ParseErrorCode.MISSING_JSONRPC)
+    invalid_jsonrpc_version: ClassVar[_Factory] = _factory(ParseErrorCode.INVALID_JSONRPC_VERSION)
+    invalid_id_type: ClassVar[_Factory] = _factory(ParseErrorCode.INVALID_ID_TYPE)
+    missing_id: ClassVar[_Factory] = _factory(ParseErrorCode.MISSING_ID, False)
+    ambiguous_message: ClassVar[_Factory] = _factory(ParseErrorCode.AMBIGUOUS_MESSAGE, False)
+    missing_method: ClassVar[_Factory] = _factory(ParseErrorCode.MISSING_METHOD)
+    invalid_method_type: ClassVar[_Factory] = _factory(ParseErrorCode.INVALID_METHOD_TYPE)
+    empty_method: ClassVar[_Factory] = _factory(ParseErrorCode.EMPTY_METHOD)
+    invalid_params_type: ClassVar[_Factory] = _factory(ParseErrorCode.INVALID_PARAMS_TYPE)
+    result_and_error: ClassVar[_Factory] = _factory(ParseErrorCode.RESULT_AND_ERROR, False)
+    invalid_result_type: ClassVar[_Factory] = _factory(ParseErrorCode.INVALID_RESULT_TYPE, False)
+    invalid_error_type: ClassVar[_Factory] = _factory(ParseErrorCode.INVALID_ERROR_TYPE, False)
+    invalid_error_code: ClassVar[_Factory] = _factory(ParseErrorCode.INVALID_ERROR_CODE, False)
+    invalid_error_message: ClassVar[_Factory] = _factory(ParseErrorCode.INVALID_ERROR_MESSAGE, False)
+    unexpected_member: ClassVar[_Factory] = _factory(ParseErrorCode.UNEXPECTED_MEMBER)
 
 
 def remake_parse_error(

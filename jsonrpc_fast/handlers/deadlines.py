@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, Final
 
@@ -29,7 +29,7 @@ class DeadlineHandler(Handler):
     __slots__ = ("_inner", "_seconds")
 
     def __init__(self, inner: Handler, seconds: float) -> None:
-        self.plain = None
+        self.plain: Callable[..., Any] | None = None
         self.wants_context: bool = inner.wants_context
         self.takes_raw: bool = inner.takes_raw
         self._inner = inner

@@ -18,6 +18,7 @@ import asyncio
 import concurrent.futures
 import contextvars
 import inspect
+from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Final
 
@@ -53,7 +54,7 @@ class ExecutorHandler(Handler):
         )
         if inner.wants_context and not self._has_context:
             raise TypeError("a function in another process cannot take the RequestContext")
-        self.plain = None
+        self.plain: Callable[..., Any] | None = None
         self.wants_context: bool = inner.wants_context
         self.takes_raw: bool = inner.takes_raw and self._has_context
         self._inner = inner

@@ -45,7 +45,7 @@ class MiddlewareHandler(Handler):
     def __init__(self, inner: Handler, middleware: Middleware) -> None:
         if not callable(middleware):
             raise TypeError(f"a middleware must be callable, not {type(middleware).__name__}")
-        self.plain = None
+        self.plain: Callable[..., Any] | None = None
         self.wants_context: bool = True
         self.takes_raw: bool = False
         self._inner = inner

@@ -29,7 +29,7 @@ class TypedHandler(Handler):
         self, inner: Handler, convert: Callable[[Any], Any], function: Callable[[Any], Any] | None = None
     ) -> None:
         self._direct = None if inner.wants_context else function
-        self.plain = None
+        self.plain: Callable[..., Any] | None = None
         self.wants_context: bool = inner.wants_context
         self.takes_raw: bool = True
         self._inner = inner

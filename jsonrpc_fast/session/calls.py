@@ -2,7 +2,8 @@
 
 Rules:
   - A response settles the call with its id, and so does a malformed response, or one that has nothing but that id.
-  - The late response to a call that was given up is dropped; a response with an unknown id is a fault.
+  - The late response to a call that was given up is dropped, as is every response after `lose`; any other response with
+    an unknown id is a fault.
   - An error without an id settles a batch of this side if exactly one has had no response yet: this is how a peer
     refuses a batch that it cannot read. If there is no such batch, it settles the only call that has had no response,
     in flight or given up. A peer that knows the method or the params has read the id, too: such an error is the
@@ -72,6 +73,7 @@ class Calls:
         self._encode_notification: Callable[..., bytes] = with_default(encode_notification, default)
         self._by_token: dict[ProgressToken, Call] = {}
         self._open_batches: dict[OutboundBatch, None] = {}  # without any response yet
+        self._is_lost = False  # this side closes: nothing tells a late response from one with an unknown id
 
     def begin(
         self,
@@ -254,6 +256,7 @@ class Calls:
         """Settle all calls in flight as `LOST` and return them: there are no more responses."""
         self._by_token.clear()
         self._open_batches.clear()
+        self._is_lost = True
         return self.tracker.lose()
 
     # Responses.
@@ -270,7 +273,7 @@ class Calls:
 
     def settle_otherwise(self, message: Response) -> list[Call] | None:
         """Return the calls that a response without the id of one settles: [] if it is late, None if it is a fault."""
-        if self.tracker.is_late_response(message.id):
+        if self._is_lost or self.tracker.is_late_response(message.id):
             return []
         error = message.error
         if message.id is not None or error is None or error.code in _ERRORS_OF_WHAT_WAS_READ:
@@ -294,7 +297,7 @@ class Calls:
             return False
         call = self.tracker.settle(fault.id, Outcome.FAULT)
         if call is None:
-            return self.tracker.is_late_response(fault.id)
+            return self._is_lost or self.tracker.is_late_response(fault.id)
         call.settled_by = fault
         self._forget(call)
         return call

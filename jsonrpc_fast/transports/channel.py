@@ -50,10 +50,10 @@ class Events:
         lost: Callable[[Exception | None], None],
         received_texts: Callable[[list[bytes]], None] | None = None,
     ) -> None:
-        self.received = received
+        self.received: Callable[[Data], None] = received
         self.received_texts: Callable[[list[bytes]], None] = received_texts or self._received_one_by_one
-        self.drained = drained
-        self.lost = lost
+        self.drained: Callable[[], None] = drained
+        self.lost: Callable[[Exception | None], None] = lost
 
     def _received_one_by_one(self, texts: list[bytes]) -> None:
         for text in texts:

@@ -82,8 +82,8 @@ class Delivery:
         self._loss: tuple[Exception | None] | None = None
         self._faults = 0
         self._dropped_bytes = 0
-        self.is_reading = False
-        self.chunks = 0
+        self.is_reading: bool = False
+        self.chunks: int = 0
 
     # The state of the connection.
 

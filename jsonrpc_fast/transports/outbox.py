@@ -108,9 +108,9 @@ class Outbox:
         self._lone = MANY
         self._turns_lingered = 0
         self._drain_waiters = Waiters()
-        self.linger_turns = 0
-        self.is_open = False
-        self.is_blocked = False
+        self.linger_turns: int = 0
+        self.is_open: bool = False
+        self.is_blocked: bool = False
 
     def open(self, log: WireLog | None) -> None:
         """Accept frames from now on."""

@@ -171,7 +171,7 @@ async def test_a_reader_misses_nothing_and_each_call_settles_once() -> None:
     assert outcomes["answered"] > NUMBERS
     assert set(outcomes) <= {"answered", "lost, was sent: maybe"}
     assert gaps >= 3
-    assert (ledger.open, ledger.violations) == ({}, 0)
+    assert (ledger.open, ledger.violations) == ({}, 0), ledger.faults
     assert ledger.outcomes.total() == ledger.calls
     assert all(count == 1 for count in feed.served.values())  # nothing that may have run was sent again
     assert all(count <= 5 for count in progress.values())

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import sys
 import time
 import zlib
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -203,6 +204,7 @@ async def check_floods(kind: str, size: int) -> None:
                 await assert_short(server, prepare)
 
 
+@pytest.mark.skipif(sys.gettrace() is not None, reason="coverage makes each turn several times longer")
 @pytest.mark.parametrize("kind", FLOODS)
 async def test_floods(kind: str) -> None:
     await check_floods(kind, 1 << 14 if kind == "compressed" else 1 << 18)

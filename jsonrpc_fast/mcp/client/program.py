@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from ...codec import ParseError, decode
 from ...errors import ProgramReport, ProgramStartError
@@ -69,7 +69,7 @@ class ProgramTransport(StdioClient):
     """
 
     channel: _Channel
-    channel_class = _Channel
+    channel_class: ClassVar[type[ChildChannel]] = _Channel
 
     def __init__(
         self,

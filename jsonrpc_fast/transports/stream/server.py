@@ -124,7 +124,7 @@ class StreamServer:
         check_callable("serve", serve, may_be_none=False)
         rest = cast("dict[str, Any]", options)
         self._connections: set[SocketTransport] = set()
-        self.admission = Admission(
+        self.admission: Admission = Admission(
             self._connections,
             rest.pop("max_connections", MAX_CONNECTIONS),
             rest.pop("max_connections_per_host", None),
