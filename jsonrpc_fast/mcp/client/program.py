@@ -36,8 +36,8 @@ _PRINTED_BYTES: Final = 4096  # of stdout, before the first messages
 class _Channel(ChildChannel):
     """Remembers the beginning of what the program prints, and counts what is sent to it."""
 
-    printed = b""
-    sent_bytes = 0
+    printed: bytes = b""
+    sent_bytes: int = 0
 
     async def open(self, events: Events) -> None:
         try:
