@@ -27,12 +27,15 @@ from .hooks import (
 from .options import SessionOptions
 from .reconnecting import ReconnectingSession
 from .requests import Destination, InboundRequest
+from .room import Bounds
+from .running import Run
 from .session import Session
 from .subscriptions import Gap, Subscription, Subscriptions
 from .tracker import Call, Outcome
 
 __all__ = [
     "TIMEOUT_SECONDS",
+    "Bounds",
     "Call",
     "CallPreparedHook",
     "CallSettledHook",
@@ -60,6 +63,7 @@ __all__ = [
     "RequestServedHook",
     "RequestStartedHook",
     "ResponseBudget",
+    "Run",
     "Session",
     "SessionContext",
     "SessionGroup",
