@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.errors import BadSubjectError, FlushTimeoutError
+from nats.errors import BadSubjectError
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig
@@ -201,14 +201,16 @@ class Service:
 
         nats-py keeps a subscription whose `drain` fails, and makes it again when it reconnects.
         """
-        answers = self._connection.is_connected
         with contextlib.suppress(NatsError):  # the connection is closed: nothing more arrives
-            if answers:
+            if self._connection.is_connected:
                 try:
                     await self._connection.flush(broker_seconds)
-                except FlushTimeoutError:
-                    answers = False
-            await (subscription.drain() if answers else subscription.unsubscribe())
+                    # A late response to an earlier flush may have settled this one: the broker may hang.
+                    await asyncio.wait_for(subscription.drain(), broker_seconds)
+                    return
+                except asyncio.TimeoutError:
+                    pass
+            await subscription.unsubscribe()
 
     async def _receive(self, message: Msg) -> None:
         """Begin to serve a message. Never waits, because nats-py would drop messages meanwhile."""
