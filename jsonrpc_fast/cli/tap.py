@@ -228,7 +228,7 @@ def _write(descriptor: int, chunk: bytes) -> None:
             select.select([], [descriptor], [])
 
 
-class Channel:
+class Conversation:
     """Both directions between a client and a server, or of one HTTP request.
 
     Attributes:
@@ -256,13 +256,13 @@ class Watcher:
         self.written_lines: int = 0
         self._log: int | None = log
         self._coloured = log == 2 and is_coloured(sys.stderr)
-        self._channel = Channel(Side(framing, profile), Side(framing, profile))
-        self._waiting: deque[tuple[Channel, Direction, float, bytes, int, str]] = deque()
+        self._channel = Conversation(Side(framing, profile), Side(framing, profile))
+        self._waiting: deque[tuple[Conversation, Direction, float, bytes, int, str]] = deque()
         self._waiting_bytes = 0
         self._changed = threading.Condition()
         self._ending: str | None = None
 
-    def add(self, direction: Direction, chunk: bytes, channel: Channel | None = None) -> None:
+    def add(self, direction: Direction, chunk: bytes, channel: Conversation | None = None) -> None:
         """Queue a chunk, b"" at the end of a stream. Called before it is passed on, so that no response comes first."""
         self._add(self._channel if channel is None else channel, direction, chunk, "")
 
@@ -270,7 +270,7 @@ class Watcher:
         """Queue a line about something other than a message."""
         self._add(self._channel, direction, b"", line)
 
-    def _add(self, channel: Channel, direction: Direction, chunk: bytes, line: str) -> None:
+    def _add(self, channel: Conversation, direction: Direction, chunk: bytes, line: str) -> None:
         now = time.time()
         with self._changed:
             if (chunk or line) and self._waiting_bytes > _WAITING_BYTES:

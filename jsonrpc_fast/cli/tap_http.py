@@ -23,7 +23,7 @@ from ..framing.frames import Framing
 from ..profile import PRESETS, Profile
 from .output import FAILURE, print_error, printable
 from .relay import place_of
-from .tap import Channel, Pending, Side, Watcher, with_log
+from .tap import Conversation, Pending, Side, Watcher, with_log
 
 _MAX_SESSIONS: Final = 1024
 _LAST_LINES_SECONDS: Final = 2.0
@@ -168,7 +168,7 @@ class _Tap:
         if not exchange.cancelled():
             exchange.result()
 
-    def _channel(self, session: bytes | None) -> Channel:
+    def _channel(self, session: bytes | None) -> Conversation:
         requests: tuple[Pending, Pending] = (OrderedDict(), OrderedDict())
         if session is not None:
             requests = self._sessions.setdefault(session, requests)
@@ -176,9 +176,9 @@ class _Tap:
             if len(self._sessions) > _MAX_SESSIONS:
                 self._sessions.popitem(last=False)
         framing: Framing = "concatenated"
-        return Channel(Side(framing, self._profile, requests[0]), Side(framing, self._profile, requests[1]))
+        return Conversation(Side(framing, self._profile, requests[0]), Side(framing, self._profile, requests[1]))
 
-    async def _exchange(self, scope: Any, fields: Any, body: Any, channel: Channel, send: Any) -> None:
+    async def _exchange(self, scope: Any, fields: Any, body: Any, channel: Conversation, send: Any) -> None:
         path = scope.get("raw_path") or scope["path"].encode()
         query = scope.get("query_string", b"")
         url = self._target.copy_with(raw_path=path + (b"?" + query if query else b""), fragment=None)
@@ -199,7 +199,7 @@ class _Tap:
         finally:
             await response.aclose()
 
-    async def _respond(self, response: Any, channel: Channel, send: Any) -> None:
+    async def _respond(self, response: Any, channel: Conversation, send: Any) -> None:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         is_json, is_stream = kind == "application/json", kind == "text/event-stream"
         if is_stream:

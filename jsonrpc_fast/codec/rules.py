@@ -60,14 +60,14 @@ class Kinds(NamedTuple):
     is_no_object: bool = False
 
 
-class Fault(NamedTuple):
+class RuleFault(NamedTuple):
     """A broken rule, and the member that breaks it: its path from the message; "" for the message as a whole."""
 
     code: ParseErrorCode
     member: str = ""
 
 
-def faults(kinds: Kinds, profile: Profile, expected: ExpectedKind | None = None) -> tuple[Fault, ...]:
+def faults(kinds: Kinds, profile: Profile, expected: ExpectedKind | None = None) -> tuple[RuleFault, ...]:
     """Return every fault of a message, in the order in which decoding reports them.
 
     Args:
@@ -75,88 +75,88 @@ def faults(kinds: Kinds, profile: Profile, expected: ExpectedKind | None = None)
         profile: The rules.
         expected: The kind of message that it must be; None for the kind that it looks like.
     """
-    found: list[Fault] = []
+    found: list[RuleFault] = []
     if kinds.is_too_deep:
-        found.append(Fault(ParseErrorCode.TOO_DEEP))
+        found.append(RuleFault(ParseErrorCode.TOO_DEEP))
     if kinds.is_no_object:
-        found.append(Fault(ParseErrorCode.NOT_AN_OBJECT))
+        found.append(RuleFault(ParseErrorCode.NOT_AN_OBJECT))
         return tuple(found)
     if kinds.method == "too long":
-        found.append(Fault(ParseErrorCode.METHOD_TOO_LONG, "method"))
+        found.append(RuleFault(ParseErrorCode.METHOD_TOO_LONG, "method"))
     if kinds.id == "too long":
-        found.append(Fault(ParseErrorCode.ID_TOO_LONG, "id"))
+        found.append(RuleFault(ParseErrorCode.ID_TOO_LONG, "id"))
     if kinds.has_wide_integer:
-        found.append(Fault(ParseErrorCode.INTEGER_TOO_LARGE))
+        found.append(RuleFault(ParseErrorCode.INTEGER_TOO_LARGE))
     if kinds.has_duplicate:
-        found.append(Fault(ParseErrorCode.DUPLICATE_MEMBER))
+        found.append(RuleFault(ParseErrorCode.DUPLICATE_MEMBER))
     if kinds.jsonrpc == "other":  # section 4: exactly "2.0"
-        found.append(Fault(ParseErrorCode.INVALID_JSONRPC_VERSION, "jsonrpc"))
+        found.append(RuleFault(ParseErrorCode.INVALID_JSONRPC_VERSION, "jsonrpc"))
     elif kinds.jsonrpc == "absent" and not profile.optional_jsonrpc:
-        found.append(Fault(ParseErrorCode.MISSING_JSONRPC, "jsonrpc"))
+        found.append(RuleFault(ParseErrorCode.MISSING_JSONRPC, "jsonrpc"))
     if (expected or apparent_kind(kinds, profile)) == "response":
         found += _response_faults(kinds, profile)
     else:
         found += _call_faults(kinds, profile, expected)
     if kinds.has_extra and not profile.extra_members:
-        found.append(Fault(ParseErrorCode.UNEXPECTED_MEMBER))
+        found.append(RuleFault(ParseErrorCode.UNEXPECTED_MEMBER))
     return tuple(found)
 
 
-def _call_faults(kinds: Kinds, profile: Profile, expected: ExpectedKind | None) -> list[Fault]:
+def _call_faults(kinds: Kinds, profile: Profile, expected: ExpectedKind | None) -> list[RuleFault]:
     """The faults of a request or a notification (section 4)."""
-    found: list[Fault] = []
+    found: list[RuleFault] = []
     is_notification = _is_notification(kinds, profile)
     if is_notification and expected == "request":
-        found.append(Fault(ParseErrorCode.MISSING_ID, "id"))
+        found.append(RuleFault(ParseErrorCode.MISSING_ID, "id"))
     elif not is_notification and expected == "notification":
-        found.append(Fault(ParseErrorCode.UNEXPECTED_MEMBER, "id"))
+        found.append(RuleFault(ParseErrorCode.UNEXPECTED_MEMBER, "id"))
     elif kinds.id != "absent" and not _is_id_allowed(kinds.id, profile.null_request_ids, profile):
-        found.append(Fault(ParseErrorCode.INVALID_ID_TYPE, "id"))
+        found.append(RuleFault(ParseErrorCode.INVALID_ID_TYPE, "id"))
     if kinds.result != "absent":
-        found.append(Fault(ParseErrorCode.AMBIGUOUS_MESSAGE, "result"))
+        found.append(RuleFault(ParseErrorCode.AMBIGUOUS_MESSAGE, "result"))
     if kinds.error != "absent":
-        found.append(Fault(ParseErrorCode.AMBIGUOUS_MESSAGE, "error"))
+        found.append(RuleFault(ParseErrorCode.AMBIGUOUS_MESSAGE, "error"))
     if kinds.method == "absent":
-        found.append(Fault(ParseErrorCode.MISSING_METHOD, "method"))
+        found.append(RuleFault(ParseErrorCode.MISSING_METHOD, "method"))
     elif kinds.method == "other":
-        found.append(Fault(ParseErrorCode.INVALID_METHOD_TYPE, "method"))
+        found.append(RuleFault(ParseErrorCode.INVALID_METHOD_TYPE, "method"))
     elif kinds.method == "empty" and not profile.empty_methods:
-        found.append(Fault(ParseErrorCode.EMPTY_METHOD, "method"))
+        found.append(RuleFault(ParseErrorCode.EMPTY_METHOD, "method"))
     allowed = {"absent": True, "null": profile.null_params, "object": True, "array": profile.array_params}
     if not allowed.get(kinds.params, False):  # section 4.2
-        found.append(Fault(ParseErrorCode.INVALID_PARAMS_TYPE, "params"))
+        found.append(RuleFault(ParseErrorCode.INVALID_PARAMS_TYPE, "params"))
     return found
 
 
-def _response_faults(kinds: Kinds, profile: Profile) -> list[Fault]:
+def _response_faults(kinds: Kinds, profile: Profile) -> list[RuleFault]:
     """The faults of a response (section 5)."""
-    found: list[Fault] = []
+    found: list[RuleFault] = []
     has_result, has_error = _outcome(kinds, profile)
     is_error = has_error and not has_result
     if kinds.method != "absent":
-        found.append(Fault(ParseErrorCode.AMBIGUOUS_MESSAGE, "method"))
+        found.append(RuleFault(ParseErrorCode.AMBIGUOUS_MESSAGE, "method"))
     if kinds.id == "absent":
         if not (is_error and profile.errors_without_id):
-            found.append(Fault(ParseErrorCode.MISSING_ID, "id"))
+            found.append(RuleFault(ParseErrorCode.MISSING_ID, "id"))
     elif not _is_id_allowed(kinds.id, is_error or profile.null_result_ids, profile):
-        found.append(Fault(ParseErrorCode.INVALID_ID_TYPE, "id"))
+        found.append(RuleFault(ParseErrorCode.INVALID_ID_TYPE, "id"))
     if not has_result and not has_error:
-        found.append(Fault(ParseErrorCode.MISSING_METHOD))
+        found.append(RuleFault(ParseErrorCode.MISSING_METHOD))
     if has_result and has_error:
-        found.append(Fault(ParseErrorCode.RESULT_AND_ERROR))
+        found.append(RuleFault(ParseErrorCode.RESULT_AND_ERROR))
     if has_result and profile.object_results and kinds.result != "object":
-        found.append(Fault(ParseErrorCode.INVALID_RESULT_TYPE, "result"))
+        found.append(RuleFault(ParseErrorCode.INVALID_RESULT_TYPE, "result"))
     if has_error and kinds.error != "object":  # section 5.1
-        found.append(Fault(ParseErrorCode.INVALID_ERROR_TYPE, "error"))
+        found.append(RuleFault(ParseErrorCode.INVALID_ERROR_TYPE, "error"))
     elif has_error:
         if not kinds.has_error_code:
-            found.append(Fault(ParseErrorCode.INVALID_ERROR_CODE, "error/code"))
+            found.append(RuleFault(ParseErrorCode.INVALID_ERROR_CODE, "error/code"))
         if not kinds.has_error_message:
-            found.append(Fault(ParseErrorCode.INVALID_ERROR_MESSAGE, "error/message"))
+            found.append(RuleFault(ParseErrorCode.INVALID_ERROR_MESSAGE, "error/message"))
         if kinds.has_extra_in_error and not profile.extra_members:
-            found.append(Fault(ParseErrorCode.UNEXPECTED_MEMBER, "error"))
+            found.append(RuleFault(ParseErrorCode.UNEXPECTED_MEMBER, "error"))
     if kinds.params != "absent" and not profile.extra_members:  # `params` has no meaning in a response
-        found.append(Fault(ParseErrorCode.UNEXPECTED_MEMBER, "params"))
+        found.append(RuleFault(ParseErrorCode.UNEXPECTED_MEMBER, "params"))
     return found
 
 

@@ -20,6 +20,7 @@ import asyncio
 import concurrent.futures
 from collections.abc import Callable, Iterable
 from functools import partial
+from math import inf
 from typing import Any, Final
 
 from ..codec import Notification
@@ -31,7 +32,7 @@ from .engine import Engine
 from .loop_driver import LoopDriver
 from .requests import Destination, InboundRequest
 from .running import current_run
-from .threads import Room, run_threadsafe
+from .threads import ThreadQuota, run_threadsafe
 from .tracker import Call, Outcome, invalid_timeout
 from .wait_queue import WaitQueue
 
@@ -63,7 +64,7 @@ class Caller:
         self._loop: asyncio.AbstractEventLoop  # set by `start`
         self._is_started = False
         self._left: asyncio.Future[None]  # set by `start`; done when no more calls can be sent
-        self._thread_room = Room(max_calls)  # for notifications of other threads
+        self._thread_quota = ThreadQuota(max_calls)  # for notifications of other threads
 
     async def call(
         self,
@@ -107,9 +108,9 @@ class Caller:
             run.begin_wait()
         try:
             if self._must_wait(1):
-                timeout = await self._wait_for_room(1, timeout)
+                timeout = await self.wait_for_room(1, timeout)
             future = self._started_loop().create_future()
-            seconds = self._seconds(timeout)
+            seconds = self.seconds_of(timeout)
             call = self._engine.call(method, params, seconds, idle_timeout, on_progress, destination, future)
             try:
                 return await future
@@ -162,7 +163,7 @@ class Caller:
                 on_error(error)
 
         self._check_started()
-        call = self._engine.call(method, params, self._seconds(timeout), idle_timeout, on_progress, None, settle)
+        call = self._engine.call(method, params, self.seconds_of(timeout), idle_timeout, on_progress, None, settle)
         if run is not None:
             run.begin_wait()  # the handler probably waits for a callback
         is_returned = True
@@ -191,8 +192,7 @@ class Caller:
             run.begin_wait()
         try:
             count = sum(not isinstance(item, Notification) for item in items)
-            if self._must_wait(count):
-                timeout = await self._wait_for_room(count, timeout)
+            timeout = await self.wait_for_room(count, timeout)
             return await self._call_batch(items, timeout)
         finally:
             if run is not None:
@@ -213,7 +213,7 @@ class Caller:
             if not left and not done.done():
                 done.set_result(None)
 
-        calls = self._engine.call_batch(items, self._seconds(timeout), lambda index: partial(settle, index))
+        calls = self._engine.call_batch(items, self.seconds_of(timeout), lambda index: partial(settle, index))
         try:
             if left:
                 await done
@@ -259,14 +259,14 @@ class Caller:
                 threads wait already: wait for the future of one of them.
         """
         loop = self._started_loop()
-        room = self._thread_room
-        room.take()
+        quota = self._thread_quota
+        quota.take()
         try:
             future = run_threadsafe(loop, partial(self._notify_unless_cancelled, method, params))
         except BaseException:
-            room.give()
+            quota.give()
             raise
-        future.add_done_callback(room.give)
+        future.add_done_callback(quota.give)
         return future
 
     def _started_loop(self) -> asyncio.AbstractEventLoop:
@@ -355,26 +355,27 @@ class Caller:
         """End the session: see `Session.close`."""
         raise NotImplementedError
 
-    def _seconds(self, timeout: float | Unset | None) -> float | None:
+    def seconds_of(self, timeout: float | Unset | None) -> float | None:
+        """Return the timeout of a call in seconds: the session's own if it is UNSET."""
         return self._timeout if timeout is UNSET else timeout
 
-    async def _wait_for_room(self, calls: int, timeout: float | Unset | None) -> float | None:
+    async def wait_for_room(self, calls: int, timeout: float | Unset | None) -> float | None:
         """Wait until this many more calls may be sent, and return what is left of the timeout.
 
         Returns at once when the session is closed; sending raises the error.
 
         Raises:
             CallTimeout: There was no room in time.
+            ValueError: The timeout is negative or NaN.
         """
-        seconds = self._seconds(timeout)
-        if seconds is None:
-            await self._wait_queue.wait(lambda: self._may_send(calls))
-            return None
-        if not seconds >= 0:  # NaN among the loop's timers would block others
+        seconds = self.seconds_of(timeout)
+        if seconds is not None and not seconds >= 0:  # NaN among the loop's timers would block others
             raise invalid_timeout()
-        deadline = self._loop.time() + seconds
+        if not self._must_wait(calls):
+            return seconds
+        deadline = inf if seconds is None else self._loop.time() + seconds
         await self._wait_queue.wait(lambda: self._may_send(calls), deadline)
-        return max(0.0, deadline - self._loop.time())
+        return None if seconds is None else max(0.0, deadline - self._loop.time())
 
     def _must_wait(self, calls: int) -> bool:
         if not self._engine.may_call:

@@ -340,7 +340,7 @@ class Engine:
             self._settled(call)
             self.send(self.calls.cancellation_notice(call, "timeout"), call.destination)
         self.inbox.tick(now)
-        deadline = min(self.calls.tracker.next_deadline() or inf, self.inbox.deadline)
+        deadline = min(self.calls.tracker.next_deadline(), self.inbox.deadline)
         if deadline != inf:
             self._driver.wake_at(deadline)
 

@@ -1,7 +1,6 @@
 """The serving half of an engine: calls functions, queues messages that must wait, and refuses those without room.
 
-One class, because room, slots, the queue and the pause are one state machine, and a message goes through all of them in
-one turn.
+The accounts are in a `Room` (room.py), and a `Reading` (reading.py) says whether the stream is read.
 
 Rules:
   - Responses and cancellations are always read, so a handler that waits for one can always continue.

@@ -179,12 +179,15 @@ class LoopDriver(Driver):
             is_cancelled = isinstance(error, asyncio.CancelledError) and not is_foreign_cancellation(error)
             # Here and not in `_task_done`, which would cost a turn of the loop.
             task = run.task
-            self.engine.inbox.failed(run, error, is_cancelled)
+            if is_cancelled:
+                self.engine.cancelled(run)
+            else:
+                self.engine.failed(run, error)
             if isinstance(error, KeyboardInterrupt):
                 raise
         else:
             task = run.task
-            self.engine.inbox.succeeded(run, result)
+            self.engine.succeeded(run, result)
         if task is not None:
             task.remove_done_callback(self._when_done)
             del self._runs[task]
@@ -200,4 +203,7 @@ class LoopDriver(Driver):
         elif error is not None and not isinstance(error, (asyncio.CancelledError, KeyboardInterrupt)):
             self.engine.hooks.fault(error)
         if run.state is not _ENDED:
-            self.engine.inbox.failed(run, error or asyncio.CancelledError(), task.cancelled())
+            if task.cancelled():
+                self.engine.cancelled(run)
+            else:
+                self.engine.failed(run, error or asyncio.CancelledError())

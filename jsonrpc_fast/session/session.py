@@ -200,6 +200,15 @@ class Session(Caller):
             await asyncio.shield(self._closed)
             await self._wait_until_closed()
 
+    def add_close_callback(self, callback: Callable[[], object]) -> None:
+        """Call a function of no arguments when the connection is closed, by either side or by a loss.
+
+        Raises:
+            StateError: The session is not started.
+        """
+        self._check_started()
+        self._closed.add_done_callback(lambda _: callback())
+
     async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
         """Let handlers finish, settle the calls, and close the transport.
 

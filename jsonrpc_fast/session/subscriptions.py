@@ -41,7 +41,6 @@ from ..types import UNSET, Unset
 from .reconnecting import ReconnectingSession
 from .running import current_run
 from .session import Session
-from .tracker import invalid_timeout
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -226,7 +225,7 @@ class Subscriptions:
             raise StateError("the session is not started")
         else:
             self.session_began(session)
-            session._closed.add_done_callback(self._on_closed)
+            session.add_close_callback(self._on_closed)
 
     async def subscribe(self, *params: Any, timeout: float | None = None) -> Subscription:
         """Subscribe.
@@ -272,7 +271,7 @@ class Subscriptions:
             self._open[subscription] = None
             routes.by_id[id] = subscription
             if subscription._lost_at is not None:
-                subscription._resume(session._loop.time(), self._max_items)
+                subscription._resume(_now(), self._max_items)
             for early_id, result in routes.early:
                 if early_id == id:
                     subscription._add(result, self._max_items)
@@ -293,7 +292,7 @@ class Subscriptions:
         if subscription._is_closed or subscription in self._open:
             return  # the next session subscribes again
         self._open[subscription] = None
-        subscription._lost_at = session._loop.time()
+        subscription._lost_at = _now()
         if self._loss is not None:
             subscription._end(self._loss)
         elif self._routes is not None:
@@ -322,7 +321,7 @@ class Subscriptions:
         routes.ended.set_result(None)
         for subscription in self._open:
             if subscription._lost_at is None:
-                subscription._lost_at = routes.session._loop.time()
+                subscription._lost_at = _now()
 
     def connecting_ended(self, loss: ConnectionLost) -> None:
         """End the subscriptions: there will be no more session."""
@@ -331,7 +330,7 @@ class Subscriptions:
         for subscription in list(self._open):
             subscription._end(loss)
 
-    def _on_closed(self, closed: asyncio.Future[None]) -> None:
+    def _on_closed(self) -> None:
         self.connecting_ended(ConnectionLost("the connection is closed", was_sent=False))
 
     def _begin_again(self, routes: _Routes, subscription: Subscription) -> None:
@@ -376,16 +375,11 @@ class Subscriptions:
 
     async def _call(self, routes: _Routes, params: list[Any], timeout: float | Unset | None) -> Any:
         """Call the method that subscribes. If the caller has stopped waiting, unsubscribe when the response arrives."""
-        session = routes.session
-        seconds = session._seconds(timeout)
-        if seconds is not None and not seconds >= 0:
-            raise invalid_timeout()
         run = current_run.get()
         if run is not None:
             run.begin_wait()
         try:
-            if session._must_wait(1):
-                seconds = await session._wait_for_room(1, seconds)
+            seconds = await routes.session.wait_for_room(1, timeout)
             return await self._await_response(routes, params, seconds)
         finally:
             if run is not None:
@@ -393,7 +387,8 @@ class Subscriptions:
 
     async def _await_response(self, routes: _Routes, params: list[Any], seconds: float | None) -> Any:
         session = routes.session
-        response: asyncio.Future[Any] = session._loop.create_future()
+        loop = asyncio.get_running_loop()
+        response: asyncio.Future[Any] = loop.create_future()
 
         def settle(set_outcome: Callable[[Any], None], is_late: bool, outcome: Any) -> None:
             if not response.done():
@@ -413,9 +408,7 @@ class Subscriptions:
         finally:
             current_run.reset(token)
         error = CallTimeout("no response came in time")
-        timer = (
-            None if seconds is None else session._loop.call_later(seconds, settle, response.set_exception, False, error)
-        )
+        timer = None if seconds is None else loop.call_later(seconds, settle, response.set_exception, False, error)
         try:
             return await response
         except asyncio.CancelledError:
@@ -476,6 +469,10 @@ class Subscriptions:
         except Exception as error:
             return error
         return None
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _id_of(response: Any) -> int | str:

@@ -22,10 +22,10 @@ Begin: TypeAlias = Callable[[concurrent.futures.Future[Any]], Coroutine[Any, Any
 
 
 _lock: Final = threading.Lock()
-"""Shared by all `Room` objects: it is held briefly, and a lock for each session would cost memory."""
+"""Shared by all `ThreadQuota` objects: it is held briefly, and a lock for each session would cost memory."""
 
 
-class Room:
+class ThreadQuota:
     """Bounds the number of messages from other threads that a session keeps. Thread-safe.
 
     Args:

@@ -276,14 +276,14 @@ class Tracker:
                 expired.append(call)
         return expired
 
-    def next_deadline(self) -> float | None:
-        """Return when to call `expire` next, in seconds; None without deadlines. It may be early, never late."""
+    def next_deadline(self) -> float:
+        """Return when to call `expire` next, in seconds; infinite without deadlines. It may be early, never late."""
         deadlines = self._deadlines
         while deadlines:
             if self._call_of(deadlines[0]) is not None:
                 return deadlines[0][0]
             heappop(deadlines)
-        return None
+        return inf
 
     def lose(self) -> list[Call]:
         """Settle all calls in flight as `LOST` and return them: no more responses come."""

@@ -31,8 +31,9 @@ class Transport(Protocol):
     Callbacks run on the event loop's thread, and methods must be called on it.
     """
 
-    onmessage: Callable[[Received], None] | None = None
-    """Called with each message or batch."""
+    onmessage: Callable[..., None] | None = None
+    """Called with each message or batch (`Received`). Where each request has an exchange of its own, a `Destination` of
+    sessions may follow as the second argument: the place for the responses."""
     onerror: Callable[[Exception], None] | None = None
     """Called with a ParseError for an invalid message, with an OSError or ConnectionLost for the channel."""
     onclose: Callable[[], None] | None = None
@@ -63,6 +64,9 @@ class Transport(Protocol):
     """Whether a session sends errors for malformed messages without a certain id, unless its option says otherwise."""
     waits_for_peer: ClassVar[bool] = False
     """Whether `close` waits until the peer ends its stream, so that the peer loses nothing."""
+
+    has_exchanges: ClassVar[bool] = False
+    """Whether each request has an exchange of its own: the server always responds, and closing it cancels it."""
 
     @property
     def peer(self) -> Any:

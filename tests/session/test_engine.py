@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,7 +56,7 @@ def test_params_that_cannot_be_encoded_leave_no_call(params: object) -> None:
     with pytest.raises(TypeError):
         end.call_batch([("m", None), ("m", params)], 0.0)
     assert len(end.calls) == 0
-    assert end.calls.next_deadline() is None
+    assert end.calls.next_deadline() == inf
 
 
 def test_a_notification() -> None:
@@ -279,7 +281,7 @@ def test_the_calls_of_a_batch_settle_one_by_one() -> None:
         second,
         first,
     ]
-    assert end.calls.next_deadline() is None
+    assert end.calls.next_deadline() == inf
 
 
 def test_an_error_without_an_id_settles_the_whole_batch() -> None:

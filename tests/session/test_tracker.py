@@ -133,8 +133,8 @@ class TrackerMachine(RuleBasedStateMachine):
         deadlines = [due for call in self.in_flight.values() if (due := self.due(call)) != inf]
         told = self.tracker.next_deadline()
         # Progress extends a deadline silently, so the reported one may be early.
-        assert (told is None) == (not deadlines)
-        assert told is None or told <= min(deadlines)
+        assert (told == inf) == (not deadlines)
+        assert told <= min(deadlines, default=inf)
 
     def teardown(self) -> None:
         if not hasattr(self, "tracker"):
@@ -212,14 +212,14 @@ def test_the_earlier_deadline_counts() -> None:
     tracker.progress(call, 14.9)
     assert tracker.expire(15.0) == [call]
     assert call.outcome is Outcome.TIMEOUT
-    assert tracker.next_deadline() is None
+    assert tracker.next_deadline() == inf
 
 
 def test_an_infinite_timeout_sets_no_deadline() -> None:
     tracker = Tracker()
     tracker.begin("m", 0.0, inf, inf)
     tracker.begin("m", 0.0)
-    assert tracker.next_deadline() is None
+    assert tracker.next_deadline() == inf
     assert tracker.expire(1e12) == []
 
 

@@ -170,8 +170,7 @@ class Service:
 
         Args:
             grace_seconds: After this time the functions that still run are cancelled, and their callers get no
-                response;
-                None: no limit.
+                response; None: no limit.
         """
         check_seconds("grace_seconds", grace_seconds)
         loop = asyncio.get_running_loop()

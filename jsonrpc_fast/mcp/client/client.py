@@ -121,7 +121,7 @@ class Client:
         capabilities = capabilities_of(handlers or {}) if capabilities is None else capabilities
         self._declares_extensions = bool(capabilities.extensions)
         # Over HTTP a server always responds, but a person may have to authorize the client first.
-        probe_seconds = None if getattr(transport, "has_exchanges", False) else PROBE_SECONDS
+        probe_seconds = None if transport is not None and transport.has_exchanges else PROBE_SECONDS
         self._make_handshake = partial(_handshake, mode, info, capabilities, probe_seconds)
         self._make_session = partial(ClientSession, handlers=handlers or {}, on_notification=on_notification, **options)
         check_count("max_restarts", max_restarts, 0)

@@ -67,7 +67,7 @@ class ClientSession(McpSession):
         on_notification: Callable[[str, dict[str, Any]], object] | None,
         **options: Unpack[SessionOptions],
     ) -> None:
-        convention = McpConvention() if getattr(transport, "has_exchanges", False) else _Convention()
+        convention = McpConvention() if transport.has_exchanges else _Convention()
         super().__init__(transport, self._serve, options, convention)
         self._must_validate = not is_strict_enough(transport, MCP_2025_11_25)
         self._handshake = handshake

@@ -48,7 +48,7 @@ from .connections import ConnectionFactory
 from .event_store import MemoryEventStore
 from .guarded_store import GuardedStore
 from .headers import NAME_MEMBERS, PARAM_HEADER_PREFIX
-from .responses import EVENT_TYPE, RETRY_SOON, Connection, Responder
+from .responses import EVENT_TYPE, RETRY_SOON, AsgiExchange, Responder
 from .session_requests import SessionRequests
 from .stateless import StatelessRequests
 from .streams import Exchange
@@ -227,7 +227,7 @@ class McpEndpoint:
             await self._post(Exchange(scope, claims, subject), headers, receive, send)
             return
         serve = self._session_requests.get if method == "GET" else self._session_requests.delete
-        await serve(subject, headers, Connection(receive, send, self._write_seconds))
+        await serve(subject, headers, AsgiExchange(receive, send, self._write_seconds))
 
     async def _post(self, exchange: Exchange, headers: Mapping[bytes, bytes], receive: Receive, send: Send) -> None:
         check_content(headers)
@@ -246,7 +246,7 @@ class McpEndpoint:
             for item in message if type(message) is list else [message]:
                 if type(item) is Request or type(item) is Notification:
                     await self._authorization.check_message(exchange.claims, item.method, _name_of(item))
-        connection = Connection(receive, send, self._write_seconds)
+        connection = AsgiExchange(receive, send, self._write_seconds)
         try:
             if self._has_modern and (not self._has_legacy or is_modern(message, headers.get(VERSION))):
                 await self._stateless_requests.post(exchange, headers, message, connection)

@@ -45,7 +45,7 @@ _WRITE_BYTES: Final = 64 * 1024
 _MAX_LOST: Final = 10_000
 
 
-class Connection:
+class AsgiExchange:
     """The two functions of an HTTP request of ASGI, and whether its client is still there.
 
     Args:
@@ -162,7 +162,7 @@ class Responder:
         self._lost: OrderedDict[str, None] = OrderedDict()  # streams of which the store has a part only
 
     async def respond(
-        self, stream: MessageStream, connection: Connection, headers: list[Header], status_of: Callable[[bytes], int]
+        self, stream: MessageStream, connection: AsgiExchange, headers: list[Header], status_of: Callable[[bytes], int]
     ) -> bool:
         """Respond to a POST with the messages of its stream. The connection may be watched afterwards.
 
@@ -184,7 +184,7 @@ class Responder:
         return await _response(stream, connection, headers, status_of)
 
     async def _respond_with_events(
-        self, stream: MessageStream, connection: Connection, headers: list[Header], status_of: Callable[[bytes], int]
+        self, stream: MessageStream, connection: AsgiExchange, headers: list[Header], status_of: Callable[[bytes], int]
     ) -> bool:
         """Answer with events, unless the stream is only a response before the first keep-alive."""
         connection.watch(stream.wake)
@@ -200,7 +200,7 @@ class Responder:
         finally:
             self._leave(stream)
 
-    async def listen(self, stream: MessageStream, connection: Connection) -> None:
+    async def listen(self, stream: MessageStream, connection: AsgiExchange) -> None:
         """Respond to a GET with the messages of a stream that outlives it, until one of the sides closes it."""
         name = stream.name
         connection.watch(stream.wake)
@@ -214,7 +214,7 @@ class Responder:
                 await self._end(stream, name)
             await connection.stop_watching()
 
-    async def resume(self, event_id: str, connection: Connection) -> None:
+    async def resume(self, event_id: str, connection: AsgiExchange) -> None:
         """Respond to a GET with the events after one that the client has got, until their stream ends.
 
         Raises:
@@ -254,7 +254,7 @@ class Responder:
                 await events.aclose()  # type: ignore[attr-defined]
             await connection.stop_watching()
 
-    async def _begin(self, stream: MessageStream, connection: Connection, headers: list[Header]) -> None:
+    async def _begin(self, stream: MessageStream, connection: AsgiExchange, headers: list[Header]) -> None:
         if not connection.is_begun:
             await connection.begin(200, [*_EVENT_HEADERS, *headers])
         if self._store is not None and stream.name is not None and stream.is_resumable:
@@ -262,7 +262,7 @@ class Responder:
             if id is not None:
                 await connection.write(self._priming % id.encode())
 
-    async def _write(self, stream: MessageStream, connection: Connection) -> None:
+    async def _write(self, stream: MessageStream, connection: AsgiExchange) -> None:
         """Write the messages of a stream until it ends, is to be closed, or the connection is not used any more."""
         while not connection.is_gone and not connection.is_replaced:
             if len(stream):
@@ -372,7 +372,7 @@ class Responder:
 
 
 async def _response(
-    stream: MessageStream, connection: Connection, headers: list[Header], status_of: Callable[[bytes], int]
+    stream: MessageStream, connection: AsgiExchange, headers: list[Header], status_of: Callable[[bytes], int]
 ) -> bool:
     [text] = stream.take()
     fields = [JSON_TYPE, (b"content-length", b"%d" % len(text)), *headers]

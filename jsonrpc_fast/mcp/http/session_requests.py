@@ -24,7 +24,7 @@ from ..applications import EventStore
 from .checks import LAST_EVENT_ID, SESSION_ID, VERSION, accepts
 from .connections import ConnectionFactory
 from .event_store import session_of
-from .responses import EVENT_TYPE, NO_LENGTH, RETRY_SOON, Connection, Responder
+from .responses import EVENT_TYPE, NO_LENGTH, RETRY_SOON, AsgiExchange, Responder
 from .sessions import HttpSession, SessionTable, belongs_to
 from .streams import Exchange
 from .transport import HttpTransport
@@ -74,7 +74,7 @@ class SessionRequests:
         self._ending: set[asyncio.Task[None]] = set()
         self.sessions: SessionTable = SessionTable(max_sessions, idle_seconds, self._end_soon)
 
-    async def begin(self, exchange: Exchange, message: Request, connection: Connection) -> None:
+    async def begin(self, exchange: Exchange, message: Request, connection: AsgiExchange) -> None:
         """Respond to a POST of `initialize`.
 
         Raises:
@@ -102,7 +102,7 @@ class SessionRequests:
             session.requests -= 1
 
     async def post(
-        self, exchange: Exchange, headers: Mapping[bytes, bytes], message: Any, connection: Connection
+        self, exchange: Exchange, headers: Mapping[bytes, bytes], message: Any, connection: AsgiExchange
     ) -> None:
         """Respond to a POST in a session.
 
@@ -123,7 +123,7 @@ class SessionRequests:
         finally:
             session.requests -= 1
 
-    async def _post(self, exchange: Exchange, session: HttpSession, message: Any, connection: Connection) -> None:
+    async def _post(self, exchange: Exchange, session: HttpSession, message: Any, connection: AsgiExchange) -> None:
         transport = session.transport
         if transport.is_paused:
             await transport.wait_for_reading()
@@ -170,7 +170,7 @@ class SessionRequests:
         if version is not None and version not in self._versions:
             raise Refusal(400, "This MCP-Protocol-Version is not supported.")
 
-    async def get(self, subject: object, headers: Mapping[bytes, bytes], connection: Connection) -> None:
+    async def get(self, subject: object, headers: Mapping[bytes, bytes], connection: AsgiExchange) -> None:
         """Respond to a GET: open the stream of a session, or resume a stream.
 
         Args:
@@ -195,7 +195,7 @@ class SessionRequests:
         self._check_room(session)
         await self._listen(session, connection)
 
-    async def _listen(self, session: HttpSession, connection: Connection) -> None:
+    async def _listen(self, session: HttpSession, connection: AsgiExchange) -> None:
         listener = session.transport.open_listener()
         if session.listener is not None:  # several connections resumed the stream: the latest one goes on
             session.listener.is_replaced = True
@@ -215,7 +215,7 @@ class SessionRequests:
                 session.transport.set_listening(False)
 
     async def _resume(
-        self, event_id: str, subject: object, headers: Mapping[bytes, bytes], connection: Connection
+        self, event_id: str, subject: object, headers: Mapping[bytes, bytes], connection: AsgiExchange
     ) -> None:
         """Continue a stream after an event. The session may be one of another worker."""
         assert self._store is not None
@@ -255,7 +255,7 @@ class SessionRequests:
         else:
             await connection.end()
 
-    async def delete(self, subject: object, headers: Mapping[bytes, bytes], connection: Connection) -> None:
+    async def delete(self, subject: object, headers: Mapping[bytes, bytes], connection: AsgiExchange) -> None:
         """Respond to a DELETE: end a session, and cancel what it has in flight.
 
         Raises:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ..server.connection import ServerConnection
-from .responses import Connection
+from .responses import AsgiExchange
 from .transport import HttpTransport
 
 ID_BYTES: Final = 24
@@ -70,7 +70,7 @@ class HttpSession:
         self.connection: ServerConnection = connection
         self.used: float = now
         self.requests: int = 0
-        self.listener: Connection | None = None
+        self.listener: AsgiExchange | None = None
         self._streams = 0
 
     def stream_name(self, kind: str = "") -> str:

@@ -22,7 +22,7 @@ from ..server.connection import ServerConnection
 from .checks import check_modern, check_parameters
 from .connections import ConnectionFactory
 from .headers import Path, parameter_headers
-from .responses import NO_LENGTH, Connection, Responder
+from .responses import NO_LENGTH, AsgiExchange, Responder
 from .streams import Exchange
 from .transport import HttpTransport
 
@@ -68,7 +68,7 @@ class StatelessRequests:
         self._spare_changes = 0
 
     async def post(
-        self, exchange: Exchange, headers: Mapping[bytes, bytes], message: Any, connection: Connection
+        self, exchange: Exchange, headers: Mapping[bytes, bytes], message: Any, connection: AsgiExchange
     ) -> None:
         """Respond to a POST.
 

@@ -41,9 +41,9 @@ from .frames import (
     PONG,
     TEXT,
     Fragments,
-    Frame,
     FrameReader,
     MaskedFrames,
+    ReceivedFrame,
     server_frame,
 )
 
@@ -341,7 +341,7 @@ class WebSocketChannel(Channel):
         elif self._loss is not None:
             self._report_loss()
 
-    def _frame_received(self, frame: Frame) -> None:
+    def _frame_received(self, frame: ReceivedFrame) -> None:
         first, data, is_raw = frame
         if is_raw:
             self._send_pong()

@@ -35,7 +35,7 @@ FRAME_BYTES: Final = 2
 _Utf8Decoder: Final = codecs.getincrementaldecoder("utf-8")
 
 
-class Frame(NamedTuple):
+class ReceivedFrame(NamedTuple):
     """A frame that has arrived.
 
     Attributes:
@@ -126,7 +126,7 @@ class FrameReader:
             self._skip(at)
         return texts
 
-    def next(self) -> Frame | None:
+    def next(self) -> ReceivedFrame | None:
         """Return the next frame; None if it has not arrived.
 
         A frame whose head violates the protocol is a close frame of all that has arrived: the library refuses it.
@@ -156,7 +156,7 @@ class FrameReader:
         if self._mask_bit and not is_raw:
             found = apply_mask(found, data[start - 4 : start])
         self._skip(end)
-        return Frame(first, found, is_raw)
+        return ReceivedFrame(first, found, is_raw)
 
     def _skip(self, end: int) -> None:
         if end == len(self._unread):

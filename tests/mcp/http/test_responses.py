@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from jsonrpc_fast.mcp.http.responses import Connection
+from jsonrpc_fast.mcp.http.responses import AsgiExchange
 
 from ...support.tables import rows
 
@@ -48,7 +48,7 @@ def test_send_may_return_any_awaitable(make_send: Any) -> None:
     sent: list[Any] = []
 
     async def respond() -> bool:
-        return await Connection(receive, make_send(sent), 60.0).send_error(400, b"{}\n")
+        return await AsgiExchange(receive, make_send(sent), 60.0).send_error(400, b"{}\n")
 
     assert asyncio.run(respond()) is True
     assert sent == SENT
@@ -62,7 +62,7 @@ def test_a_send_that_raises_before_it_returns_means_that_the_client_is_gone() ->
         raise BrokenPipeError
 
     async def respond() -> tuple[bool, bool]:
-        connection = Connection(receive, send, 60.0)
+        connection = AsgiExchange(receive, send, 60.0)
         return await connection.send_error(400, b"{}"), connection.is_gone
 
     assert asyncio.run(respond()) == (False, True)
@@ -74,7 +74,7 @@ def test_a_send_that_waits_for_too_long_means_that_the_client_is_gone() -> None:
         await asyncio.get_running_loop().create_future()
 
     async def respond() -> tuple[bool, bool]:
-        connection = Connection(receive, send, 0.01)
+        connection = AsgiExchange(receive, send, 0.01)
         return await connection.write(b"{}"), connection.is_gone
 
     began = time.monotonic()
