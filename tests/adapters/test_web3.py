@@ -8,7 +8,6 @@ import json
 import socket
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from jsonrpc_fast.adapters import web3 as adapter
 from ..support import hostile_messages
 from ..support.eth_app import BALANCE
 from ..support.eth_node import HEADS, LOGS, Node, running_node
+from ..support.processes import wait_until_received
 from ..support.tables import rows
 
 pytestmark = [
@@ -291,7 +291,7 @@ def peer(path: Path, *scripts: list[bytes]) -> Iterator[None]:
                 connection.recv(1 << 16)
                 for piece in pieces:
                     connection.sendall(piece)
-                    time.sleep(0.02)
+                    wait_until_received(connection)
 
     thread = threading.Thread(target=serve)
     thread.start()

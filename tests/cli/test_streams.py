@@ -27,6 +27,7 @@ from ..support.command_line import (
     posix,
     run,
 )
+from ..support.processes import wait_until_asleep, wait_until_read
 from ..support.tables import rows
 
 # Files.
@@ -86,6 +87,7 @@ def test_file_names_are_escaped(tmp_path: Path) -> None:
 # Pipes.
 
 
+@posix
 def test_slow_input_is_reported_as_it_comes() -> None:
     with subprocess.Popen(
         command("check"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
@@ -96,7 +98,7 @@ def test_slow_input_is_reported_as_it_comes() -> None:
         for part in (b'{"jsonrpc":', b'"2.0","id":1,"method":"a"}', b"\n[", b"]", b"\n", b'{"jsonrpc":"2.0","method"'):
             process.stdin.write(part)
             process.stdin.flush()
-            time.sleep(0.05)
+            wait_until_read(process.stdin.fileno())
         # The input is still open.
         assert process.stdout.readline().decode().rstrip() == "-:2: byte 38: EMPTY_BATCH: the batch is empty"
         process.stdin.write(b':"b"}\n')
@@ -116,12 +118,11 @@ def test_non_blocking_standard_input_loses_nothing() -> None:
     process = subprocess.Popen(command("check"), stdin=reader, stdout=subprocess.PIPE, env=environment())
     os.close(reader)
     with open(writer, "wb", buffering=0) as stream:
-        time.sleep(0.5)  # the process waits before there is any input
         for _ in range(5):
-            stream.write(REQUEST[:20])
-            time.sleep(0.05)
-            stream.write(REQUEST[20:] + REQUEST)
-            time.sleep(0.05)
+            for part in (REQUEST[:20], REQUEST[20:] + REQUEST):
+                wait_until_asleep(process.pid)  # first of all before there is any input
+                stream.write(part)
+                wait_until_read(writer)
     output, _ = process.communicate(timeout=SECONDS)
     assert output == b"-: request 10, notification 0, result 0, error 0, batch 0, invalid 0\n"
     assert process.returncode == 0

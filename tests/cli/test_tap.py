@@ -27,6 +27,7 @@ from jsonrpc_fast.framing.frames import frame
 
 from ..support.command_line import environment
 from ..support.places import PEERS
+from ..support.processes import wait_until_asleep
 from ..support.tables import rows
 from ..support.waiting import blocking_eventually
 
@@ -177,7 +178,7 @@ def test_a_non_blocking_pipe(processes: list[subprocess.Popen[bytes]]) -> None:
     os.close(ours)
     os.close(output)
     with open(theirs, "wb") as stream, open(answers, "rb") as back:
-        time.sleep(0.3)
+        wait_until_asleep(process.pid)
         stream.write(REQUEST)
         stream.flush()
         assert back.read(len(REQUEST)) == REQUEST
@@ -277,10 +278,9 @@ def test_a_client_that_leaves() -> None:
 
 
 def write_on(descriptor: int) -> None:
-    """Write a little now and then, until that fails."""
+    """Write until that fails."""
     while True:
         os.write(descriptor, REQUEST)
-        time.sleep(0.01)
 
 
 def test_a_server_that_stops_reading(processes: list[subprocess.Popen[bytes]]) -> None:

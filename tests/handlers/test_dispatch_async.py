@@ -8,7 +8,6 @@ import contextvars
 import gc
 import json
 import sys
-import time
 from collections.abc import Generator, Iterator
 from typing import Any, Final
 
@@ -215,15 +214,13 @@ class Slow:
     def __init__(self) -> None:
         self.ended: list[str] = []
         self.running = self.max_running = 0
-        self.handlers = Handlers(
-            {"wait": self.wait, "stubborn": self.stubborn, "block": time.sleep, "sum": lambda *numbers: sum(numbers)}
-        )
+        self.handlers = Handlers({"wait": self.wait, "stubborn": self.stubborn, "sum": lambda *numbers: sum(numbers)})
 
-    async def wait(self, name: str, seconds: float = 60) -> str:
+    async def wait(self, name: str, is_ready: bool = False) -> str:
         self.running += 1
         self.max_running = max(self.running, self.max_running)
         try:
-            await asyncio.sleep(seconds)
+            await (asyncio.sleep(0) if is_ready else forever())
         except asyncio.CancelledError:
             await asyncio.sleep(0)
             self.ended.append(name)
@@ -244,7 +241,7 @@ class Slow:
     ("text", "reply"),
     [
         (call("wait", 1, ["a"]), LATE),
-        (call("wait", 1, ["a", 0]), RESULT % b'"a"'),
+        (call("wait", 1, ["a", True]), RESULT % b'"a"'),
         (call("stubborn"), RESULT % b"7"),
         (call("sum", 1, [1, 2]), RESULT % b"3"),
         ('{"jsonrpc":"2.0","method":"wait","params":["a"]}', b""),
@@ -262,29 +259,31 @@ async def test_a_message_with_a_deadline(text: str, reply: bytes) -> None:
     await asyncio.sleep(0)  # the cancellation is over
 
 
+@pytest.mark.virtual_time
 @on_each_loop
 async def test_a_batch_with_a_deadline() -> None:
-    slow = Slow()
+    slow, loop = Slow(), asyncio.get_running_loop()
     texts = [
         call("sum", 1, [1, 2]),
         call("wait", 1, ["a"]),
         call("stubborn"),
-        call("wait", 1, ["b", 0]),
+        call("wait", 1, ["b", True]),
         '{"jsonrpc":"2.0","method":"wait","params":["c"]}',
         "1",
     ]
-    started = time.monotonic()
+    started = loop.time()
     reply = await slow.handlers.dispatch_async(f"[{','.join(texts)}]", timeout=1, delimited=False)
     invalid = error(-32600, "Invalid Request").replace(b'"id":1', b'"id":null')
     replies = [RESULT % b"3", LATE, RESULT % b"7", RESULT % b'"b"', invalid]
     assert reply == b"[" + b",".join(replies) + b"]"
     assert sorted(slow.ended) == ["a", "c"]
-    assert 0.9 < time.monotonic() - started < 30
+    assert loop.time() - started == 1
 
 
 @on_each_loop
 async def test_after_the_deadline_no_function_is_called() -> None:
     slow = Slow()
+    slow.handlers.register("block", moving_clock())
     batch = ",".join([call("block", 1, [1]), call("wait", 1, ["a"]), call("sum", 1, [1]), "1"])
     invalid = error(-32600, "Invalid Request").replace(b'"id":1', b'"id":null')
     reply = await slow.handlers.dispatch_async(f"[{batch}]", timeout=0.5, delimited=False)
@@ -334,7 +333,7 @@ async def test_a_cancellation_at_the_deadline_is_not_lost() -> None:
 @rows("max_handlers", [1, 3, 256])
 async def test_a_batch_has_a_bound_of_concurrent_functions(max_handlers: int) -> None:
     slow = Slow()
-    batch = ",".join([call("wait", number, [str(number), 0]) for number in range(300)])
+    batch = ",".join([call("wait", number, [str(number), True]) for number in range(300)])
     before = len(asyncio.all_tasks())
     work = asyncio.ensure_future(slow.handlers.dispatch_async(f"[{batch}]", max_handlers=max_handlers))
     await asyncio.sleep(0)

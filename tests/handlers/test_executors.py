@@ -8,7 +8,6 @@ import json
 import multiprocessing
 import os
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError as CancelledInThread
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -220,21 +219,26 @@ async def test_a_cancelled_request_that_waits_is_not_called(pool: ThreadPoolExec
 async def test_max_handlers_bounds_the_threads() -> None:
     running = peak = 0
     lock = threading.Lock()
+    go_on = threading.Event()
 
     def work() -> None:
         nonlocal running, peak
         with lock:
             running += 1
             peak = max(peak, running)
-        time.sleep(0.001)
+        go_on.wait(20)
         with lock:
             running -= 1
 
     handlers = Handlers()
     handlers.register("work", work, thread=True)
     async with sessions(handlers, max_handlers=2) as (client, _):
-        await asyncio.gather(*[client.call("work") for _ in range(20)])
-    assert 1 <= peak <= 2
+        calls = [asyncio.ensure_future(client.call("work")) for _ in range(20)]
+        await eventually(lambda: running == 2)
+        await settle()
+        go_on.set()
+        await asyncio.gather(*calls)
+    assert peak == 2
 
 
 async def test_a_thread_calls_back() -> None:

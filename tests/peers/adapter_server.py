@@ -24,8 +24,8 @@ async def call_tool(context: Any, params: Any) -> types.CallToolResult:
     print("a print that must not reach the wire")
     if "progress" in arguments:
         await context.session.report_progress(0.5, 1.0)
-    if "seconds" in arguments:
-        await anyio.sleep(arguments["seconds"])
+    if "hangs" in arguments:
+        await anyio.sleep_forever()
     if "letters" in arguments:
         return types.CallToolResult(content=[types.TextContent(text="x" * arguments["letters"])])
     return types.CallToolResult(content=[types.TextContent(text="echo")], structured_content=arguments)

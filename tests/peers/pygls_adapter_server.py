@@ -61,12 +61,6 @@ def return_object(params: Any) -> Any:
     return {"value": object()}
 
 
-@server.feature("custom/wait")
-async def wait(params: Any) -> float:
-    await asyncio.sleep(params.seconds)
-    return float(params.seconds)
-
-
 @server.feature("custom/ask")
 async def ask(params: Any) -> Any:
     """Ask the client, and return its response."""

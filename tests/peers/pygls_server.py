@@ -24,7 +24,7 @@ def crash(params: Any) -> None:
 @server.feature("hang")
 async def hang(params: Any) -> None:
     try:
-        await asyncio.sleep(30)
+        await asyncio.get_running_loop().create_future()
     except asyncio.CancelledError:
         server.protocol.notify("cancelled", None)
         raise

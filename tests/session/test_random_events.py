@@ -20,6 +20,7 @@ from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError
 from jsonrpc_fast.session import Gap, ReconnectingSession, Session, Subscriptions
 from jsonrpc_fast.transports import MemoryTransport, memory_pair
 
+from ..support.clock import virtual_sleep
 from ..support.tables import rows
 
 BUSY = (-32009, "Server busy")
@@ -163,7 +164,7 @@ class Reader:
             except (RpcError, CallTimeout, ConnectionLost) as error:
                 if isinstance(error, ConnectionLost) and error.was_sent is False:
                     return "closed"
-                await asyncio.sleep(0.5)
+                await virtual_sleep(0.5)
         try:
             async for item in self.subscription:
                 self.items.append(item)

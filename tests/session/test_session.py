@@ -156,6 +156,7 @@ async def test_malformed_messages_are_answered_by_the_policy() -> None:
     assert len(faults.seen) == 8
 
 
+@pytest.mark.virtual_time
 async def test_a_batch_is_answered_by_one_batch() -> None:
     async with session_and_wire({"slow": slow, "add": lambda a, b: a + b}) as (_, wire):
         wire.send(
@@ -170,6 +171,7 @@ async def test_a_batch_is_answered_by_one_batch() -> None:
         assert wire.received == []
 
 
+@pytest.mark.virtual_time
 async def test_a_duplicate_id_in_flight_is_refused() -> None:
     async with session_and_wire({"slow": slow}) as (_, wire):
         for _ in range(2):
@@ -179,6 +181,7 @@ async def test_a_duplicate_id_in_flight_is_refused() -> None:
         assert answer == Response(1, "done")
 
 
+@pytest.mark.virtual_time
 async def test_an_id_that_is_used_twice_in_a_batch() -> None:
     """The second request is refused only while the first one is in flight."""
     batch = b"[%s]" % b",".join([b'{"jsonrpc":"2.0","id":1,"method":"%s","params":[0.01]}'] * 2)
@@ -195,6 +198,7 @@ async def test_an_id_that_is_used_twice_in_a_batch() -> None:
         assert session.is_idle
 
 
+@pytest.mark.virtual_time
 async def test_ids_need_not_be_unique() -> None:
     async with session_and_wire({"slow": slow}, unique_ids=False, convention=LspConvention()) as (session, wire):
         for seconds in (0.02, 0.01, 5):

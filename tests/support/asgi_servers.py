@@ -23,7 +23,9 @@ async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
     # Without the loop that looks for signals ten times a second, and ends no sooner.
+    before = asyncio.all_tasks()
     await server.startup()
+    of_lifespan = asyncio.all_tasks() - before
     assert server.started
     await server.on_tick(0)  # sets the headers of all responses
     port = server.servers[0].sockets[0].getsockname()[1]
@@ -32,4 +34,4 @@ async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
     finally:
         await settle()  # the clients have gone
         await server.shutdown()
-        await asyncio.sleep(0.01)  # the task of the lifespan ends after the server
+        await asyncio.gather(*of_lifespan)  # it ends after the server

@@ -51,6 +51,12 @@ def moving_clock() -> Callable[[float], None]:
     return move
 
 
+async def virtual_sleep(seconds: float) -> None:
+    """Sleep on a loop with a virtual clock; another loop is refused, because there a test would take that time."""
+    assert isinstance(asyncio.get_running_loop(), VirtualLoop), "the test lacks pytest.mark.virtual_time"
+    await asyncio.sleep(seconds)
+
+
 class Deadlock(AssertionError):
     """Nothing is ready, and no timer will change that."""
 

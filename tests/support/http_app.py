@@ -25,8 +25,9 @@ async def wait(name: str) -> None:
         raise
 
 
-async def later(value: Any, seconds: float) -> Any:
-    await asyncio.sleep(seconds)
+async def later(value: Any) -> Any:
+    """Respond in a later turn of the loop."""
+    await asyncio.sleep(0)
     return value
 
 

@@ -24,18 +24,24 @@ VIRTUAL: Final = ("simulation",)
 """Folders where all time is virtual."""
 PROGRAMS: Final = ("isolated", "fuzz", "peers/adapters", "peers/conformance")
 """Folders of what no test waits for: programs that run for minutes by hand, and every night."""
+OF_SLOW_TESTS: Final = ("peers/aiorpcx_server.py", "peers/sample_server.py")
+"""Programs that slow tests alone start."""
+POLLING: Final = ("support/waiting.py", "support/clock.py")
+"""The home of waiting for a condition, a millisecond at a time, and that of sleeping in virtual time."""
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:
     """Yield the name, relative to the folder of the tests, and the tree of each source."""
     for path in sorted(TESTS.rglob("*.py")):
-        yield path.relative_to(TESTS).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+        name = path.relative_to(TESTS).as_posix()
+        if "/." not in name:  # environments of peers
+            yield name, ast.parse(path.read_text(encoding="utf-8"))
 
 
 def real_sleeps() -> Iterator[str]:
     """Yield the place of each `asyncio.sleep` or `time.sleep` that takes real time: `file:line`."""
     for name, tree in sources():
-        if not name.startswith(PROGRAMS + VIRTUAL) and not _marks_of(tree) & NOT_REAL:
+        if not name.startswith(PROGRAMS + OF_SLOW_TESTS + POLLING + VIRTUAL) and not _marks_of(tree) & NOT_REAL:
             yield from (f"{name}:{line}" for line in _sleeps(tree))
 
 

@@ -12,6 +12,7 @@ from jsonrpc_fast.profile import JSONRPC, Profile
 from jsonrpc_fast.session import Handlers, Session, SessionContext
 from jsonrpc_fast.transports import MemoryTransport, memory_pair
 
+from .clock import virtual_sleep
 from .waiting import settle as settle
 
 T = TypeVar("T")
@@ -97,7 +98,8 @@ class Faults:
 
 
 async def slow(seconds: float) -> str:
-    await asyncio.sleep(seconds)
+    """A handler for tests in virtual time."""
+    await virtual_sleep(seconds)
     return "done"
 
 

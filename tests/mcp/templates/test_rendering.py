@@ -16,6 +16,7 @@ import pytest
 from jsonrpc_fast.mcp.templates.rendering import Renderer, RenderLimits, RenderTimeout, Sources
 
 from ...support.places import ROOT
+from ...support.processes import wait_until_asleep, wait_until_busy
 from ...support.waiting import blocking_eventually
 
 pytestmark = pytest.mark.timeout(60)
@@ -125,6 +126,8 @@ def test_close_kills_an_idle_process() -> None:
 def test_close_kills_a_process_that_renders() -> None:
     renderer = Renderer(RenderLimits(seconds=30))
     renderer.render(SOURCES, "hello", {"name": "Bob"})
+    [process] = processes_of(renderer)
+    wait_until_asleep(process)
     errors: list[str] = []
 
     def loop() -> None:
@@ -135,7 +138,7 @@ def test_close_kills_a_process_that_renders() -> None:
 
     thread = threading.Thread(target=loop)
     thread.start()
-    time.sleep(0.3)
+    wait_until_busy(process)
     renderer.close()
     thread.join(10)
     assert errors == ["the rendering process ended"]

@@ -7,13 +7,14 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from ...support.processes import unread_bytes, wait_until_asleep
 from ...support.stdio_process import ECHO, ONE, REPLY, echo, end_of, script
 from ...support.tables import rows
+from ...support.waiting import blocking_eventually
 
 pytestmark = [
     pytest.mark.timeout(40),
@@ -43,7 +44,8 @@ def test_a_signal_ends_the_server_after_it_wrote_what_was_accepted(number: signa
         assert process.stdout is not None
         process.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"echo","params":[%d]}\n' % number)
         process.stdin.flush()
-        time.sleep(0.5)  # the pipe is full, and stdin stays open
+        blocking_eventually(lambda: unread_bytes(process.stdout.fileno()) > 30_000)
+        wait_until_asleep(process.pid)  # the pipe is full, and stdin stays open
         lines = process.stdout.readlines()
         assert process.wait(20) == -number
     assert len(lines) == 1001
@@ -65,7 +67,7 @@ def test_a_second_signal_does_not_wait() -> None:
         process.stdin.flush()
         assert process.stderr.readline() == b"ready\n"
         process.send_signal(signal.SIGTERM)
-        time.sleep(0.3)
+        wait_until_asleep(process.pid)
         assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         assert process.wait(2) == -signal.SIGTERM
@@ -191,8 +193,8 @@ def end_by_signals(command: list[str], data: bytes, *signals: signal.Signals) ->
         process.stdin.flush()
         process.stdout.readline()  # the answer to `first`
         for number in signals:
+            wait_until_asleep(process.pid)  # the signal before is handled
             process.send_signal(number)
-            time.sleep(0.1)
         process.wait(20)
         return process.stdout.read(), process.stderr.read(), process.returncode
 

@@ -1,0 +1,54 @@
+"""What another process does, as the system tells it: a test waits for that instead of for a time. For POSIX alone."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from .waiting import blocking_eventually
+
+if sys.platform != "win32":
+    import fcntl
+    import termios
+
+_PROC: Final = Path("/proc")
+
+
+def wait_until_asleep(pid: int) -> None:
+    """Wait until a process waits: for input, for room in a pipe, or for a signal. A signal sent before is handled."""
+    blocking_eventually(lambda: _state_of(pid) in "SI")
+
+
+def wait_until_busy(pid: int) -> None:
+    """Wait until a process computes."""
+    blocking_eventually(lambda: _state_of(pid) == "R")
+
+
+def wait_until_read(descriptor: int) -> None:
+    """Wait until the other end of a pipe has read all that was written."""
+    blocking_eventually(lambda: unread_bytes(descriptor) == 0)
+
+
+def unread_bytes(descriptor: int) -> int:
+    """Return how many bytes are in a pipe, of which this is either end."""
+    return _count(descriptor, termios.FIONREAD)
+
+
+def wait_until_received(connection: socket.socket) -> None:
+    """Wait until the peer of a Unix socket has read all that was written."""
+    blocking_eventually(lambda: _count(connection.fileno(), termios.TIOCOUTQ) == 0)
+
+
+def _count(descriptor: int, request: int) -> int:
+    return int.from_bytes(fcntl.ioctl(descriptor, request, bytes(4)), "little")
+
+
+def _state_of(pid: int) -> str:
+    """Return R for a process that runs, S or I for one that sleeps; what else there is depends on the system."""
+    if _PROC.joinpath("self", "stat").exists():
+        return (_PROC / str(pid) / "stat").read_text().rpartition(") ")[2][0]
+    command = ("ps", "-o", "state=", "-p", str(pid))
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()[0]
