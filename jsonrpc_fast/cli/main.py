@@ -1,6 +1,6 @@
 """The commands of `jsonrpc-fast`, their options and help texts.
 
-Each command runs in a module of its own. No command shows a payload.
+Each command runs in a module of its own. Only `call` and `list` show payloads: what their server sent.
 """
 
 from __future__ import annotations
@@ -15,12 +15,32 @@ from typing import Any, Final
 from .._version import __version__
 from ..framing.frames import FRAMINGS, Framing
 from ..profile import PRESETS
+from ..types import TIMEOUT_SECONDS
 from . import check, info, relay, serve
 from .output import FAILURE, INTERRUPTED, OUTPUT_CLOSED, print_error, silence_closed_outputs
 
 _DESCRIPTION: Final = """\
-Validate JSON-RPC 2.0 messages, log the messages of a server, serve templates
-over MCP, relay MCP between stdio and HTTP, and show this installation.
+Call a JSON-RPC 2.0 server, list what it offers, validate messages, log the
+messages of a server, serve templates over MCP, relay MCP between stdio and
+HTTP, and show this installation.
+"""
+_CALL: Final = """\
+Call a method of a server and print its result: JSON in one line as it arrived,
+or indented on a terminal.
+
+TARGET is http://..., https://..., ws://..., wss://..., tcp://HOST:PORT,
+tls://HOST:PORT or unix:PATH. Instead of a TARGET, a command after -- is run as
+the server.
+
+The params are one JSON object or array, or words NAME=VALUE. A VALUE that is
+JSON is that value: n=3 is a number, name=Ada and id='"3"' are strings.
+
+With --mcp, METHOD is the name of a tool, or a method such as resources/read.
+"""
+_LIST: Final = """\
+List what a server offers: the methods that it describes by rpc.discover
+(OpenRPC), or with --mcp its tools, prompts and resources. TARGET and command
+are those of `call`.
 """
 _CHECK: Final = """\
 Validate streams of JSON-RPC messages. Print the first faults of each file, and
@@ -68,6 +88,19 @@ _STATUS: Final = """\
 exit status:
   that of the command: `jsonrpc-fast COMMAND --help` shows it, and its options
   2    the command line is wrong
+"""
+_CALL_STATUS: Final = """\
+exit status:
+  0    the server responded with a result, or the notification was sent
+  1    the server responded with an error, or the tool's result is one
+  2    the command line is wrong, or an extra is not installed
+  3    the server cannot be reached, the connection was lost, or what it sent is
+       not a response
+  4    no response came in time
+  126  the server's command cannot be run
+  127  the server's command is not found
+  130  interrupted
+  141  the reader of the output closed it
 """
 _CHECK_STATUS: Final = """\
 exit status:
@@ -157,7 +190,7 @@ def _interrupt(number: int, _: object) -> None:
 def _run(arguments: list[str]) -> int:
     parser = _parser()
     program: list[str] = []
-    if arguments[:1] in (["tap"], ["relay"]) and "--" in arguments:
+    if arguments[:1] in (["tap"], ["relay"], ["call"], ["list"]) and "--" in arguments:
         # The arguments after -- belong to the server's command.
         split = arguments.index("--")
         arguments, program = arguments[:split], arguments[split + 1 :]
@@ -165,10 +198,16 @@ def _run(arguments: list[str]) -> int:
         options, unknown = parser.parse_known_args(arguments)
         if options.command in ("tap", "relay"):
             _check_ends(options, program)
+        if options.command in ("call", "list"):
+            _check_words(options, program)
         if unknown:
             getattr(options, "parser", parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     except SystemExit as exit:
         return int(exit.code or 0)
+    if options.command in ("call", "list"):
+        from . import call  # imports asyncio
+
+        return call.run(options, program)
     if options.command == "check":
         return check.run(options)
     if options.command == "tap" and options.http is not None:
@@ -210,6 +249,17 @@ def _check_ends(options: argparse.Namespace, program: list[str]) -> None:
         )
 
 
+def _check_words(options: argparse.Namespace, program: list[str]) -> None:
+    """Check that a call has a server and a method. Exits with a message otherwise."""
+    names = [] if program else ["TARGET, or a command after --"]
+    names += ["METHOD"] if options.command == "call" else []
+    missing = names[len(options.words) :]
+    if missing:
+        options.parser.error(f"expected {missing[0]}")
+    if options.command == "list" and len(options.words) > len(names):
+        options.parser.error(f"unrecognized arguments: {' '.join(options.words[len(names) :])}")
+
+
 def _parser() -> argparse.ArgumentParser:
     layout: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter}
     parser = argparse.ArgumentParser(
@@ -217,6 +267,43 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
+
+    for name, about, words in (
+        ("call", "call a method of a server", " METHOD [NAME=VALUE ... | JSON]"),
+        ("list", "list what a server offers", ""),
+    ):
+        command = commands.add_parser(
+            name,
+            help=about,
+            description=_CALL if name == "call" else _LIST,
+            usage=f"%(prog)s [options] TARGET{words}\n       %(prog)s [options]{words} -- COMMAND ...",
+            epilog=_CALL_STATUS,
+            **layout,
+        )
+        command.add_argument("words", nargs="*", metavar="WORD", help=argparse.SUPPRESS)
+        command.add_argument(
+            "--mcp", action="store_true", help="speak the Model Context Protocol (needs the extra mcp)"
+        )
+        _add_rules(command, None)
+        _add_header(command)
+        command.add_argument(
+            "--timeout",
+            type=_seconds,
+            default=TIMEOUT_SECONDS,
+            metavar="SECONDS",
+            help="how long to wait for the response (default: %(default)s)",
+        )
+        command.add_argument("--raw", action="store_true", help="print JSON in one line on a terminal, too")
+        command.add_argument("--debug", action="store_true", help="log what the connection does to standard error")
+        command.set_defaults(lsp=False, notify=False, follow=False)
+    command = commands.choices["call"]
+    command.add_argument(
+        "--lsp", action="store_true", help="speak the Language Server Protocol: its handshake and framing"
+    )
+    command.add_argument("--notify", action="store_true", help="send a notification, and wait for nothing")
+    command.add_argument(
+        "--follow", action="store_true", help="print the server's notifications, until the connection ends or Ctrl-C"
+    )
 
     command = commands.add_parser(
         "check", help="validate streams of messages", description=_CHECK, epilog=_CHECK_STATUS, **layout
@@ -282,13 +369,7 @@ def _parser() -> argparse.ArgumentParser:
         **layout,
     )
     command.add_argument("url", nargs="?", metavar="URL", help="the URL of a remote server")
-    command.add_argument(
-        "--header",
-        action="append",
-        default=[],
-        metavar="'NAME: VALUE'",
-        help="a header of every request to the URL; ${VARIABLE} is replaced from the environment",
-    )
+    _add_header(command)
     command.add_argument("--http", metavar="HOST:PORT", help="where to serve the command over HTTP, at the path /mcp")
     command.add_argument(
         "--max-processes",
@@ -334,6 +415,26 @@ def _add_rules(command: argparse.ArgumentParser, framing: Framing | None) -> Non
         "auto, newline or content-length, whichever the stream begins with "
         f"(default: {framing or 'newline'})",
     )
+
+
+def _add_header(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="'NAME: VALUE'",
+        help="a header of every request to the URL; ${VARIABLE} is replaced from the environment",
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError("must be a number of seconds, more than 0")
+    return seconds
 
 
 def _whole_number(text: str) -> int:

@@ -33,6 +33,17 @@ def print_error(text: str, program: str = "jsonrpc-fast") -> None:
             print(f"{program}: {text}", file=sys.stderr)
 
 
+def missing_extra(error: ImportError, extra: str) -> str:
+    """Return the message for a library that is not installed.
+
+    Raises:
+        ImportError: `error` is about a module of this package.
+    """
+    if (error.name or "").startswith(__package__.partition(".")[0]):
+        raise error
+    return f"{error.name or 'httpx2'} is missing; install the extra: pip install 'jsonrpc_fast[{extra}]'"
+
+
 @contextlib.contextmanager
 def logging_to_stderr(program: str, debug: bool) -> Iterator[None]:
     """Print the package's warnings on stderr as messages of a command; with `debug`, all that the package logs."""

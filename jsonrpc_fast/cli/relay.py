@@ -10,22 +10,20 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-from .output import FAILURE, WAITING_FOR_CLIENT, announce_waiting, logging_to_stderr, print_error, printable
+from .arguments import headers_of, parse_address
+from .output import FAILURE, WAITING_FOR_CLIENT, announce_waiting, logging_to_stderr, missing_extra, print_error
 
 _PROGRAM: Final = "jsonrpc-fast relay"
-_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_HEADER: Final = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([ -~]*?)[ \t]*")
 
 
 def run(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Run the command until the client, or a signal, ends it. Return the exit status."""
     try:
         headers = headers_of(options.header, os.environ)
-        place = None if options.http is None else place_of(options.http)
+        place = None if options.http is None else parse_address(options.http)
     except ValueError as error:
         return _fail(str(error))
     try:
@@ -37,44 +35,11 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
             processes, idle = max(1, options.max_processes), max(0.0, options.idle_seconds)
             return serve_program(command, *place, max_processes=processes, idle_seconds=idle)
     except ModuleNotFoundError as error:
-        if (error.name or "").startswith(__package__.partition(".")[0]):
-            raise
-        return _fail(f"{error.name} is missing; install the extra: pip install 'jsonrpc_fast[mcp-http]'")
+        return _fail(missing_extra(error, "mcp-http"))
     except ImportError as error:
         return _fail(str(error))
     except (OSError, ValueError) as error:
         return _fail(getattr(error, "strerror", None) or str(error))
-
-
-def headers_of(given: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return headers given as "NAME: VALUE", with variables of the environment in their values.
-
-    Raises:
-        ValueError: A header is malformed, or a variable is missing. The error's text holds no value.
-    """
-    headers = {}
-    for text in given:
-        name, colon, value = text.partition(":")
-        missing = [found for found in _VARIABLE.findall(value) if found not in environment]
-        if missing:
-            raise ValueError(f"the environment has no variable {missing[0]}")
-        match = _HEADER.fullmatch(f"{name}{colon}{_VARIABLE.sub(lambda found: environment[found[1]], value)}")
-        if match is None:
-            raise ValueError("a header must be NAME: VALUE")
-        headers[match[1]] = match[2]
-    return headers
-
-
-def place_of(text: str) -> tuple[str, int]:
-    """Return host and port of "HOST:PORT".
-
-    Raises:
-        ValueError: The text has another form.
-    """
-    host, _, port = text.rpartition(":")
-    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ValueError(f"{printable(text)} is not HOST:PORT")
-    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def _run_stdio(url: str, headers: dict[str, str]) -> int:

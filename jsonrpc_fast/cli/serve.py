@@ -12,7 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .output import FAILURE, WAITING_FOR_CLIENT, announce_waiting, logging_to_stderr, print_error, printable
+from .arguments import parse_address
+from .output import (
+    FAILURE,
+    WAITING_FOR_CLIENT,
+    announce_waiting,
+    logging_to_stderr,
+    missing_extra,
+    print_error,
+    printable,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -67,22 +76,6 @@ class ServeConfiguration:
         )
 
 
-def parse_address(text: str) -> tuple[str, int]:
-    """Return the host and the port in "HOST:PORT", "[HOST]:PORT", ":PORT" or "PORT"; the host is 127.0.0.1 by default.
-
-    Raises:
-        ValueError: The address is malformed.
-    """
-    host, _, port = text.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise ValueError(f"the address {printable(text)} is malformed: write IPv6 addresses as [HOST]:PORT")
-    if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65536):
-        raise ValueError(f"the address {printable(text)} must be HOST:PORT")
-    return host or "127.0.0.1", int(port)
-
-
 def run(options: argparse.Namespace) -> int:
     """Run the command until the client or a signal ends it. Return the exit status."""
     try:
@@ -93,10 +86,7 @@ def run(options: argparse.Namespace) -> int:
         with logging_to_stderr(_PROGRAM, configuration.debug):
             return _serve(configuration)
     except ModuleNotFoundError as error:
-        if (error.name or "").startswith(__package__.partition(".")[0]):
-            raise
-        extra = "mcp" if configuration.address is None else "mcp-http"
-        return _fail(f"{error.name} is missing; install the extra: pip install 'jsonrpc_fast[{extra}]'")
+        return _fail(missing_extra(error, "mcp" if configuration.address is None else "mcp-http"))
 
 
 def _serve(configuration: ServeConfiguration) -> int:

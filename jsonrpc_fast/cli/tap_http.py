@@ -21,8 +21,8 @@ from typing import Any, Final
 
 from ..framing.frames import Framing
 from ..profile import PRESETS, Profile
-from .output import FAILURE, print_error, printable
-from .relay import place_of
+from .arguments import parse_address
+from .output import FAILURE, missing_extra, print_error, printable
 from .tap import Conversation, Pending, Side, Watcher, with_log
 
 _MAX_SESSIONS: Final = 1024
@@ -64,10 +64,10 @@ def _tap(url: str, place: str, log: int, profile: Profile) -> int:
 
         http = library_of()
     except ImportError as error:
-        print_error(f"{error.name or 'httpx2'} is missing; install the extra: pip install 'jsonrpc_fast[mcp-http]'")
+        print_error(missing_extra(error, "mcp-http"))
         return FAILURE
     try:
-        host, port = place_of(place)
+        host, port = parse_address(place)
         target = url_of(url, http)
         if target.scheme not in ("http", "https") or not target.host:
             raise ValueError(f"{printable(url)} is not a URL that begins with http:// or https://")

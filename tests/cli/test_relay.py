@@ -9,41 +9,8 @@ import sys
 import pytest
 
 from jsonrpc_fast.cli.main import main
-from jsonrpc_fast.cli.relay import headers_of, place_of
 
 from ..support.tables import rows
-
-
-def test_headers() -> None:
-    given = ["Authorization: Bearer ${TOKEN}", "X-A:b", "X-Empty:"]
-    assert headers_of(given, {"TOKEN": "t"}) == {"Authorization": "Bearer t", "X-A": "b", "X-Empty": ""}
-
-
-@rows(
-    ("header", "variable"), [("no colon", "v"), ("a b: c", "v"), (": c", "v"), ("A: ${V}", "a\r\nB: c"), ("A: ü", "v")]
-)
-def test_headers_that_are_malformed(header: str, variable: str) -> None:
-    with pytest.raises(ValueError, match=r"^a header must be NAME: VALUE$"):
-        headers_of([header], {"V": variable})
-
-
-def test_a_variable_that_is_missing() -> None:
-    with pytest.raises(ValueError, match=r"^the environment has no variable TOKEN$"):
-        headers_of(["A: ${TOKEN}"], {})
-
-
-def test_places() -> None:
-    assert [place_of(text) for text in ("127.0.0.1:80", "[::1]:0", "localhost:65535")] == [
-        ("127.0.0.1", 80),
-        ("::1", 0),
-        ("localhost", 65535),
-    ]
-
-
-@rows("text", ["80", ":80", "localhost", "localhost:", "localhost:x", "localhost:65536", "a:-1"])
-def test_places_that_are_malformed(text: str) -> None:
-    with pytest.raises(ValueError, match="is not HOST:PORT"):
-        place_of(text)
 
 
 @rows(
@@ -53,7 +20,7 @@ def test_places_that_are_malformed(text: str) -> None:
         (["http://a/mcp", "--", "server"], "expected a URL, or --http and a command after --"),
         (["--http", "127.0.0.1:0"], "--http needs a command after --, and no URL"),
         (["--http", "127.0.0.1:0", "http://a/mcp", "--", "server"], "--http needs a command after --, and no URL"),
-        (["--http", "nowhere", "--", "server"], "nowhere is not HOST:PORT"),
+        (["--http", "nowhere", "--", "server"], "the address nowhere must be HOST:PORT"),
         (["--header", "x", "http://a/mcp"], "a header must be NAME: VALUE"),
     ],
 )

@@ -13,7 +13,6 @@ import httpx
 import pytest
 
 from jsonrpc_fast.cli.main import main
-from jsonrpc_fast.cli.serve import parse_address
 
 from ...support.mcp_http import ACCEPT, call, initialize
 from ...support.tables import rows
@@ -109,20 +108,6 @@ def test_a_port_in_use(template_dir: Path, capfd: pytest.CaptureFixture[str]) ->
         code = main(["serve", "--template-dir", str(template_dir), "--http", address])
     assert code in (1, 3)  # 1 before uvicorn 0.50
     assert "address already in use" in capfd.readouterr().err
-
-
-@rows(
-    ("text", "address"),
-    [
-        ("127.0.0.1:8000", ("127.0.0.1", 8000)),
-        ("example.org:0", ("example.org", 0)),
-        ("[::1]:8000", ("::1", 8000)),
-        (":8000", ("127.0.0.1", 8000)),
-        ("8000", ("127.0.0.1", 8000)),
-    ],
-)
-def test_an_address(text: str, address: tuple[str, int]) -> None:
-    assert parse_address(text) == address
 
 
 @rows("text", ["", "localhost", "localhost:", "::1:80", "a:65536", "a:-1", "a:8\n"])

@@ -1,0 +1,93 @@
+"""What several commands read from their arguments: addresses, headers, and params as people write them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from .output import printable
+
+_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_HEADER: Final = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([ -~]*?)[ \t]*")
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Return the host and the port in "HOST:PORT", "[HOST]:PORT", ":PORT" or "PORT"; the host is 127.0.0.1 by default.
+
+    Raises:
+        ValueError: The address is malformed.
+    """
+    host, _, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"the address {printable(text)} is malformed: write IPv6 addresses as [HOST]:PORT")
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65536):
+        raise ValueError(f"the address {printable(text)} must be HOST:PORT")
+    return host or "127.0.0.1", int(port)
+
+
+def headers_of(given: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return headers given as "NAME: VALUE", with variables of the environment in their values.
+
+    Raises:
+        ValueError: A header is malformed, or a variable is missing. The error's text holds no value.
+    """
+    headers = {}
+    for text in given:
+        name, colon, value = text.partition(":")
+        missing = [found for found in _VARIABLE.findall(value) if found not in environment]
+        if missing:
+            raise ValueError(f"the environment has no variable {missing[0]}")
+        match = _HEADER.fullmatch(f"{name}{colon}{_VARIABLE.sub(lambda found: environment[found[1]], value)}")
+        if match is None:
+            raise ValueError("a header must be NAME: VALUE")
+        headers[match[1]] = match[2]
+    return headers
+
+
+def params_of(words: Sequence[str]) -> dict[str, Any] | list[Any] | None:
+    """Return the params that words give: one JSON object or array, or pairs NAME=VALUE, or nothing.
+
+    A VALUE that is JSON is that value; any other is a string.
+
+    Raises:
+        ValueError: A word has another form, or a name is given twice.
+    """
+    if not words:
+        return None
+    if len(words) == 1 and words[0].lstrip()[:1] in ("{", "["):
+        params: dict[str, Any] | list[Any] = _loads(words[0])
+        return params
+    named: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not name or not equals:
+            raise ValueError(f"{printable(word)} is not NAME=VALUE, nor a JSON object or array")
+        if name in named:
+            raise ValueError(f"{printable(name)} is given twice")
+        try:
+            named[name] = _loads(text)
+        except ValueError:
+            named[name] = text
+    return named
+
+
+def _loads(text: str) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        ValueError: It is not JSON; NaN and infinities are not.
+    """
+
+    def refuse(constant: str) -> Any:
+        raise ValueError(f"{constant} is not JSON")
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the params are not JSON: {error.msg} at character {error.pos + 1}") from None
+    except RecursionError:
+        raise ValueError("the params are nested too deep") from None

@@ -1,0 +1,333 @@
+"""The commands `call` and `list`: one request to a server of any kind, and what a server offers.
+
+Rules:
+  - stdout carries what the server sent, as JSON, and nothing else: results, and notifications with `--follow`. Errors
+    and what is wrong go to stderr.
+  - The exit status tells what became of the call.
+  - What a server sent cannot control the terminal: characters that are not printable are escaped there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import errno
+import json
+import os
+import re
+import ssl
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from .._version import __version__
+from ..codec import Notification, ParseError, Raw, decode
+from ..codes import ErrorCode
+from ..errors import CallTimeout, ConnectionLost, HandshakeError, HttpStatusError, InvalidResponse, RpcError
+from ..framing.frames import Framing
+from ..profile import PRESETS
+from ..types import UNSET
+from .arguments import headers_of, params_of, parse_address
+from .output import (
+    CANNOT_RUN,
+    FAILURE,
+    NOT_FOUND,
+    SUCCESS,
+    escape,
+    is_coloured,
+    logging_to_stderr,
+    missing_extra,
+    print_error,
+    printable,
+    styled,
+)
+
+_ERROR: Final = 1
+"""The server responded with an error."""
+_LOST: Final = 3
+"""There is no connection, or what the server sent is not a response."""
+_LATE: Final = 4
+"""No response came in time."""
+
+_HTTP: Final = ("http://", "https://")
+_WEBSOCKET: Final = ("ws://", "wss://")
+_NAME: Final = re.compile(r'^( *)("(?:[^"\\]|\\.)*")(?=: )', re.MULTILINE)
+
+
+class _Peer(Protocol):
+    """What calls a server: a session, an HTTP client or an MCP client."""
+
+    async def call(self, method: str, params: Any = None) -> Any: ...
+
+    async def notify(self, method: str, params: Any = None) -> None: ...
+
+
+def run(options: argparse.Namespace, command: Sequence[str]) -> int:
+    """Run the command `call` or `list`. Return the exit status.
+
+    Args:
+        options: The options of the command line.
+        command: The program to run as the server, and its arguments; empty: `options.words` begin with its address.
+    """
+    program = f"jsonrpc-fast {options.command}"
+    try:
+        with logging_to_stderr(program, options.debug):
+            return asyncio.run(_run(options, command))
+    except RpcError as error:
+        print_error(f"error {error.code}: {escape(error.message)}", program)
+        if error.data is not UNSET:
+            print_error(f"data: {escape(_json_text(error.data))}", program)
+        return _ERROR
+    except CallTimeout as error:
+        return _fail(error, _LATE, program)
+    except (ConnectionLost, HandshakeError, HttpStatusError, InvalidResponse, ParseError) as error:
+        return _fail(error, _LOST, program)
+    except ImportError as error:
+        return _fail(missing_extra(error, "mcp" if options.mcp else "http,websocket"), FAILURE, program)
+    except OSError as error:
+        statuses = {errno.ENOENT: NOT_FOUND, errno.EACCES: CANNOT_RUN, errno.ENOEXEC: CANNOT_RUN} if command else {}
+        return _fail(error.strerror or error, statuses.get(error.errno or 0, _LOST), program)
+    except (ValueError, TypeError) as error:
+        return _fail(error, FAILURE, program)
+
+
+def _fail(reason: object, status: int, program: str) -> int:
+    print_error("\n".join(map(escape, str(reason).splitlines())), program)
+    return status
+
+
+async def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
+    words = list(options.words)
+    target = None if command else words.pop(0)
+    headers = headers_of(options.header, os.environ)
+    on_notification = _print_notification if options.follow else None
+    if options.command == "list":
+        async with _connected(options, target, command, headers, on_notification) as peer:
+            return _print_list(await _offered(peer, options), options)
+    method, params = words[0], params_of(words[1:])
+    status = SUCCESS
+    async with _connected(options, target, command, headers, on_notification) as peer:
+        if options.notify:
+            await peer.notify(method, params)
+        else:
+            if options.mcp and method not in _mcp_requests():
+                method, params = "tools/call", {"name": method, "arguments": params or {}}
+            result = await peer.call(method, params)
+            _print_result(result, options.raw)
+            status = _ERROR if options.mcp and result.get("isError") is True else SUCCESS
+        if options.follow:
+            await _closed(peer)
+    return status
+
+
+async def _closed(peer: _Peer) -> None:
+    from ..mcp.client import Client
+    from ..session import Session
+
+    session = peer.session if isinstance(peer, Client) else peer
+    assert isinstance(session, Session)
+    await session.wait_closed()
+
+
+def _mcp_requests() -> frozenset[str]:
+    from ..mcp.protocol.versions import REVISIONS
+
+    return frozenset[str]().union(*(revision.client_requests for revision in REVISIONS.values()))
+
+
+@contextlib.asynccontextmanager
+async def _connected(
+    options: argparse.Namespace,
+    target: str | None,
+    command: Sequence[str],
+    headers: Mapping[str, str],
+    on_notification: Callable[[str, Any], None] | None,
+) -> AsyncIterator[Any]:
+    """Connect to a server and yield the `_Peer` that calls it."""
+    is_http = target is not None and target.lower().startswith(_HTTP)
+    if headers and not (is_http or (target or "").lower().startswith(_WEBSOCKET)):
+        raise ValueError("--header needs a URL")
+    if options.mcp:
+        from ..mcp import connect
+
+        words = command if target is None else [target]
+        if target is not None and not is_http:
+            raise ValueError("--mcp needs a URL that begins with http:// or https://, or a command after --")
+        async with connect(
+            *words, headers=headers if is_http else None, timeout=options.timeout, on_notification=on_notification
+        ) as client:
+            yield client
+    elif target is not None and is_http:
+        from ..http.client import AsyncHttpClient
+
+        if options.lsp or on_notification is not None:
+            raise ValueError("--lsp and --follow need a connection that stays open")
+        profile = PRESETS[options.profile]
+        async with AsyncHttpClient(target, headers=headers, timeout=options.timeout, profile=profile, raw=True) as http:
+            yield http
+    else:
+        from ..session import LspConvention, Session
+
+        transport = _transport(options, target, command, headers, on_notification)
+        session = Session(transport, convention=LspConvention() if options.lsp else None, timeout=options.timeout)
+        async with session:
+            if options.lsp:
+                await _initialize(session)
+            yield session
+            if options.lsp:
+                await session.call("shutdown")
+                await session.notify("exit")
+
+
+def _transport(
+    options: argparse.Namespace,
+    target: str | None,
+    command: Sequence[str],
+    headers: Mapping[str, str],
+    on_notification: Callable[[str, Any], None] | None,
+) -> Any:
+    """Return the transport to a server that is a program or has a socket."""
+    profile = PRESETS["lsp" if options.lsp and options.profile == "jsonrpc" else options.profile]
+
+    def read(data: Any) -> Any:
+        message = decode(data, profile, raw=True)
+        if on_notification is not None and isinstance(message, Notification):
+            on_notification(message.method, message.params)
+        return message
+
+    framing: Framing = options.framing or ("content-length" if options.lsp else "newline")
+    common: dict[str, Any] = {"profile": profile, "raw": True, "decode": read}
+    if target is None:
+        from ..transports import StdioClient
+
+        return StdioClient(command, framing=framing, **common)
+    scheme, _, rest = target.partition(":")
+    scheme = scheme.lower()
+    if scheme in ("tcp", "tls") and rest.startswith("//"):
+        from ..transports import TcpClient
+
+        context = ssl.create_default_context() if scheme == "tls" else None
+        return TcpClient(*parse_address(rest.removeprefix("//")), ssl=context, framing=framing, **common)
+    if scheme == "unix":
+        from ..transports import UnixClient
+
+        return UnixClient(rest, framing=framing, **common)
+    if target.lower().startswith(_WEBSOCKET):
+        from ..transports.websocket import WebSocketClient
+
+        return WebSocketClient(target, headers=headers, **common)
+    raise ValueError(
+        f"{printable(target)} is not an address: expected http://, https://, ws://, wss://, tcp://HOST:PORT, "
+        "tls://HOST:PORT, unix:PATH, or a command after --"
+    )
+
+
+async def _initialize(peer: _Peer) -> Any:
+    """Make the handshake of LSP, and return what the server offers."""
+    about = {"name": "jsonrpc-fast", "version": __version__}
+    params = {"processId": os.getpid(), "clientInfo": about, "rootUri": None, "capabilities": {}}
+    offered = await peer.call("initialize", params)
+    await peer.notify("initialized", {})
+    return offered
+
+
+async def _offered(peer: Any, options: argparse.Namespace) -> dict[str, list[Any]]:
+    """Return what a server offers, by kind."""
+    if not options.mcp:
+        try:
+            described = _value_of(await peer.call("rpc.discover"))
+        except RpcError as error:
+            if error.code != ErrorCode.METHOD_NOT_FOUND:
+                raise
+            raise ValueError("the server does not describe its methods: it has no rpc.discover (OpenRPC)") from None
+        methods = described.get("methods") if isinstance(described, dict) else None
+        if not isinstance(methods, list):
+            raise InvalidResponse("the result of rpc.discover is not an OpenRPC document")
+        return {"methods": methods}
+    offered = {}
+    supports = peer.server.capabilities.supports
+    if supports("tools"):
+        offered["tools"] = await peer.list_tools()
+    if supports("prompts"):
+        offered["prompts"] = await peer.list_prompts()
+    if supports("resources"):
+        offered["resources"] = await peer.list_resources()
+        offered["resourceTemplates"] = await peer.list_resource_templates()
+    return offered
+
+
+def _print_list(offered: dict[str, list[Any]], options: argparse.Namespace) -> int:
+    if options.raw:
+        _print_result(offered, True)
+        return SUCCESS
+    coloured = is_coloured(sys.stdout)
+    for kind, items in offered.items():
+        for item in items:
+            members = item if isinstance(item, dict) else {}
+            about = members.get("uri") or members.get("uriTemplate") or ""
+            first = str(members.get("summary") or members.get("description") or "").strip().partition("\n")[0]
+            name = escape(str(members.get("name")))
+            shown = styled(name, "bold", coloured) + _signature(members)
+            print("  ".join(filter(None, [f"{kind.removesuffix('s')} {shown}", escape(str(about)), escape(first)])))
+    return SUCCESS
+
+
+def _signature(members: Mapping[str, Any]) -> str:
+    """Return the params of a method, a tool or a prompt: "(a: integer, b?: string)"; "" for a resource."""
+    if "uri" in members or "uriTemplate" in members:
+        return ""
+    schema = members.get("inputSchema")
+    listed = members.get("params", members.get("arguments"))
+    params: list[tuple[object, object, object]] = []  # name, schema, whether it must be given
+    if isinstance(schema, dict):
+        properties, required = schema.get("properties"), schema.get("required")
+        for name, kind in (properties if isinstance(properties, dict) else {}).items():
+            params.append((name, kind, isinstance(required, list) and name in required))
+    elif isinstance(listed, list):
+        params = [
+            (param.get("name"), param.get("schema"), param.get("required"))
+            for param in listed
+            if isinstance(param, dict)
+        ]
+    shown = []
+    for name, kind, required in params:
+        type = kind.get("type") if isinstance(kind, dict) else None
+        shown.append(f"{name}{'' if required is True else '?'}{f': {type}' if isinstance(type, str) else ''}")
+    return escape(f"({', '.join(shown)})")
+
+
+def _value_of(result: Any) -> Any:
+    return result.decode(json.loads) if isinstance(result, Raw) else result
+
+
+def _json_text(value: Any) -> str:
+    """Return a value as JSON in one line; what arrived as a text is not changed."""
+    if isinstance(value, Raw):
+        return value.decode(bytes).decode()
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _print_notification(method: str, params: Any) -> None:
+    members = f'"method":{json.dumps(method, ensure_ascii=False)}'
+    _write(f"{{{members}}}" if params is None else f'{{{members},"params":{_json_text(params)}}}')
+
+
+def _print_result(result: Any, raw: bool) -> None:
+    """Print a result: on a terminal indented, and elsewhere, or with `raw`, in one line, as it arrived."""
+    if raw or not sys.stdout.isatty():
+        _write(_json_text(result))
+        return
+    text = json.dumps(_value_of(result), ensure_ascii=False, indent=2)
+    coloured = is_coloured(sys.stdout)
+    _write(text, lambda shown: _NAME.sub(lambda match: match[1] + styled(match[2], "bold", coloured), shown))
+
+
+def _write(text: str, decorate: Callable[[str], str] = str) -> None:
+    """Write lines to stdout, as UTF-8 whatever the locale. On a terminal, escape control characters and decorate."""
+    if sys.stdout.isatty():
+        # In JSON they stand in strings only, where such an escape means the same.
+        text = decorate("".join([c if c == "\n" or c.isprintable() else json.dumps(c)[1:-1] for c in text]))
+    sys.stdout.flush()
+    sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
+    sys.stdout.buffer.flush()

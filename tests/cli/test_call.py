@@ -1,0 +1,277 @@
+"""`jsonrpc-fast call` and `list`, through `main`, against servers that are programs, sockets and HTTP applications."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jsonrpc_fast.cli.main import main
+
+from ..support.command_line import SECONDS, Terminal, command, environment, posix
+from ..support.http_process import serving
+from ..support.tables import rows
+
+SERVER = """
+import sys
+from jsonrpc_fast import LSP
+from jsonrpc_fast.errors import RpcError
+from jsonrpc_fast.session import LspConvention, Session, SessionContext
+from jsonrpc_fast.transports import run_stdio
+
+def fail():
+    raise RpcError(-32050, "no\\x1b[31m", {"why": "\\x9b"})
+
+async def ticks(context: SessionContext):
+    for number in range(2):
+        await context.session.notify("tick", {"number": number})
+    return "done"
+
+async def leave(context: SessionContext):
+    await context.session.close(0)
+
+handlers = {
+    "add": lambda a, b: a + b, "echo": lambda **params: params, "fail": fail, "ticks": ticks, "leave": leave,
+    "initialize": lambda **params: {"capabilities": {}}, "initialized": lambda: None, "shutdown": lambda: None,
+    "exit": leave, "textDocument/hover": lambda **params: {"contents": params["uri"]},
+}
+
+async def serve(transport):
+    async with Session(transport, handlers) as session:
+        await session.wait_closed()
+
+options = {"framing": "content-length", "profile": LSP} if "lsp" in sys.argv else {}
+raise SystemExit(run_stdio(serve, **options))
+"""
+DESCRIBED = """
+import json
+import sys
+
+describe = {"openrpc": "1.3.2", "methods": [
+    {"name": "add", "summary": "Add.\\nMore.", "params": [
+        {"name": "a", "required": True, "schema": {"type": "integer"}}, {"name": "b", "schema": {"type": "integer"}}]},
+    {"name": "\\x1b[31m", "params": [{"name": "x"}]}, 7,
+]}
+request = json.loads(input())
+assert request["method"] == "rpc.discover"
+print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": describe}), flush=True)
+sys.stdin.read()
+"""
+SOCKETS = """
+import asyncio
+import sys
+from jsonrpc_fast.session import Session
+from jsonrpc_fast.transports import TcpServer, UnixServer
+from jsonrpc_fast.transports.websocket import WebSocketServer
+
+async def serve(transport):
+    async with Session(transport, {"add": lambda a, b: a + b}) as session:
+        await session.wait_closed()
+
+async def main():
+    servers = [TcpServer(serve, "127.0.0.1", 0), WebSocketServer(serve, "127.0.0.1", 0), UnixServer(serve, sys.argv[1])]
+    for server in servers:
+        await server.start()
+    print(*(server.address[1] for server in servers[:2]), flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+MCP_SERVER = '''
+from jsonrpc_fast.errors import RpcError
+from jsonrpc_fast.mcp.server import Server
+
+server = Server("sums", "1.0")
+
+@server.tool()
+def add(a: int, b: int = 1) -> dict[str, int]:
+    """Add two numbers."""
+    return {"sum": a + b}
+
+@server.resource("file:///notes", description="Notes.")
+def notes() -> str:
+    return "note"
+
+@server.prompt()
+def greet(name: str) -> str:
+    """Greet."""
+    return name
+
+raise SystemExit(server.serve_stdio())
+'''
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> list[str]:
+    """The command of a JSON-RPC server."""
+    path = tmp_path / "server.py"
+    path.write_text(SERVER)
+    return ["--", sys.executable, str(path)]
+
+
+@pytest.fixture
+def mcp_server(tmp_path: Path) -> list[str]:
+    pytest.importorskip("jsonschema_rs", reason="the extra `mcp` is not installed")
+    path = tmp_path / "mcp_server.py"
+    path.write_text(MCP_SERVER)
+    return ["--", sys.executable, str(path)]
+
+
+@pytest.fixture
+def sockets(tmp_path: Path) -> Iterator[list[str]]:
+    """The addresses of a server: TCP, WebSocket, Unix."""
+    pytest.importorskip("websockets", reason="the extra `websocket` is not installed")
+    arguments = [sys.executable, "-c", SOCKETS, str(tmp_path / "socket")]
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, env=environment())
+    assert process.stdout is not None
+    tcp, websocket = process.stdout.readline().decode().split()
+    yield [f"tcp://127.0.0.1:{tcp}", f"ws://127.0.0.1:{websocket}/", f"unix:{tmp_path / 'socket'}"]
+    process.kill()
+    process.communicate(timeout=SECONDS)
+
+
+def call(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Run a command. Return its exit status and what it printed."""
+    status = main(arguments)
+    return status, *capfd.readouterr()
+
+
+@rows(
+    ("words", "printed"),
+    [
+        (["add", "[1, 2]"], "3"),
+        (["add", "a=1", "b=2.5"], "3.5"),
+        (["echo", "name=Ada", 'id="3"', "x=[1, null]"], '{"name":"Ada","id":"3","x":[1,null]}'),
+        (["echo", "text=\x9bü"], '{"text":"\x9bü"}'),
+        (["echo"], "{}"),
+    ],
+)
+def test_a_result(words: list[str], printed: str, server: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert call(capfd, "call", *words, *server) == (0, f"{printed}\n", "")
+
+
+def test_an_error(server: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    """The server's text cannot control the terminal."""
+    said = 'jsonrpc-fast call: error -32050: no\\x1b[31m\njsonrpc-fast call: data: {"why":"\\x9b"}\n'
+    assert call(capfd, "call", "fail", *server) == (1, "", said)
+
+
+def test_a_notification(server: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert call(capfd, "call", "--notify", "add", "a=1", "b=2", *server) == (0, "", "")
+
+
+def test_notifications_are_followed(server: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    ticks = '{"method":"tick","params":{"number":0}}\n{"method":"tick","params":{"number":1}}\n"done"\n'
+    assert call(capfd, "call", "ticks", *server) == (0, '"done"\n', "")
+    followed = subprocess.Popen(
+        command("call", "--follow", "ticks", *server), stdout=subprocess.PIPE, env=environment(), text=True
+    )
+    assert followed.stdout is not None
+    assert "".join(followed.stdout.readline() for _ in range(3)) == ticks
+    followed.send_signal(signal.SIGINT)
+    assert followed.wait(SECONDS) == 130
+    followed.stdout.close()
+
+
+def test_the_handshake_of_lsp(server: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    status, output, said = call(capfd, "call", "--lsp", "textDocument/hover", "uri=file:///a", *server, "lsp")
+    assert (status, output, said) == (0, '{"contents":"file:///a"}\n', "")
+
+
+def test_sockets(sockets: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    for target in sockets:
+        assert call(capfd, "call", target, "add", "a=1", "b=2") == (0, "3\n", "")
+
+
+def test_http(capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+    with serving("uvicorn") as server:
+        url = f"http://127.0.0.1:{server.port}/"
+        assert call(capfd, "call", url, "add", "[1, 2]") == (0, "3\n", "")
+        assert call(capfd, "call", "--notify", url, "add", "[1, 2]") == (0, "", "")
+        assert call(capfd, "call", url, "unknown")[0] == 1
+        assert call(capfd, "call", "--follow", url, "add")[0] == 2
+
+
+@rows(
+    ("words", "status", "said"),
+    [
+        (["add", "--", "/no/such/program"], 127, "No such file or directory"),
+        (["add", "--", "/etc/passwd"], 126, "Permission denied"),
+        (["add", "--", sys.executable, "-c", ""], 3, "the connection is closed"),
+        (
+            ["--timeout", "0.2", "add", "--", sys.executable, "-c", "import sys; sys.stdin.read()"],
+            4,
+            "no response came in time",
+        ),
+        (["tcp://127.0.0.1:1", "add"], 3, "Connect call failed ('127.0.0.1', 1)"),
+        (["nowhere", "add"], 2, "nowhere is not an address: "),
+        (["tcp://nowhere", "add"], 2, "the address nowhere must be HOST:PORT"),
+        (["tcp://127.0.0.1:1", "add", "1"], 2, "1 is not NAME=VALUE"),
+        (["--header", "A: b", "tcp://127.0.0.1:1", "add"], 2, "--header needs a URL"),
+        (["--mcp", "tcp://127.0.0.1:1", "add"], 2, "--mcp needs a URL"),
+        (["tcp://127.0.0.1:1"], 2, "expected METHOD"),
+        ([], 2, "expected TARGET, or a command after --"),
+        (["--timeout", "0", "http://localhost", "add"], 2, "must be a number of seconds, more than 0"),
+    ],
+)
+def test_a_call_that_fails(words: list[str], status: int, said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    found, output, error = call(capfd, "call", *words)
+    assert (found, output) == (status, "")
+    assert said in error
+
+
+@posix
+def test_a_result_on_a_terminal(server: list[str]) -> None:
+    terminal = Terminal()
+    words = ["call", "echo", "name=Ada", "text=\x9b", *server]
+    process = subprocess.Popen(command(*words), stdout=terminal.writer, env=environment(TERM="xterm"))
+    assert process.wait(SECONDS) == 0
+    bold = '\033[1m"{}"\033[0m'
+    shown = f'{{\n  {bold.format("name")}: "Ada",\n  {bold.format("text")}: "\\u009b"\n}}\n'
+    assert terminal.text().replace("\r\n", "\n") == shown
+
+
+def test_methods_are_listed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "described.py"
+    path.write_text(DESCRIBED)
+    program = ["--", sys.executable, str(path)]
+    lines = "method add(a: integer, b?: integer)  Add.\nmethod \\x1b[31m(x?)\nmethod None()\n"
+    assert call(capfd, "list", *program) == (0, lines, "")
+    status, output, _ = call(capfd, "list", "--raw", *program)
+    assert (status, len(json.loads(output)["methods"])) == (0, 3)
+
+
+def test_a_server_without_a_description(server: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    said = "jsonrpc-fast list: the server does not describe its methods: it has no rpc.discover (OpenRPC)\n"
+    assert call(capfd, "list", *server) == (2, "", said)
+
+
+def test_tools(mcp_server: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    status, output, said = call(capfd, "call", "--mcp", "add", "a=1", "b=2", *mcp_server)
+    assert (status, json.loads(output)["structuredContent"], said) == (0, {"sum": 3}, "")
+    status, output, _ = call(capfd, "call", "--mcp", "add", "a=x", *mcp_server)
+    assert (status, json.loads(output)["isError"]) == (1, True)
+    status, output, _ = call(capfd, "call", "--mcp", "resources/read", "uri=file:///notes", *mcp_server)
+    assert (status, json.loads(output)["contents"][0]["text"]) == (0, "note")
+
+
+def test_what_an_mcp_server_offers_is_listed(mcp_server: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    lines = (
+        "tool add(a: integer, b?: integer)  Add two numbers.\n"
+        "prompt greet(name)  Greet.\n"
+        "resource notes  file:///notes  Notes.\n"
+    )
+    assert call(capfd, "list", "--mcp", *mcp_server) == (0, lines, "")
+
+
+def test_an_mcp_server_that_cannot_be_run(capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("jsonschema_rs", reason="the extra `mcp` is not installed")
+    status, output, said = call(capfd, "list", "--mcp", "--", "/no/such/program")
+    assert (status, output) == (127, "")
+    assert said.startswith("jsonrpc-fast list: cannot start the server: No such file or directory: /no/such/program\n")
