@@ -29,7 +29,7 @@ What is held there:
     (`values.pxi`), parts of a message in structs that own them.
   - What is written: each open container, and each object of another type before anything is asked of it
     (`write_values.pxi`).
-  - A decoder: its reader in a local variable; the reader refuses other calls meanwhile (`Reader.busy`), so that its
+  - A decoder: its reader in a local variable; the reader refuses other calls meanwhile (`Reader.state`), so that its
     buffer stays where it is.
   - A message that is freed: it is untracked, and given to its list after its fields are dropped (`free_lists.pxi`).
   - The rules of a profile, as an owned reference (`rules_of`), because a place in the table may be taken meanwhile.
@@ -112,6 +112,7 @@ from ..errors import (
     remake_parse_error,
 )
 from ..framing.content_length import HeaderReader
+from ..framing.events import EventFrames
 from ..framing.frames import MAX_HEADER_BYTES as _MAX_HEADER_BYTES
 from ..framing.frames import Frame
 from ..framing.hints import LOOKED_AT_BYTES as _LOOKED_AT_BYTES
@@ -145,6 +146,7 @@ from ._json import TOO_DEEP as TOO_DEEP_TO_WRITE
 from ._json import dumps_unchecked as _dumps_unchecked
 from ._json import loads as _loads
 from ._pickling import remake
+from ._stream import AT_WORK, FAILED
 from ._stream import M as _M
 from ._stream import StreamDecoder
 from .rules import KIND_BITS as _KIND_BITS

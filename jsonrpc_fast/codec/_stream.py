@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from _thread import RLock
 from collections import deque
-from typing import Any, Generic, Literal, NoReturn, TypeVar
+from typing import Any, Final, Generic, Literal, NoReturn, TypeVar
 
 from ..codes import ParseErrorCode
 from ..errors import ParseError
@@ -17,6 +17,11 @@ from ..profile import JSONRPC, Limits, Profile
 M = TypeVar("M")
 """A decoded message, or the fault of one."""
 
+# Why a decoder refuses a call.
+AT_WORK: Final = "the decoder is at work"
+CLOSED: Final = "the decoder is closed"
+FAILED: Final = "the decoder is closed: an exception interrupted it"
+
 
 class StreamDecoder(Generic[M]):
     """Decode a stream of frames, chunk by chunk. Any chunking gives the same items, in linear time.
@@ -24,6 +29,7 @@ class StreamDecoder(Generic[M]):
     A fault in one message affects only that message. Only headers that hide where the next frame begins end the stream
     (`ended`). Memory is bounded by `Limits.message_bytes`, the last chunk, and the data fed while `has_more` is true; a
     chunk of tiny frames makes items of many times its size, unless `max_items` bounds them.
+    An exception that leaves `feed` while it reads closes the decoder, because it may have torn a message.
     One thread at a time uses a decoder: calls of several at once are done one after the other, or refused.
 
     Args:
@@ -39,18 +45,7 @@ class StreamDecoder(Generic[M]):
         ValueError: `framing` is not one of the five.
     """
 
-    __slots__ = (
-        "_closed",
-        "_detector",
-        "_frames",
-        "_framing",
-        "_items",
-        "_lock",
-        "_profile",
-        "_raw",
-        "_unread",
-        "_waiting",
-    )
+    __slots__ = ("_detector", "_frames", "_framing", "_lock", "_profile", "_raw", "_refusal", "_waiting")
 
     _fault_class: type[Any]  # the ParseError of the backend
     _frames: Frames
@@ -68,19 +63,14 @@ class StreamDecoder(Generic[M]):
             raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
         self._profile = profile if limits is None else profile.replace(limits=limits)
         self._raw = raw
-        self._closed = False
+        self._refusal: str | None = None  # why calls are refused; None while the decoder is open and at rest
         try:
             self._lock = RLock()  # threads that feed at the same time wait; a finalizer of the same thread does not
         except RuntimeError:  # "can't allocate lock"
             raise MemoryError from None
-        self._waiting: deque[Frame] = deque()  # frames that are not decoded yet
-        # Left over by an exception: items that are not returned, and bytes that are not split.
-        self._items: list[Any] = []
-        self._unread = b""
+        self._waiting: deque[Frame] = deque()  # frames beyond `max_items`, not decoded yet
         self._framing = framing
-        self._detector: FramingDetector | None = None
-        if framing == "auto":
-            self._detector = FramingDetector()
+        self._detector = FramingDetector() if framing == "auto" else None
         self._begin("newline" if framing == "auto" else framing)
 
     @property
@@ -95,8 +85,8 @@ class StreamDecoder(Generic[M]):
 
     @property
     def has_more(self) -> bool:
-        """Whether items wait that `feed(b"")` returns, because a call had returned `max_items` or was interrupted."""
-        return bool(self._waiting or self._items or self._unread)
+        """Whether items wait that `feed(b"")` returns, because a call had returned `max_items`."""
+        return bool(self._waiting)
 
     def feed(self, data: bytes | bytearray | memoryview, max_items: int | None = None) -> list[M | list[M]]:
         """Feed bytes of the stream, and return the items that are complete.
@@ -113,39 +103,47 @@ class StreamDecoder(Generic[M]):
 
         Raises:
             TypeError: `data` is not bytes, or `max_items` is not an int.
-            ValueError: `max_items` is below 1, the decoder is closed, or another thread's call is not finished. `data`
-                stays unread.
-            BaseException: Raised by a signal handler or a trace function, or a MemoryError or RecursionError. Only the
-                message that was being decoded is lost; further calls return the others. At the very start of the call
-                `data` stays unread, and at the very end the items are lost, as with any function that returns.
+            ValueError: `max_items` is below 1, the decoder is closed, or another call is not finished. `data` stays
+                unread.
+            BaseException: A MemoryError or RecursionError, or what a signal handler or a trace function raises. The
+                decoder is closed then, and the items of the call are lost.
         """
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise TypeError(f"data must be bytes, bytearray or memoryview, not {type(data).__name__}")
         with self._lock:
-            if self._closed:
-                raise ValueError("the decoder is closed")
+            if self._refusal is not None:
+                raise ValueError(self._refusal)
             if type(data) is not bytes:
                 data = bytes(memoryview(data))  # calls no method of a subclass
-            return self._feed(data, check_max_items(max_items))
+            max_items = check_max_items(max_items)
+            try:
+                self._refusal = AT_WORK
+                items = self._feed(data, max_items)
+                self._refusal = None
+                return items
+            except BaseException:
+                self._fail()
+                raise
 
     def close(self) -> list[M | list[M]]:
         """End the stream.
 
         Returns:
             All items that still wait (`has_more`), and the item of a last frame without its ending. An empty list when
-            called again.
+            called again, or after an exception has closed the decoder.
 
         Raises:
-            ValueError: Another thread's call is not finished. The decoder stays open.
+            ValueError: Another call is not finished. The decoder stays open.
         """
         with self._lock:
-            if self._closed:
+            if self._refusal == AT_WORK:
+                raise ValueError(AT_WORK)
+            if self._refusal is not None:
                 return []
-            self._closed = True
-            if self._detector is not None:
-                self._undetected()
-            items = self._feed(b"", None)
-            return items + [self._last_item(frame) for frame in self._rest()]
+            self._refusal = CLOSED
+            rest = b"" if self._detector is None else self._settle("newline", self._detector)
+            items = self._read(rest, None)
+            return items + [self._last_item(frame) for frame in self._frames.close()]
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"cannot pickle '{type(self).__name__}' object")
@@ -153,76 +151,41 @@ class StreamDecoder(Generic[M]):
     def _begin(self, framing: Literal["newline", "content-length", "sse", "concatenated"]) -> None:
         self._frames = frames_of(framing, self._profile.limits.message_bytes)
 
-    def _detect(self, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview | None:
+    def _fail(self) -> None:
+        """Close the decoder after an exception."""
+        self._refusal = FAILED
+        self._waiting.clear()
+
+    def _feed(self, data: bytes, max_items: int | None) -> list[Any]:
+        detected = self._detect(data)
+        return [] if detected is None else self._read(detected, max_items)
+
+    def _detect(self, data: bytes) -> bytes | None:
         """The bytes to read, or None while the framing is unknown."""
         detector = self._detector
         if detector is None:
             return data
-        saved = detector.save()
-        try:
-            framing = detector.feed(data)
-            if framing is None:
-                self._unread = b""
-                return None
-            return self._settle(framing, detector)
-        except BaseException:
-            if self._detector is not None:
-                self._unread = bytes(data)
-                self._unsettle()
-                detector.restore(saved)
-            raise
-
-    def _undetected(self) -> bytes | bytearray:
-        """The bytes seen so far, as newline framing, if the stream ends before the framing is detected."""
-        return b"" if self._detector is None else self._settle("newline", self._detector)
+        framing = detector.feed(data)
+        return None if framing is None else self._settle(framing, detector)
 
     def _settle(self, framing: Literal["newline", "content-length"], detector: FramingDetector) -> bytes:
+        """The bytes seen so far, to be read in the framing that is known now."""
         self._framing = framing
+        self._detector = None
         self._begin(framing)
-        self._unread = bytes(detector.seen)
-        self._detector = None  # last, so that `_detect` can undo the rest after an exception
-        return self._unread
+        return bytes(detector.seen)
 
-    def _feed(self, data: Any, max_items: int | None) -> list[Any]:
-        if self._unread:
-            data = self._unread + data
-        data = self._detect(data)
-        return self._take(b"" if data is None else data, max_items)
-
-    def _unsettle(self) -> None:
-        """Undo `_settle`."""
-        self._framing = "auto"
-
-    def _take(self, data: Any, max_items: int | None) -> list[Any]:
+    def _read(self, data: bytes, max_items: int | None) -> list[Any]:
         waiting = self._waiting
-        count = len(waiting)
-        saved = self._frames.save()
-        try:
-            waiting += self._frames.feed(data)
-            self._unread = b""
-        except BaseException:
-            if len(waiting) == count:
-                self._unread = data
-                self._frames.restore(saved)
-            else:
-                self._unread = b""
-            raise
-        items = self._items
+        waiting += self._frames.feed(data)
         maximum = sys.maxsize if max_items is None else max_items
-        taken = weight = 0
-        while weight < maximum and (taken < len(items) or waiting):
-            if taken == len(items):
-                items.append(self._item(waiting.popleft()))
-            item = items[taken]
+        items: list[Any] = []
+        weight = 0
+        while waiting and weight < maximum:
+            item = self._item(waiting.popleft())
             weight += len(item) or 1 if type(item) is list else 1
-            taken += 1
-        self._items = items[taken:]
-        del items[taken:]
+            items.append(item)
         return items
-
-    def _rest(self) -> list[Frame]:
-        """The last frame, if the stream ends inside one."""
-        return self._frames.close()
 
     def _decode(self, text: bytes) -> Any:
         """Decode a text; implemented by the backend."""

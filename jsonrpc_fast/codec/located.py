@@ -37,9 +37,10 @@ class LocatingDecoder(StreamDecoder[Message]):
 
     def close_located(self) -> Iterator[Located]:
         """Yield the items that `close` returns, each with its frame."""
-        seen = self._undetected()
-        for frame in self._frames.feed(seen):
-            yield frame, self._item(frame)
+        if self._detector is not None:
+            seen = self._settle("newline", self._detector)
+            for frame in self._frames.feed(seen):
+                yield frame, self._item(frame)
         for frame in self._frames.close():
             yield frame, self._last_item(frame)
 

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import enum
 import re
-from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from ..codes import ParseErrorCode
 from ..profile import HEAD_BYTES
@@ -66,22 +65,6 @@ class ConcatenatedFrames:
         self._begins_line = False  # while lost: the last byte was a line feed
         self._offset = 0  # the offset of the next byte
         self._start = 0  # the offset of the current frame
-
-    def save(self) -> tuple[Any, ...]:
-        return self._buffer, len(self._buffer), _state(self)
-
-    def restore(self, saved: tuple[Any, ...]) -> None:
-        self._buffer, size, state = saved
-        del self._buffer[size:]
-        (
-            self._at_start,
-            self._begins_line,
-            self._depth,
-            self._dropping,
-            self._offset,
-            self._place,
-            self._start,
-        ) = state
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
         """Return the frames that end in `data`."""
@@ -221,6 +204,3 @@ class ConcatenatedFrames:
         if text[0] not in b'{["':
             text = text.rstrip(BLANK)
         frames.append(Frame(text, None, self._start))
-
-
-_state = attrgetter("_at_start", "_begins_line", "_depth", "_dropping", "_offset", "_place", "_start")

@@ -15,8 +15,7 @@ Rules (LSP 3.17, base protocol; names and values as in RFC 9110, section 5):
 from __future__ import annotations
 
 import re
-from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from ..codes import Hint, ParseErrorCode
 from ..profile import HEAD_BYTES
@@ -72,23 +71,6 @@ class HeaderReader:
         self.is_bad: bool = False
         self.hint: Hint | None = None
         self.at: int = 0
-
-    def save(self) -> tuple[Any, ...]:
-        return self._line, len(self._line), _header_state(self)
-
-    def restore(self, saved: tuple[Any, ...]) -> None:
-        self._line, size, state = saved
-        del self._line[size:]
-        (
-            self._at_start,
-            self._room,
-            self._content_length,
-            self._is_event,
-            self.length,
-            self.is_bad,
-            self.hint,
-            self.at,
-        ) = state
 
     def read(self, chunk: bytes, start: int) -> int:
         """Read from `chunk[start:]`. Return where the section, or the chunk, ends."""
@@ -182,9 +164,6 @@ def _has_known_charset(content_type: bytes) -> bool:
     return True
 
 
-_header_state = attrgetter("_at_start", "_room", "_content_length", "_is_event", "length", "is_bad", "hint", "at")
-
-
 class ContentLengthFrames:
     """Split a stream into headers and bodies. Any chunking gives the same frames, in linear time.
 
@@ -216,17 +195,6 @@ class ContentLengthFrames:
         self._head_left = 0  # missing bytes of the beginning of a body over the limit
         self._offset = 0  # the offset of the next byte
         self._start = 0  # the offset of the current headers or body
-
-    def save(self) -> tuple[Any, ...]:
-        header = self._header
-        return self._body, len(self._body), header, header and header.save(), _body_state(self)
-
-    def restore(self, saved: tuple[Any, ...]) -> None:
-        self._body, size, self._header, header, state = saved
-        del self._body[size:]
-        if self._header is not None:
-            self._header.restore(header)
-        self._at_start, self._left, self._dropping, self._head_left, self._offset, self._start, self.ended = state
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
         """Return the frames that end in `data`; an empty list after a fault that ended the stream."""
@@ -298,6 +266,3 @@ class ContentLengthFrames:
         head = bytes(self._body)
         self._body = bytearray()
         return Frame(head, None, self._start, ParseErrorCode.MESSAGE_TOO_LARGE)
-
-
-_body_state = attrgetter("_at_start", "_left", "_dropping", "_head_left", "_offset", "_start", "ended")

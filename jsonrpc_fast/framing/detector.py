@@ -7,7 +7,7 @@ other stream is read as newline framing, in which a bad line affects no other li
 from __future__ import annotations
 
 import re
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from ..types import BYTE_ORDER_MARK
 from .concatenated import ConcatenatedFrames
@@ -33,13 +33,6 @@ class FramingDetector:
         self._at = 0  # the bytes before this are examined
         self._line: int | None = None  # where the current header line begins; None before the first
         self._in_value = False  # after the colon of the line
-
-    def save(self) -> tuple[Any, ...]:
-        return len(self.seen), self._at, self._line, self._in_value
-
-    def restore(self, saved: tuple[Any, ...]) -> None:
-        size, self._at, self._line, self._in_value = saved
-        del self.seen[size:]
 
     def feed(self, data: bytes | bytearray | memoryview) -> Literal["newline", "content-length"] | None:
         """Return the framing, or None while it is unknown."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from ..codes import Hint, ParseErrorCode
 from .frames import Frame
@@ -24,13 +24,6 @@ class EventFrames:
     def __init__(self, limit: int) -> None:
         self._events = EventDecoder(limit)
         self._reported = False
-
-    def save(self) -> tuple[Any, ...]:
-        return self._reported, self._events.save()
-
-    def restore(self, saved: tuple[Any, ...]) -> None:
-        self._reported, events = saved
-        self._events.restore(events)
 
     @property
     def is_between_events(self) -> bool:

@@ -77,7 +77,3 @@ def frame(
     if framing == "sse":
         return encode_event(payload)
     return b"Content-Length: %d\r\n\r\n%b" % (len(payload), payload)
-
-
-# Any line may raise an exception: from a signal handler or a trace function, or for lack of stack or memory. `save`
-# returns a state that `restore` brings back. To make that cheap, buffers only grow at their end, or are replaced.

@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from ..codes import ParseErrorCode
 from ..profile import HEAD_BYTES
@@ -50,13 +50,6 @@ class LineFrames:
         """Count complete lines that the caller has read itself. Call it between lines only."""
         self._line += lines.count(b"\n")
         self._offset += len(lines)
-
-    def save(self) -> tuple[Any, ...]:
-        return self._buffer, len(self._buffer), self._dropping, self._line, self._offset, self._at_start
-
-    def restore(self, saved: tuple[Any, ...]) -> None:
-        self._buffer, size, self._dropping, self._line, self._offset, self._at_start = saved
-        del self._buffer[size:]
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
         """Return the frames that end in `data`."""

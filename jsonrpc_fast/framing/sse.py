@@ -18,8 +18,7 @@ For untrusted input:
 from __future__ import annotations
 
 import re
-from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ..profile import HEAD_BYTES
 from ..types import BYTE_ORDER_MARK
@@ -210,17 +209,6 @@ class EventDecoder:
         self._retry = None
         return True
 
-    def save(self) -> tuple[Any, ...]:
-        return self._line, len(self._line), self._data, len(self._data), _event_state(self)
-
-    def restore(self, saved: tuple[Any, ...]) -> None:
-        """Restore the state that `save` returned; any line may have raised an exception since."""
-        self._line, line, self._data, data, state = saved
-        del self._line[line:]
-        del self._data[data:]
-        for name, value in zip(_EVENT_STATE, state):  # noqa: B905  # of equal lengths, and cheap
-            setattr(self, name, value)
-
     def _append(self, chunk: bytes, start: int, end: int, found: list[tuple[Event | bytes, int]]) -> None:
         """Append a part of the current line, or drop it if the line is ignored or over the limit."""
         if self._dropping:
@@ -321,10 +309,6 @@ class EventDecoder:
         self._data_offset = None
         self._retry = None
         self._too_large = False
-
-
-_EVENT_STATE: Final = tuple([name for name in EventDecoder.__slots__ if name not in ("_line", "_data", "_limit")])
-_event_state = attrgetter(*_EVENT_STATE)
 
 
 def encode_event(data: bytes, *, type: str | None = None, id: str | None = None, retry: int | None = None) -> bytes:

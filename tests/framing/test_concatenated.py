@@ -167,18 +167,6 @@ def test_both_decoders_give_the_items_of_the_frames(
             assert items[:-1] == expected[:-1]
 
 
-@given(data=SOUP, sizes=st.lists(st.integers(0, 9)))
-def test_save_and_restore(data: bytes, sizes: list[int]) -> None:
-    frames = ConcatenatedFrames(9)
-    found: list[Frame] = []
-    for chunk in cut(data, sizes):
-        saved = frames.save()
-        frames.feed(chunk)
-        frames.restore(saved)
-        found += frames.feed(chunk)
-    assert found + frames.close() == reference(data, 9)
-
-
 def test_a_value_over_the_limit_is_reported_at_once_and_the_next_is_read() -> None:
     frames = ConcatenatedFrames(5)
     assert frames.feed(b' {"a":') == []

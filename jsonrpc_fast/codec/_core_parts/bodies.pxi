@@ -23,7 +23,7 @@ cdef class BodyReader(Reader):
     cdef Py_ssize_t head_due  # missing bytes of the head that is kept of a body over the limit
     cdef object header  # the HeaderReader of the current headers, or None
 
-    def rest(self):
+    def close(self):
         """Return the same as `ContentLengthFrames.close`, without the offset."""
         if self.ended:
             return []
@@ -57,17 +57,10 @@ cdef class BodyReader(Reader):
             elif self.size == 0 and not self.in_body:
                 items.append(decode_text(at, size, self.rules, kind_of_raw(self.raw)))
             else:
-                try:
-                    self.append(at, size, self.size + size + self.due)
-                except MemoryError:
-                    self.dropping = self.in_body
-                    self.clear()
-                    raise
+                self.append(at, size, self.size + size + self.due)
                 if not self.in_body:
-                    try:
-                        items.append(decode_text(self.buffer, self.size, self.rules, kind_of_raw(self.raw)))
-                    finally:
-                        self.clear()
+                    items.append(decode_text(self.buffer, self.size, self.rules, kind_of_raw(self.raw)))
+                    self.clear()
             if max_items != PY_SSIZE_T_MAX and items and type(items[-1]) is list:
                 break
         if self.ended:
@@ -87,12 +80,7 @@ cdef class BodyReader(Reader):
             self.header = HeaderReader(self.rules.message_bytes, self.at_start)
             self.at_start = False
         # At most one header section.
-        saved = self.header.save()
-        try:
-            at += <Py_ssize_t>self.header.read(PyBytes_FromStringAndSize(<char*>at, min(end - at, MAX_HEADER_BYTES)), 0)
-        except BaseException:
-            self.header.restore(saved)
-            raise
+        at += <Py_ssize_t>self.header.read(PyBytes_FromStringAndSize(<char*>at, min(end - at, MAX_HEADER_BYTES)), 0)
         if self.header.is_bad:
             items.append(ParseError.invalid_framing(hint=self.header.hint))
             self.ended = True
@@ -117,10 +105,8 @@ cdef class BodyReader(Reader):
         self.append(at, size, HEAD_BYTES)
         self.head_due -= size
         if self.head_due == 0:
-            try:
-                items.append(fault_of_large(self.buffer, self.size, self.rules))
-            finally:
-                self.clear()
+            items.append(fault_of_large(self.buffer, self.size, self.rules))
+            self.clear()
         return 0
 
 

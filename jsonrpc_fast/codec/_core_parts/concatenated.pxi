@@ -19,7 +19,7 @@ cdef class ConcatenatedReader(Reader):
     cdef Py_ssize_t depth  # open brackets
     cdef bint begins_line  # while lost: the last byte was a line feed
 
-    def rest(self):
+    def close(self):
         """Return the same as `ConcatenatedFrames.close`, without the offset."""
         cdef const uint8_t* end = self.buffer + self.size
         if self.dropping or self.size == 0:
@@ -131,17 +131,15 @@ cdef class ConcatenatedReader(Reader):
 
     cdef int end_frame(self, const uint8_t* begin, const uint8_t* end, list items) except -1:
         """Decode the frame whose last part is [begin, end)."""
-        try:
-            if not self.dropping:
-                if self.size == 0:
-                    self.decode_frame(begin, end, items)
-                else:
-                    self.append_part(begin, end - begin, items)
-                    if not self.dropping:
-                        self.decode_frame(self.buffer, self.buffer + self.size, items)
-        finally:
-            self.dropping = False
-            self.clear()
+        if not self.dropping:
+            if self.size == 0:
+                self.decode_frame(begin, end, items)
+            else:
+                self.append_part(begin, end - begin, items)
+                if not self.dropping:
+                    self.decode_frame(self.buffer, self.buffer + self.size, items)
+        self.dropping = False
+        self.clear()
         return 0
 
     cdef int decode_frame(self, const uint8_t* start, const uint8_t* end, list items) except -1:
@@ -160,17 +158,14 @@ cdef class ConcatenatedReader(Reader):
         return end
 
     cdef int append_part(self, const uint8_t* start, Py_ssize_t size, list items) except -1:
-        """Buffer a part of a frame; drop the frame if it is over the limit, or memory runs out."""
+        """Buffer a part of a frame; drop the frame if it is over the limit."""
         cdef Py_ssize_t limit = self.rules.message_bytes
-        self.dropping = True
         if self.size + size <= limit:
             self.append(start, size, limit)
-            self.dropping = False
             return 0
         size = min(size, HEAD_BYTES)
         self.append(start, size, self.size + size)
-        try:
-            items.append(fault_of_large(self.buffer, self.size, self.rules))
-        finally:
-            self.clear()
+        items.append(fault_of_large(self.buffer, self.size, self.rules))
+        self.dropping = True
+        self.clear()
         return 0

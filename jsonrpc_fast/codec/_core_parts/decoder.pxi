@@ -8,28 +8,15 @@ def _too_large_fault(bytes head not None, profile):
 
 class Decoder(StreamDecoder[_M]):
     __doc__ = StreamDecoder.__doc__
-    # `_fast` is the reader, or None while bytes cannot go to it directly: the stream is closed, its framing unknown, or
-    # unread bytes wait. Without the GIL it is not used: `StreamDecoder.feed` has the lock.
-    __slots__ = ("_fast", "_reader")
+    # `_fast` is the reader, or None while bytes cannot go to it directly: the stream is closed, or its framing unknown.
+    # Without the GIL it is not used: `StreamDecoder.feed` has the lock.
+    __slots__ = ("_fast",)
     _fault_class = ParseError
-
-    def __init__(self, framing="newline", profile=JSONRPC, limits=None, raw=False):
-        super().__init__(framing, profile, limits, raw)
-        if framing == "auto":
-            self._reader = None
-            self._fast = None
-
-    @property
-    def ended(self):
-        """Whether a fault of the framing ended the stream, and `feed` has returned it: nothing more is read."""
-        return self._reader is not None and self._reader.ended and not self._reader.has_more
 
     @property
     def has_more(self):
-        """Whether items wait that `feed(b"")` returns, because a call had returned `max_items` or was interrupted."""
-        if self._reader is None or self._unread:
-            return bool(self._waiting or self._items or self._unread)
-        return self._reader.has_more
+        """Whether items wait that `feed(b"")` returns, because a call had returned `max_items`."""
+        return self._frames.has_more
 
     def feed(self, data, max_items=None):
         reader = None if FREE_THREADED else self._fast
@@ -44,25 +31,29 @@ class Decoder(StreamDecoder[_M]):
 
     def close(self):
         with self._lock:
-            if self._reader is not None and (<Reader?>self._reader).busy:
+            state = (<Reader?>self._frames).state
+            if state == WORKING:
                 raise ValueError(AT_WORK)
             self._fast = None
-            return super().close()
+            return [] if state == BROKEN else super().close()
 
     close.__doc__ = StreamDecoder.close.__doc__
 
     def _begin(self, framing):
-        super()._begin(framing)
-        self._reader = None
         if framing == "newline":
-            self._reader = LineReader(self._profile, self._raw)
+            self._frames = LineReader(self._profile, self._raw)
         elif framing == "content-length":
-            self._reader = BodyReader(self._profile, self._raw)
+            self._frames = BodyReader(self._profile, self._raw)
         elif framing == "sse":
-            self._reader = EventReader.over(self._frames, self._profile, self._raw)
-        elif framing == "concatenated":
-            self._reader = ConcatenatedReader(self._profile, self._raw)
-        self._fast = self._reader if self._detector is None else None
+            self._frames = EventReader(self._profile, self._raw)
+        else:
+            self._frames = ConcatenatedReader(self._profile, self._raw)
+        self._fast = self._frames if self._detector is None else None
+
+    def _fail(self):
+        super()._fail()
+        self._fast = None
+        (<Reader?>self._frames).fail()
 
     def _decode(self, text):
         return decode(text, self._profile, raw=self._raw)
@@ -70,20 +61,8 @@ class Decoder(StreamDecoder[_M]):
     def _too_large(self, head):
         return _too_large_fault(head, self._profile)
 
-    def _unsettle(self):
-        super()._unsettle()
-        self._reader = None
-
-    def _take(self, data, max_items):
-        if self._reader is None:
-            return super()._take(data, max_items)
-        self._unread = b""
-        if not self._closed:
-            self._fast = self._reader
-        return self._reader.feed(data) if max_items is None else self._reader.feed_some(data, max_items)
-
-    def _rest(self):
-        return self._frames.close() if self._reader is None else self._reader.rest()
+    def _read(self, data, max_items):
+        return self._frames.feed(data) if max_items is None else self._frames.feed_some(data, max_items)
 
 
 cdef extern from *:

@@ -57,15 +57,11 @@ cdef class EventReader(Reader):
     cdef object frames  # the EventFrames, which hold the state of a stream that is inside an event
     cdef bint is_between_events
     cdef Py_ssize_t owed  # bytes
-    cdef Py_ssize_t done  # the frames of the next call that are decoded already, after an exception
 
-    @staticmethod
-    cdef EventReader over(frames, profile, raw):
-        cdef EventReader reader = EventReader(profile, raw)
-        reader.frames = frames
-        return reader
+    def __cinit__(self, profile, raw):
+        self.frames = EventFrames(self.rules.message_bytes)
 
-    def rest(self):
+    def close(self):
         """Return what `EventFrames.close` does."""
         return self.frames.close()
 
@@ -83,10 +79,8 @@ cdef class EventReader(Reader):
                 self.owed = max(0, self.owed - (behind - self.next))
                 self.next = behind
                 if size:
-                    try:
-                        items.append(decode_text(data, size, self.rules, kind_of_raw(self.raw)))
-                    finally:
-                        self.clear()
+                    items.append(decode_text(data, size, self.rules, kind_of_raw(self.raw)))
+                    self.clear()
             if max_items != PY_SSIZE_T_MAX and items and type(items[-1]) is list:
                 break
         return 0
@@ -146,7 +140,6 @@ cdef class EventReader(Reader):
         """Let `EventFrames` read up to the next blank line, or further if that is owed."""
         cdef const uint8_t* at = self.next
         cdef const uint8_t* stop
-        cdef Py_ssize_t done = 0
         if self.owed > 4 * CALL_BYTES:
             at += min(self.owed, end - at)
         while at < end:
@@ -155,22 +148,11 @@ cdef class EventReader(Reader):
                 at = past_line_ending(at, end)
                 break
             at = past_line_ending(stop, end)
-        saved = self.frames.save()
-        try:
-            for frame in self.frames.feed(PyBytes_FromStringAndSize(<const char*>self.next, at - self.next)):
-                done += 1
-                if done > self.done:
-                    items.append(self.item_of(frame))
-            self.is_between_events = self.frames.is_between_events
-        except BaseException:
-            # The bytes are read again, except the frames up to the one that was being decoded.
-            self.done = max(self.done, done)
-            self.is_between_events = False
-            self.frames.restore(saved)
-            raise
+        for frame in self.frames.feed(PyBytes_FromStringAndSize(<const char*>self.next, at - self.next)):
+            items.append(self.item_of(frame))
+        self.is_between_events = self.frames.is_between_events
         self.owed = min(max(0, self.owed + CALL_BYTES - (at - self.next)), 8 * CALL_BYTES)
         self.next = at
-        self.done = 0
         return 0
 
     cdef object item_of(self, frame):

@@ -5,7 +5,7 @@
 cdef class LineReader(Reader):
     """Split a stream into lines and decode them in place. Only a line that continues in the next chunk is copied."""
 
-    def rest(self):
+    def close(self):
         """Return the same as `LineFrames.close`, without line and offset."""
         cdef const uint8_t* start = self.buffer
         cdef const uint8_t* end = start + self.size
@@ -42,15 +42,12 @@ cdef class LineReader(Reader):
     cdef int end_line(self, const uint8_t* at, const uint8_t* newline, list items) except -1:
         """Decode the line that began in the buffer."""
         cdef ValueReader reader
-        try:
-            self.append_part(at, newline - at, items)
-            if not self.dropping:
-                open_reader(&reader, self.buffer, self.buffer, self.rules.depth, self.rules.big_ints_as_float, self.rules.big_ints_exact)
-                self.decode_line(self.buffer, self.buffer + self.size, items, &reader)
-        finally:
-            self.dropping = False
-            self.at_start = False
-            self.clear()
+        self.append_part(at, newline - at, items)
+        if not self.dropping:
+            open_reader(&reader, self.buffer, self.buffer, self.rules.depth, self.rules.big_ints_as_float, self.rules.big_ints_exact)
+            self.decode_line(self.buffer, self.buffer + self.size, items, &reader)
+        self.dropping = False
+        self.clear()
         return 0
 
     cdef inline int decode_line(
@@ -90,29 +87,25 @@ cdef class LineReader(Reader):
         return at < end[0]
 
     cdef int append_part(self, const uint8_t* start, Py_ssize_t size, list items) except -1:
-        """Buffer a part of a line; drop the line if it is over the limit, or memory runs out."""
+        """Buffer a part of a line; drop the line if it is over the limit."""
         cdef Py_ssize_t limit = self.rules.message_bytes
         cdef Py_ssize_t length
-        self.dropping = True
         # One byte over the limit may be a carriage return, and three bytes a byte order mark.
         if self.size + size <= limit + 4:
             self.append(start, size, limit + 4)
             length = self.size
             if self.at_start:
                 if length < 3 and memcmp(self.buffer, PyBytes_AS_STRING(BYTE_ORDER_MARK), length) == 0:
-                    self.dropping = False
                     return 0
                 length -= mark_size(self.buffer, length)
             if length <= limit or (length == limit + 1 and self.buffer[self.size - 1] == 0x0D):
-                self.dropping = False
                 return 0
         else:
             # A byte order mark is not part of the head.
             size = min(size, HEAD_BYTES + 3)
             self.append(start, size, self.size + size)
         length = mark_size(self.buffer, self.size) if self.at_start else 0
-        try:
-            items.append(fault_of_large(self.buffer + length, self.size - length, self.rules))
-        finally:
-            self.clear()
+        items.append(fault_of_large(self.buffer + length, self.size - length, self.rules))
+        self.dropping = True
+        self.clear()
         return 0

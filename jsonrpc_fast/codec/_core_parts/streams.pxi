@@ -1,6 +1,9 @@
 """What the readers of streams share: they split and decode in one loop. The modules of `framing` have the rules."""
 
-cdef str AT_WORK = "the decoder is at work"
+cdef enum State:
+    AT_REST
+    WORKING
+    BROKEN  # by an exception; nothing more is read
 
 
 cdef class Reader:
@@ -13,13 +16,13 @@ cdef class Reader:
     cdef bint raw
     cdef bint at_start  # nothing of the stream is read yet
     cdef bint dropping  # inside a message over the limit
-    cdef bint busy
+    cdef State state
     cdef readonly bint ended
     cdef uint8_t* buffer
     cdef Py_ssize_t size
     cdef Py_ssize_t capacity
     cdef const uint8_t* next  # the next byte to read, in the text that `split` reads; valid only during that call
-    # Left over by `max_items` or by an exception; None if there is nothing.
+    # Left over by `max_items`; None if there is nothing.
     cdef list items  # decoded, not yet returned
     cdef bytes left  # fed, not yet read, from `left_at` on
     cdef Py_ssize_t left_at
@@ -50,21 +53,14 @@ cdef class Reader:
     cdef list feed_text(self, const uint8_t* start, Py_ssize_t size):
         """The items whose frames end in a text, part of a bytes object that the caller holds, if nothing is left over."""
         cdef list items = []
-        # A finalizer that runs meanwhile may call this again, or let another thread do so.
-        if self.busy:
-            raise ValueError(AT_WORK)
-        self.busy = True
+        self.begin()
         self.next = start
         try:
             self.split(start + size, items, PY_SSIZE_T_MAX)
         except BaseException:
-            self.busy = False
-            self.keep(items)
-            if self.next < start + size:
-                self.left_at = 0
-                self.left = PyBytes_FromStringAndSize(<const char*>self.next, start + size - self.next)
+            self.fail()
             raise
-        self.busy = False
+        self.state = AT_REST
         return items
 
     def feed_some(self, data, max_items):
@@ -75,17 +71,11 @@ cdef class Reader:
         cdef list items
         if max_items is not None:
             maximum = min(max_items, maximum)
-        if self.busy:
-            raise ValueError(AT_WORK)
-        self.busy = True
+        self.begin()
         try:
             self.push(data)
-        except BaseException:
-            self.busy = False
-            raise
-        items = [] if self.items is None else self.items
-        self.items = None
-        try:
+            items = [] if self.items is None else self.items
+            self.items = None
             while True:
                 while taken < PyList_GET_SIZE(items) and weight < maximum:
                     item = items[taken]
@@ -95,20 +85,28 @@ cdef class Reader:
                 if taken < PyList_GET_SIZE(items) or not self.has_left():
                     break
                 self.split_left(items, taken + max(0, maximum - weight) + 1)
+            if PyList_GET_SIZE(items) > taken:
+                self.items = items[taken:]
+                del items[taken:]
         except BaseException:
-            self.keep(items)
+            self.fail()
             raise
-        finally:
-            self.busy = False
-        if PyList_GET_SIZE(items) > taken:
-            self.items = items[taken:]
-            del items[taken:]
+        self.state = AT_REST
         return items
 
-    cdef int keep(self, list items) except -1:
-        if items:
-            self.items = items
+    cdef inline int begin(self) except -1:
+        """Begin a call. A finalizer that runs meanwhile may call again, or let another thread do so."""
+        if self.state != AT_REST:
+            raise ValueError(AT_WORK if self.state == WORKING else FAILED)
+        self.state = WORKING
         return 0
+
+    cdef void fail(self) noexcept:
+        """Drop what is left over: an exception may have torn a frame."""
+        self.items = None
+        self.left = None
+        self.later = None
+        self.state = BROKEN
 
     cdef int push(self, data) except -1:
         """Append `data` to the unread bytes."""
@@ -133,17 +131,12 @@ cdef class Reader:
         cdef bytes left = self.left
         cdef const uint8_t* start = <const uint8_t*>PyBytes_AS_STRING(left)
         self.next = start + self.left_at
-        try:
-            self.split(start + PyBytes_GET_SIZE(left), items, max_items)
-        finally:
-            self.left_at = self.next - start
+        self.split(start + PyBytes_GET_SIZE(left), items, max_items)
+        self.left_at = self.next - start
         return 0
 
     cdef int split(self, const uint8_t* end, list items, Py_ssize_t max_items) except -1:
-        """Read from `next` to `end`, or until there are `max_items` items; with a maximum, stop after a batch too.
-
-        `next` passes a frame before the frame is decoded, so that an exception loses that frame only.
-        """
+        """Read from `next` to `end`, or until there are `max_items` items; with a maximum, stop after a batch too."""
         raise NotImplementedError
 
     cdef int append(self, const uint8_t* start, Py_ssize_t size, Py_ssize_t max_bytes) except -1:
