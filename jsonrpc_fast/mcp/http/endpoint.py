@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 from ..._checks import check_count, check_seconds
 from ..._logs import logger_of
 from ...codec import Notification, ParseError, Request, decode, encode
 from ...errors import StateError
-from ...http.base import JSON_TYPE, HttpResponse, refusal_response
+from ...http.base import JSON_TYPE, refusal_response
 from ...http.failures import RefusedFailures
 from ...http.guard import Cancellable
 from ...http.requests import (
@@ -48,10 +48,9 @@ from .connections import ConnectionFactory
 from .event_store import MemoryEventStore
 from .guarded_store import GuardedStore
 from .headers import NAME_MEMBERS, PARAM_HEADER_PREFIX
-from .responses import EVENT_TYPE, RETRY_SOON, AsgiExchange, Responder
+from .responses import EVENT_TYPE, RETRY_SOON, AsgiRequest, Responder
 from .session_requests import SessionRequests
 from .stateless import StatelessRequests
-from .streams import Exchange
 
 _logger: Final = logger_of("mcp")
 _LIFESPAN_FAILED: Final = "the lifespan of the server failed"
@@ -173,9 +172,9 @@ class McpEndpoint:
         # Some servers leave the whitespace around a value, which is not part of it (RFC 9110, section 5.5).
         fields: list[Header] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         headers = dict(fields)
+        request = AsgiRequest(receive, send, self._write_seconds, scope, headers)
         if self.requests >= self._max_requests or self.is_closing:
-            refusal = Refusal(503, "The server is busy.", [RETRY_SOON])
-            await _send_response(send, refusal_response(refusal, scope["method"], _closing(scope, headers)))
+            await _refuse(request, Refusal(503, "The server is busy.", [RETRY_SOON]))
             return
         self.requests += 1
         try:
@@ -185,9 +184,14 @@ class McpEndpoint:
                     headers[b"accept"] = b",".join([value for name, value in fields if name == b"accept"])
             if not self._lifespan.is_entered:  # a mounted application gets no events of a lifespan
                 await self._enter_lifespan()
-            await self._serve(scope, headers, receive, send)
+            try:
+                await self._serve(request)
+            finally:
+                # Meanwhile the client, which has its response, may send the next request.
+                if request.is_watched:
+                    await request.stop_watching()
         except Refusal as refusal:
-            await _send_response(send, refusal_response(refusal, scope["method"], _closing(scope, headers)))
+            await _refuse(request, refusal)
         finally:
             self.requests -= 1
             if self.is_closing and not self.requests and self._idle is not None and not self._idle.done():
@@ -203,7 +207,8 @@ class McpEndpoint:
             except StateError:
                 raise Refusal(503, "The server is closing.", [RETRY_SOON]) from None
 
-    async def _serve(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, send: Send) -> None:
+    async def _serve(self, request: AsgiRequest) -> None:
+        scope, headers = request.scope, request.headers
         method = scope["method"]
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         if self._authorization is not None and path in self._authorization.paths:
@@ -211,7 +216,7 @@ class McpEndpoint:
                 raise Refusal(405, "The metadata is read with GET.", [(b"allow", b"GET, HEAD")])
             text = self._authorization.metadata_text
             fields = [JSON_TYPE, (b"content-length", b"%d" % len(text)), *_METADATA_HEADERS]
-            await _send_response(send, (200, fields, b"" if method == "HEAD" else text))
+            await request.send_whole(200, fields, b"" if method == "HEAD" else text)
             return
         server = scope.get("server")
         self._access.check(headers.get(b"host"), headers.get(b"origin"), server is not None and is_loopback(server[0]))
@@ -220,44 +225,39 @@ class McpEndpoint:
         if method not in self._allowed_methods:
             allowed = b", ".join(name.encode() for name in self._allowed_methods)
             raise Refusal(405, "Messages are sent with POST.", [(b"allow", allowed)])
-        claims = subject = None
         if self._authorization is not None:
-            claims, subject = await self._authorization.authorize(headers.get(b"authorization"))
+            request.claims, request.subject = await self._authorization.authorize(headers.get(b"authorization"))
         if method == "POST":
-            await self._post(Exchange(scope, claims, subject), headers, receive, send)
-            return
-        serve = self._session_requests.get if method == "GET" else self._session_requests.delete
-        await serve(subject, headers, AsgiExchange(receive, send, self._write_seconds))
+            await self._post(request)
+        elif method == "GET":
+            await self._session_requests.get(request)
+        else:
+            await self._session_requests.delete(request)
 
-    async def _post(self, exchange: Exchange, headers: Mapping[bytes, bytes], receive: Receive, send: Send) -> None:
+    async def _post(self, request: AsgiRequest) -> None:
+        headers = request.headers
         check_content(headers)
         if not accepts(headers.get(b"accept"), _JSON, EVENT_TYPE):
             raise Refusal(406, "The client must accept application/json and text/event-stream.")
         length = headers.get(b"content-length")
         declared = None if length is None else declared_length(length, self._max_body_bytes)
-        body = await self._read_body(receive, declared)
+        body = await self._read_body(request.receive, declared)
         if body is None:
             return
         message: Any = decode(body, self._profile)
         if type(message) is ParseError:
-            await _send_error(send, 400, encode(message.to_response()))
+            await request.send_error(400, encode(message.to_response()))
             return
         if self._authorization is not None:
             for item in message if type(message) is list else [message]:
                 if type(item) is Request or type(item) is Notification:
-                    await self._authorization.check_message(exchange.claims, item.method, _name_of(item))
-        connection = AsgiExchange(receive, send, self._write_seconds)
-        try:
-            if self._has_modern and (not self._has_legacy or is_modern(message, headers.get(VERSION))):
-                await self._stateless_requests.post(exchange, headers, message, connection)
-            elif type(message) is Request and message.method == "initialize" and SESSION_ID not in headers:
-                await self._session_requests.begin(exchange, message, connection)
-            else:
-                await self._session_requests.post(exchange, headers, message, connection)
-        finally:
-            # Last: meanwhile the client, which has its response, may send the next request.
-            if connection.is_watched:
-                await connection.stop_watching()
+                    await self._authorization.check_message(request.claims, item.method, _name_of(item))
+        if self._has_modern and (not self._has_legacy or is_modern(message, headers.get(VERSION))):
+            await self._stateless_requests.post(request, message)
+        elif type(message) is Request and message.method == "initialize" and SESSION_ID not in headers:
+            await self._session_requests.begin(request, message)
+        else:
+            await self._session_requests.post(request, message)
 
     async def _read_body(self, receive: Receive, declared: int | None) -> bytes | bytearray | None:
         reading = read_body(receive, self._max_body_bytes, declared)
@@ -323,15 +323,11 @@ def _log_lifespan(error: BaseException) -> None:
     _logger.error(_LIFESPAN_FAILED, exc_info=error)
 
 
-async def _send_response(send: Send, http_response: HttpResponse) -> None:
-    status, headers, body = http_response
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
-async def _send_error(send: Send, status: int, data: bytes) -> None:
-    data = data.rstrip(b"\n")
-    await _send_response(send, (status, [JSON_TYPE, (b"content-length", b"%d" % len(data))], data))
+async def _refuse(request: AsgiRequest, refusal: Refusal) -> None:
+    has_body = b"transfer-encoding" in request.headers or request.headers.get(b"content-length", b"0") != b"0"
+    # The connection of a request whose body is not read is closed.
+    closing = [_CLOSE] if has_body and request.scope["http_version"].startswith("1") else []
+    await request.send_whole(*refusal_response(refusal, request.scope["method"], closing))
 
 
 def _name_of(message: Request[Any] | Notification[Any]) -> str | None:
@@ -350,9 +346,3 @@ def _check_single(fields: list[Header]) -> None:
     ]
     if len(names) != len(set(names)):
         raise Refusal(400, "A header that may have one value has two.")
-
-
-def _closing(scope: Scope, headers: Mapping[bytes, bytes]) -> list[Header]:
-    """Return the header that closes the connection of a request whose body is not read."""
-    has_body = b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
-    return [_CLOSE] if has_body and scope["http_version"].startswith("1") else []

@@ -291,7 +291,7 @@ class _Requests(Transport):
         if isinstance(message, Notification) and message.method == "notifications/cancelled":
             id = object_members(message.params).get("requestId")
             if isinstance(id, (int, str)) and id != self._initialize:  # the relay gives it no response
-                self._inner.respond(id, b"")
+                self._respond(id, b"")
 
     def _on_request(self, request: Request) -> None:
         if request.method == "initialize":
@@ -313,19 +313,25 @@ class _Requests(Transport):
         if isinstance(sent, Response):
             if sent.id == self._initialize:
                 self._agree(sent)
-            self._inner.respond(UNSET if sent.id is None else sent.id, message)
+            self._respond(UNSET if sent.id is None else sent.id, message)
         elif isinstance(sent, list):
             self._send_batch(message, [item.id for item in sent if isinstance(item, Response)])
         elif self._inner.is_shared:
             self._send_shared(message, sent)
         elif isinstance(sent, Request) or (isinstance(sent, Notification) and sent.method in _RELATED):
-            id = self._request_of(sent)
-            if id is None:
+            stream = self._inner.streams.get(self._request_of(sent))
+            if stream is None:
                 self._inner.send(message)
             else:
-                self._inner.send_about(self._inner.streams.get(id), message)
+                stream.send(message)
         else:
             self._inner.send(message)
+
+    def _respond(self, id: MessageId | Unset, data: bytes) -> None:
+        """Send the response to a request, b"" for none; UNSET: to the batch or message that is being delivered."""
+        stream = self._inner.receiving if isinstance(id, Unset) else self._inner.streams.get(id)
+        if stream is not None:
+            stream.respond(id, data)
 
     def _agree(self, response: Response) -> None:
         """Keep the revision that a response to `initialize` names."""
@@ -339,8 +345,8 @@ class _Requests(Transport):
         in_flight: list[MessageId | Unset] = [id for id in ids if id in self._inner.streams]
         *others, last = in_flight or [UNSET]
         for id in others:
-            self._inner.respond(id, b"")
-        self._inner.respond(last, message)
+            self._respond(id, b"")
+        self._respond(last, message)
 
     def _send_shared(self, message: bytes, sent: Any) -> None:
         """Send a message other than a response, if it belongs to the request in flight."""
@@ -350,9 +356,9 @@ class _Requests(Transport):
             )
             asyncio.get_running_loop().call_soon(self._receive, refusal)
         elif isinstance(sent, Notification):
-            id = self._request_of(sent)
-            if id in self._inner.streams and (self.is_exclusive or sent.method == "notifications/progress"):
-                self._inner.send_about(self._inner.streams.get(id), message)
+            stream = self._inner.streams.get(self._request_of(sent))
+            if stream is not None and (self.is_exclusive or sent.method == "notifications/progress"):
+                stream.send(message)
 
     @property
     def can_serve_more(self) -> bool:

@@ -16,9 +16,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from types import CoroutineType
+from types import CoroutineType, MappingProxyType
 from typing import Any, Final
 
 from ...errors import LOOP_EXITS, EventsLost
@@ -45,25 +45,43 @@ _WRITE_BYTES: Final = 64 * 1024
 _MAX_LOST: Final = 10_000
 
 
-class AsgiExchange:
-    """The two functions of an HTTP request of ASGI, and whether its client is still there.
+class AsgiRequest:
+    """An HTTP request of ASGI, whether its client is still there, and how its response is sent.
 
     Args:
         receive: The application's `receive`; the body was received.
         send: The application's `send`.
         write_seconds: How long a client may take to read what is written; None: no limit.
+        scope: The scope.
+        headers: The headers by name.
 
     Attributes:
+        receive: The same as the argument.
+        scope: The same.
+        headers: The same.
+        claims: What the check of the token returned; None without authorization.
+        subject: Who the token stands for; None without authorization.
         is_gone: Whether the client has disconnected, or reads nothing.
         is_begun: Whether the response has begun.
-        is_replaced: Whether another connection carries the stream from now on.
+        is_replaced: Whether another request carries the stream from now on.
     """
 
-    def __init__(self, receive: Receive, send: Send, write_seconds: float | None) -> None:
+    def __init__(
+        self,
+        receive: Receive,
+        send: Send,
+        write_seconds: float | None,
+        scope: Mapping[str, Any] = MappingProxyType({}),
+        headers: Mapping[bytes, bytes] = MappingProxyType({}),
+    ) -> None:
+        self.scope: Mapping[str, Any] = scope
+        self.headers: Mapping[bytes, bytes] = headers
+        self.claims: Any = None
+        self.subject: object = None
         self.is_gone: bool = False
         self.is_begun: bool = False
         self.is_replaced: bool = False
-        self._receive = receive
+        self.receive: Receive = receive
         self._send = send
         self._write_seconds = write_seconds
         self._watcher: asyncio.Task[None] | None = None
@@ -72,7 +90,7 @@ class AsgiExchange:
         """Watch for the disconnection of the client."""
 
         async def wait() -> None:
-            while (await self._receive())["type"] != "http.disconnect":
+            while (await self.receive())["type"] != "http.disconnect":
                 pass
             self.is_gone = True
             on_gone()
@@ -86,7 +104,7 @@ class AsgiExchange:
         return self._watcher is not None
 
     async def stop_watching(self) -> None:
-        """End the watching task."""
+        """End the watching task, if there is one."""
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
             watcher.cancel()
@@ -162,15 +180,19 @@ class Responder:
         self._lost: OrderedDict[str, None] = OrderedDict()  # streams of which the store has a part only
 
     async def respond(
-        self, stream: MessageStream, connection: AsgiExchange, headers: list[Header], status_of: Callable[[bytes], int]
+        self,
+        stream: MessageStream,
+        request: AsgiRequest,
+        headers: Iterable[Header] = (),
+        status_of: Callable[[bytes], int] | None = None,
     ) -> bool:
-        """Respond to a POST with the messages of its stream. The connection may be watched afterwards.
+        """Respond to a POST with the messages of its stream. It may be watched afterwards.
 
         Args:
             stream: The stream.
-            connection: The connection of the POST.
+            request: The POST.
             headers: Further headers of the response.
-            status_of: Returns the status for a response as JSON.
+            status_of: Returns the status for a response as JSON; by default 200.
 
         Returns:
             False if the client disconnected before the end.
@@ -179,42 +201,34 @@ class Responder:
             await asyncio.sleep(0)  # most functions end in their first turn: then no timer is needed
             if not stream.is_single_response:
                 await stream.wait(WATCH_SECONDS)
-                if not stream.is_single_response:
-                    return await self._respond_with_events(stream, connection, headers, status_of)
-        return await _response(stream, connection, headers, status_of)
-
-    async def _respond_with_events(
-        self, stream: MessageStream, connection: AsgiExchange, headers: list[Header], status_of: Callable[[bytes], int]
-    ) -> bool:
-        """Answer with events, unless the stream is only a response before the first keep-alive."""
-        connection.watch(stream.wake)
+        if stream.is_single_response:
+            return await _respond_with_json(stream, request, headers, status_of)
+        request.watch(stream.wake)
         try:
             await stream.wait(self._keep_alive_seconds)
             if stream.is_single_response:
-                return await _response(stream, connection, headers, status_of)
-            await self._begin(stream, connection, headers)
-            await self._write(stream, connection)
-            if connection.is_gone:
-                return False
-            return await connection.end()
+                return await _respond_with_json(stream, request, headers, status_of)
+            await self._begin(stream, request, headers)
+            await self._write(stream, request)
+            return not request.is_gone and await request.end()
         finally:
             self._leave(stream)
 
-    async def listen(self, stream: MessageStream, connection: AsgiExchange) -> None:
+    async def listen(self, stream: MessageStream, request: AsgiRequest) -> None:
         """Respond to a GET with the messages of a stream that outlives it, until one of the sides closes it."""
         name = stream.name
-        connection.watch(stream.wake)
+        request.watch(stream.wake)
         try:
-            await self._begin(stream, connection, [])
-            await self._write(stream, connection)
-            await connection.end()
+            await self._begin(stream, request)
+            await self._write(stream, request)
+            await request.end()
         finally:
             await stream.wait_until_stored()
             if name is not None and name not in self._lost:
                 await self._end(stream, name)
-            await connection.stop_watching()
+            await request.stop_watching()
 
-    async def resume(self, event_id: str, connection: AsgiExchange) -> None:
+    async def resume(self, event_id: str, request: AsgiRequest) -> None:
         """Respond to a GET with the events after one that the client has got, until their stream ends.
 
         Raises:
@@ -229,20 +243,20 @@ class Responder:
             await asyncio.wait([waiting], timeout=WATCH_SECONDS)
             if waiting.done():
                 waiting.result()  # raises before the response begins
-            await connection.begin(200, _EVENT_HEADERS)
+            await request.begin(200, _EVENT_HEADERS)
             gone = asyncio.get_running_loop().create_future()
-            connection.watch(partial(gone.set_result, None))
-            while not connection.is_gone:
+            request.watch(partial(gone.set_result, None))
+            while not request.is_gone:
                 await asyncio.wait(
                     [waiting, gone], timeout=self._keep_alive_seconds, return_when=asyncio.FIRST_COMPLETED
                 )
                 if not waiting.done():
-                    await connection.write(_KEEP_ALIVE)
+                    await request.write(_KEEP_ALIVE)
                     continue
                 event = waiting.result()
                 if event is None:
                     return
-                await connection.write(_event(*event))
+                await request.write(_event(*event))
                 waiting = asyncio.ensure_future(_next(events))
         finally:
             if not waiting.done():
@@ -252,21 +266,21 @@ class Responder:
                 waiting.exception()
             with contextlib.suppress(Exception):
                 await events.aclose()  # type: ignore[attr-defined]
-            await connection.stop_watching()
+            await request.stop_watching()
 
-    async def _begin(self, stream: MessageStream, connection: AsgiExchange, headers: list[Header]) -> None:
-        if not connection.is_begun:
-            await connection.begin(200, [*_EVENT_HEADERS, *headers])
+    async def _begin(self, stream: MessageStream, request: AsgiRequest, headers: Iterable[Header] = ()) -> None:
+        if not request.is_begun:
+            await request.begin(200, [*_EVENT_HEADERS, *headers])
         if self._store is not None and stream.name is not None and stream.is_resumable:
             id = await self._append(self._store, stream, None)
             if id is not None:
-                await connection.write(self._priming % id.encode())
+                await request.write(self._priming % id.encode())
 
-    async def _write(self, stream: MessageStream, connection: AsgiExchange) -> None:
+    async def _write(self, stream: MessageStream, request: AsgiRequest) -> None:
         """Write the messages of a stream until it ends, is to be closed, or the connection is not used any more."""
-        while not connection.is_gone and not connection.is_replaced:
+        while not request.is_gone and not request.is_replaced:
             if len(stream):
-                await connection.write(await self._take(stream))
+                await request.write(await self._take(stream))
             elif stream.is_ended:
                 if stream.name is not None and stream.is_stored:
                     await self._end(stream, stream.name)
@@ -276,8 +290,8 @@ class Responder:
             else:
                 await stream.wait(self._keep_alive_seconds)
                 is_silent = not len(stream) and not stream.is_ended and not stream.wants_close
-                if is_silent and not connection.is_gone and not connection.is_replaced:
-                    await connection.write(_KEEP_ALIVE)
+                if is_silent and not request.is_gone and not request.is_replaced:
+                    await request.write(_KEEP_ALIVE)
 
     async def _take(self, stream: MessageStream) -> bytes:
         """Take some messages out and return them as events, which are stored."""
@@ -371,12 +385,12 @@ class Responder:
             await asyncio.wait(self._pumps)
 
 
-async def _response(
-    stream: MessageStream, connection: AsgiExchange, headers: list[Header], status_of: Callable[[bytes], int]
+async def _respond_with_json(
+    stream: MessageStream, request: AsgiRequest, headers: Iterable[Header], status_of: Callable[[bytes], int] | None
 ) -> bool:
     [text] = stream.take()
     fields = [JSON_TYPE, (b"content-length", b"%d" % len(text)), *headers]
-    return await connection.send_whole(status_of(text), fields, text)
+    return await request.send_whole(200 if status_of is None else status_of(text), fields, text)
 
 
 def _event(id: str | None, data: bytes) -> bytes:

@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ...codec import ParseError, Request, encode, encode_error
@@ -21,17 +21,20 @@ from ...errors import ConnectionLost, EventsLost
 from ...http.requests import Refusal
 from ...session import SessionOptions
 from ..applications import EventStore
+from ..protocol.versions import Revision
 from .checks import LAST_EVENT_ID, SESSION_ID, VERSION, accepts
 from .connections import ConnectionFactory
 from .event_store import session_of
-from .responses import EVENT_TYPE, NO_LENGTH, RETRY_SOON, AsgiExchange, Responder
+from .responses import EVENT_TYPE, NO_LENGTH, RETRY_SOON, AsgiRequest, Responder
 from .sessions import HttpSession, SessionTable, belongs_to
-from .streams import Exchange
 from .transport import HttpTransport
 
 _LISTENER: Final = "get"
 """The streams of GETs have names that begin so."""
 _NO_SESSION_ID: Final = "The header Mcp-Session-Id is missing."
+_NO_SESSION: Final = "There is no session with this id."
+_NO_STORE: Final = "The store of events does not answer."
+_NO_EVENTS: Final = "The events after this one are not there any more."
 
 
 class SessionRequests:
@@ -74,7 +77,7 @@ class SessionRequests:
         self._ending: set[asyncio.Task[None]] = set()
         self.sessions: SessionTable = SessionTable(max_sessions, idle_seconds, self._end_soon)
 
-    async def begin(self, exchange: Exchange, message: Request, connection: AsgiExchange) -> None:
+    async def begin(self, request: AsgiRequest, message: Request) -> None:
         """Respond to a POST of `initialize`.
 
         Raises:
@@ -85,188 +88,175 @@ class SessionRequests:
         transport = HttpTransport(self._server.profile, self._max_stream_bytes, has_session=True)
         served = self._server.connection(transport, self._options)
         await served.start()
-        stream = transport.open_stream([message.id], exchange)
-        assert stream is not None
-        transport.deliver(message, exchange)
+        stream = transport.open_stream(request, [message.id])
+        transport.deliver(message, stream)
         if served.revision is None:  # the handshake has refused it
-            await self._responder.respond(stream, connection, [], _ok)
+            await self._responder.respond(stream, request)
             await transport.close()
             return
-        session = HttpSession(exchange.subject, transport, served, asyncio.get_running_loop().time(), self._prefix)
+        session = HttpSession(request.subject, transport, served, asyncio.get_running_loop().time(), self._prefix)
         self._server.connections.add(served)
         self.sessions.add(session)
         session.requests += 1
         try:
-            await self._responder.respond(stream, connection, [(SESSION_ID, session.id.encode())], _ok)
+            await self._responder.respond(stream, request, [(SESSION_ID, session.id.encode())])
         finally:
             session.requests -= 1
 
-    async def post(
-        self, exchange: Exchange, headers: Mapping[bytes, bytes], message: Any, connection: AsgiExchange
-    ) -> None:
+    async def post(self, request: AsgiRequest, message: Any) -> None:
         """Respond to a POST in a session.
 
         Args:
-            exchange: The request of HTTP.
-            headers: Its headers.
+            request: The HTTP request.
             message: The decoded body.
-            connection: Its connection.
 
         Raises:
             Refusal: There is no such session, or it has too many requests in progress.
         """
-        session = self._session(headers, exchange.subject)
+        session = self._session(request)
         self._check_room(session)
         session.requests += 1
         try:
-            await self._post(exchange, session, message, connection)
+            if session.transport.is_paused:
+                await session.transport.wait_for_reading()
+            await self._post(request, session, message)
         finally:
             session.requests -= 1
 
-    async def _post(self, exchange: Exchange, session: HttpSession, message: Any, connection: AsgiExchange) -> None:
+    async def _post(self, request: AsgiRequest, session: HttpSession, message: Any) -> None:
         transport = session.transport
-        if transport.is_paused:
-            await transport.wait_for_reading()
-        items = message if type(message) is list else [message]
-        ids = [item.id for item in items if type(item) is Request]
         revision = session.connection.revision
-        if type(message) is list and (revision is None or not revision.profile.batches or len(set(ids)) < len(ids)):
-            await connection.send_error(400, encode(ParseError.batch_not_allowed().to_response()))
-            return
-        if not ids:
-            transport.deliver(message, exchange)
-            await connection.send_whole(202, [NO_LENGTH], b"")
-            return
-        is_resumable = self._store is not None and revision is not None and revision.version >= "2025-11-25"
-        stream = transport.open_stream(ids, exchange, session.stream_name(), is_resumable)
-        if stream is None:
+        if type(message) is Request:
+            ids = [message.id]
+        elif type(message) is not list:
+            ids = []
+        else:
+            ids = [item.id for item in message if type(item) is Request]
+            if revision is None or not revision.profile.batches or len(set(ids)) < len(ids):
+                await request.send_error(400, encode(ParseError.batch_not_allowed().to_response()))
+                return
+        if not transport.streams.keys().isdisjoint(ids):
             id = ids[0] if type(message) is Request else None
-            await connection.send_error(400, encode_error(id, ErrorCode.INVALID_REQUEST, "the id is in flight"))
+            await request.send_error(400, encode_error(id, ErrorCode.INVALID_REQUEST, "the id is in flight"))
             return
-        transport.deliver(message, exchange)
-        if await self._responder.respond(stream, connection, [], _ok):
-            exchange.stream = None  # breaks a cycle
+        stream = transport.open_stream(request, ids)
+        if not ids:
+            transport.deliver(message, stream)
+            await request.send_whole(202, [NO_LENGTH], b"")
+            return
+        stream.name, stream.is_resumable = session.stream_name(), self._is_resumable(revision)
+        transport.deliver(message, stream)
+        await self._responder.respond(stream, request)
 
-    def _session(self, headers: Mapping[bytes, bytes], subject: object) -> HttpSession:
-        id = headers.get(SESSION_ID)
+    def _is_resumable(self, revision: Revision | None) -> bool:
+        """Return whether a client can reconnect although it has got no message yet."""
+        return self._store is not None and revision is not None and revision.version >= "2025-11-25"
+
+    def _session(self, request: AsgiRequest) -> HttpSession:
+        id = request.headers.get(SESSION_ID)
         if id is None:
             raise Refusal(400, _NO_SESSION_ID)
-        session = self.sessions.find(id.decode("latin-1"), subject)
+        session = self.sessions.find(id.decode("latin-1"), request.subject)
         if session is not None and not session.transport.is_connected:
             self.sessions.remove(session)
             self._end_soon(session)
             session = None
         if session is None:
-            raise Refusal(404, "There is no session with this id.")
-        self._check_version(headers)
+            raise Refusal(404, _NO_SESSION)
+        self._check_version(request)
         return session
 
     def _check_room(self, session: HttpSession) -> None:
         if session.requests >= self._max_requests:
             raise Refusal(503, "The session has too many requests in progress.", [RETRY_SOON])
 
-    def _check_version(self, headers: Mapping[bytes, bytes]) -> None:
-        version = headers.get(VERSION)
+    def _check_version(self, request: AsgiRequest) -> None:
+        version = request.headers.get(VERSION)
         if version is not None and version not in self._versions:
             raise Refusal(400, "This MCP-Protocol-Version is not supported.")
 
-    async def get(self, subject: object, headers: Mapping[bytes, bytes], connection: AsgiExchange) -> None:
+    async def get(self, request: AsgiRequest) -> None:
         """Respond to a GET: open the stream of a session, or resume a stream.
-
-        Args:
-            subject: Who sends the request.
-            headers: The headers.
-            connection: The connection.
 
         Raises:
             Refusal: The request cannot be served.
         """
-        if SESSION_ID not in headers:
+        if SESSION_ID not in request.headers:
             raise Refusal(400, _NO_SESSION_ID)
-        if not accepts(headers.get(b"accept"), EVENT_TYPE):
+        if not accepts(request.headers.get(b"accept"), EVENT_TYPE):
             raise Refusal(406, "The client must accept text/event-stream.")
-        event_id = headers.get(LAST_EVENT_ID)
+        event_id = request.headers.get(LAST_EVENT_ID)
         if event_id is not None and self._store is not None:
-            await self._resume(event_id.decode("latin-1"), subject, headers, connection)
+            await self._resume(self._store, event_id.decode("latin-1"), request)
             return
-        session = self._session(headers, subject)
+        session = self._session(request)
         if session.listener is not None:
             raise Refusal(409, "The session has this stream open already.")
         self._check_room(session)
-        await self._listen(session, connection)
+        await self._listen(session, request)
 
-    async def _listen(self, session: HttpSession, connection: AsgiExchange) -> None:
-        listener = session.transport.open_listener()
-        if session.listener is not None:  # several connections resumed the stream: the latest one goes on
-            session.listener.is_replaced = True
-            listener.wake()
-        revision = session.connection.revision
-        listener.name, listener.is_stored = session.stream_name(_LISTENER), False
-        listener.is_resumable = self._store is not None and revision is not None and revision.version >= "2025-11-25"
+    async def _listen(self, session: HttpSession, request: AsgiRequest) -> None:
+        session.replace_listener()  # several requests resumed the stream: the latest one goes on
+        stream = session.transport.listener
+        stream.name, stream.is_stored = session.stream_name(_LISTENER), False
+        stream.is_resumable = self._is_resumable(session.connection.revision)
         session.requests += 1
-        session.listener = connection
+        session.listener = request
         session.transport.set_listening(True)
         try:
-            await self._responder.listen(listener, connection)
+            await self._responder.listen(stream, request)
         finally:
             session.requests -= 1
-            if session.listener is connection:
+            if session.listener is request:
                 session.listener = None
                 session.transport.set_listening(False)
 
-    async def _resume(
-        self, event_id: str, subject: object, headers: Mapping[bytes, bytes], connection: AsgiExchange
-    ) -> None:
+    async def _resume(self, store: EventStore, event_id: str, request: AsgiRequest) -> None:
         """Continue a stream after an event. The session may be one of another worker."""
-        assert self._store is not None
-        id = headers[SESSION_ID].decode("latin-1")
-        self._check_version(headers)
-        session = self.sessions.find(id, subject)
+        id = request.headers[SESSION_ID].decode("latin-1")
+        self._check_version(request)
+        session = self.sessions.find(id, request.subject)
         try:
-            name = await self._store.stream_of(event_id)
+            name = await store.stream_of(event_id)
         except ConnectionLost:
-            raise Refusal(503, "The store of events does not answer.", [RETRY_SOON]) from None
-        if name is not None and (session_of(name) != id or not belongs_to(id, subject)):
-            name = None
-        if name is None:
+            raise Refusal(503, _NO_STORE, [RETRY_SOON]) from None
+        if name is None or session_of(name) != id or not belongs_to(id, request.subject):
             if session is None:
-                raise Refusal(404, "There is no session with this id.")
-            raise Refusal(410, "The events after this one are not there any more.")
+                raise Refusal(404, _NO_SESSION)
+            raise Refusal(410, _NO_EVENTS)
         is_listener = name.startswith(f"{id}/{_LISTENER}")
         if session is not None:
             self._check_room(session)
             session.requests += 1
-            if is_listener and session.listener is not None:  # its client has disconnected, which was not noticed yet
-                session.listener.is_replaced = True
-                session.transport.open_listener().wake()
+            if is_listener:  # its client has disconnected, which was not noticed yet
+                session.replace_listener()
         try:
-            await self._responder.resume(event_id, connection)
+            await self._responder.resume(event_id, request)
         except (EventsLost, ConnectionLost) as error:
-            if connection.is_begun:
+            if request.is_begun:
                 return
             if isinstance(error, ConnectionLost):
-                raise Refusal(503, "The store of events does not answer.", [RETRY_SOON]) from None
-            raise Refusal(410, "The events after this one are not there any more.") from None
+                raise Refusal(503, _NO_STORE, [RETRY_SOON]) from None
+            raise Refusal(410, _NO_EVENTS) from None
         finally:
             if session is not None:
                 session.requests -= 1
-        if is_listener and session is not None and not connection.is_gone:
-            await self._listen(session, connection)
+        if is_listener and session is not None and not request.is_gone:
+            await self._listen(session, request)
         else:
-            await connection.end()
+            await request.end()
 
-    async def delete(self, subject: object, headers: Mapping[bytes, bytes], connection: AsgiExchange) -> None:
+    async def delete(self, request: AsgiRequest) -> None:
         """Respond to a DELETE: end a session, and cancel what it has in flight.
 
         Raises:
             Refusal: There is no such session.
         """
-        session = self._session(headers, subject)
+        session = self._session(request)
         self.sessions.remove(session)
         session.transport.cancel_requests()
         await self._end(session)
-        await connection.begin(200, [NO_LENGTH])
-        await connection.end()
+        await request.send_whole(200, [NO_LENGTH], b"")
 
     async def close(self, grace_seconds: float) -> None:
         """End all sessions. Their events stay in the store: a client can get the end of a stream from another worker.
@@ -292,7 +282,3 @@ class SessionRequests:
     async def _close_session(self, session: HttpSession, seconds: float) -> None:
         self._server.connections.discard(session.connection)
         await session.connection.close(seconds)
-
-
-def _ok(data: bytes) -> int:
-    return 200

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ..server.connection import ServerConnection
-from .responses import AsgiExchange
+from .responses import AsgiRequest
 from .transport import HttpTransport
 
 ID_BYTES: Final = 24
@@ -55,28 +55,36 @@ class HttpSession:
         id: The value of `Mcp-Session-Id`.
         transport: Its transport.
         connection: Its connection.
+        subject: Who began it.
         used: When it was last used, in seconds by the loop's clock.
         requests: The number of HTTP requests in progress.
-        listener: The connection of the GET among them; None if there is none.
+        listener: The GET among them; None if there is none.
     """
 
-    __slots__ = ("_streams", "connection", "id", "listener", "requests", "transport", "used")
+    __slots__ = ("_streams", "connection", "id", "listener", "requests", "subject", "transport", "used")
 
     def __init__(
         self, subject: object, transport: HttpTransport, connection: ServerConnection, now: float, prefix: str = ""
     ) -> None:
         self.id: str = _new_id(subject, prefix)
+        self.subject: object = subject
         self.transport: HttpTransport = transport
         self.connection: ServerConnection = connection
         self.used: float = now
         self.requests: int = 0
-        self.listener: AsgiExchange | None = None
+        self.listener: AsgiRequest | None = None
         self._streams = 0
 
     def stream_name(self, kind: str = "") -> str:
         """Return the name of a new stream for the event store."""
         self._streams += 1
         return f"{self.id}/{kind}{self._streams}"
+
+    def replace_listener(self) -> None:
+        """Let a GET in progress leave the stream of the session to another one."""
+        if self.listener is not None:
+            self.listener.is_replaced = True
+            self.transport.listener.wake()
 
     @property
     def is_idle(self) -> bool:
@@ -127,7 +135,7 @@ class SessionTable:
     def find(self, id: str, subject: object) -> HttpSession | None:
         """Return the session with this id and subject and count it as used now; None if there is none."""
         session = self._sessions.get(id)
-        if session is None or not belongs_to(id, subject):
+        if session is None or (session.subject is not subject and not belongs_to(id, subject)):
             return None
         self._use(session, asyncio.get_running_loop().time())
         return session

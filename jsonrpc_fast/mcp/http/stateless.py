@@ -22,8 +22,7 @@ from ..server.connection import ServerConnection
 from .checks import check_modern, check_parameters
 from .connections import ConnectionFactory
 from .headers import Path, parameter_headers
-from .responses import NO_LENGTH, AsgiExchange, Responder
-from .streams import Exchange
+from .responses import NO_LENGTH, AsgiRequest, Responder
 from .transport import HttpTransport
 
 _STATUSES: Final = {
@@ -67,48 +66,42 @@ class StatelessRequests:
         self._spare: deque[tuple[HttpTransport, ServerConnection]] = deque()
         self._spare_changes = 0
 
-    async def post(
-        self, exchange: Exchange, headers: Mapping[bytes, bytes], message: Any, connection: AsgiExchange
-    ) -> None:
+    async def post(self, request: AsgiRequest, message: Any) -> None:
         """Respond to a POST.
 
         Args:
-            exchange: The request of HTTP.
-            headers: Its headers.
+            request: The HTTP request.
             message: The decoded body.
-            connection: Its connection.
 
         Raises:
             Refusal: The body is no message that may be sent, or there is no room for it.
         """
         if type(message) is Notification:
-            await connection.send_whole(202, [NO_LENGTH], b"")
+            await request.send_whole(202, [NO_LENGTH], b"")
             return
         if type(message) is list:
-            await connection.send_error(400, encode(ParseError.batch_not_allowed().to_response()))
+            await request.send_error(400, encode(ParseError.batch_not_allowed().to_response()))
             return
         if type(message) is not Request:
             raise Refusal(400, "The body must be a request or a notification.")
         try:
             # A legacy-only client learns the supported revisions from this error.
             if self._has_sessions or message.method != "initialize":
-                check_modern(headers, message)
+                check_modern(request.headers, message)
             if message.method == "tools/call":
-                self._check_parameters(headers, object_members(message.params))
+                self._check_parameters(request.headers, object_members(message.params))
         except RpcError as error:
-            await connection.send_error(400, encode_error(message.id, error.code, error.message))
+            await request.send_error(400, encode_error(message.id, error.code, error.message))
             return
         transport, served = await self._take_connection(message)
         self._server.connections.add(served)
         self._served.add(served)
-        stream = transport.open_stream([message.id], exchange)
-        assert stream is not None
+        stream = transport.open_stream(request, [message.id])
         is_complete = False
         try:
-            transport.deliver(message, exchange)
-            is_complete = await self._responder.respond(stream, connection, [], _status)
+            transport.deliver(message, stream)
+            is_complete = await self._responder.respond(stream, request, status_of=_status)
         finally:
-            exchange.stream = None  # breaks a cycle
             self._server.connections.discard(served)
             self._served.discard(served)
             if not is_complete:

@@ -170,7 +170,7 @@ class ServerConnection:
         inputs = None
         if rules.revision.is_modern:
             exchange = cast("HttpExchange | None", request.destination)
-            subject = None if exchange is None else exchange.subject
+            subject = None if exchange is None or exchange.request is None else exchange.request.subject
             inputs = Inputs(request.method, members, self._methods.seal, subject)
         call = partial(self._call, request.destination) if inputs is None else inputs.call
         state = {} if inputs is None else inputs.state

@@ -57,23 +57,25 @@ class Notify(Protocol):
     async def __call__(self, method: str, params: dict[str, Any] | None) -> None: ...
 
 
+class HttpRequest(Protocol):
+    """The HTTP request that carried a message.
+
+    Attributes:
+        claims: What the check of the bearer token returned; None without authorization.
+        subject: The subject that the bearer token stands for; None without authorization.
+        scope: The scope of the HTTP request, as ASGI defines it: headers, client, path.
+    """
+
+    claims: Any
+    subject: object
+    scope: Mapping[str, Any]
+
+
 class HttpExchange(Protocol):
-    """What is known of the HTTP request that carried a message."""
+    """The destination of a message that came over HTTP."""
 
     @property
-    def claims(self) -> Any:
-        """What the check of the bearer token returned; None without authorization."""
-        ...
-
-    @property
-    def subject(self) -> object:
-        """The subject that the bearer token stands for; None without authorization."""
-        ...
-
-    @property
-    def scope(self) -> Mapping[str, Any]:
-        """The scope of the HTTP request, as ASGI defines it: headers, client, path."""
-        ...
+    def request(self) -> HttpRequest | None: ...
 
     def close_stream(self) -> bool:
         """Close the connection of the response without ending the response. See `Context.close_stream`."""
@@ -114,8 +116,9 @@ class Context:
         self._state = {} if state is None else state
 
     @property
-    def _exchange(self) -> HttpExchange | None:
-        return cast("HttpExchange | None", self._request.destination)
+    def _http_request(self) -> HttpRequest | None:
+        exchange = cast("HttpExchange | None", self._request.destination)
+        return None if exchange is None else exchange.request
 
     @property
     def destination(self) -> Destination | None:
@@ -187,17 +190,17 @@ class Context:
 
         See `jsonrpc_fast.mcp.http.authorization`.
         """
-        return None if self._exchange is None else self._exchange.claims
+        return None if self._http_request is None else self._http_request.claims
 
     @property
     def subject(self) -> object:
         """Who the bearer token stands for, as in `Authorization`; None without authorization."""
-        return None if self._exchange is None else self._exchange.subject
+        return None if self._http_request is None else self._http_request.subject
 
     @property
     def http_scope(self) -> Mapping[str, Any] | None:
         """The scope of the HTTP request, as ASGI defines it: headers, client, path. None on other transports."""
-        return None if self._exchange is None else self._exchange.scope
+        return None if self._http_request is None else self._http_request.scope
 
     @property
     def is_cancelled(self) -> bool:
@@ -477,7 +480,8 @@ class Context:
         Returns:
             Whether the connection is closed. If not, the call goes on as it is.
         """
-        return self._exchange is not None and self._exchange.close_stream()
+        exchange = cast("HttpExchange | None", self._request.destination)
+        return exchange is not None and exchange.close_stream()
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
         """Send a log message to the client, if it wants this level.

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from jsonrpc_fast.mcp.http.responses import AsgiExchange
+from jsonrpc_fast.mcp.http.responses import AsgiRequest
 
 from ...support.tables import rows
 
@@ -48,7 +48,7 @@ def test_send_may_return_any_awaitable(make_send: Any) -> None:
     sent: list[Any] = []
 
     async def respond() -> bool:
-        return await AsgiExchange(receive, make_send(sent), 60.0).send_error(400, b"{}\n")
+        return await AsgiRequest(receive, make_send(sent), 60.0).send_error(400, b"{}\n")
 
     assert asyncio.run(respond()) is True
     assert sent == SENT
@@ -62,8 +62,8 @@ def test_a_send_that_raises_before_it_returns_means_that_the_client_is_gone() ->
         raise BrokenPipeError
 
     async def respond() -> tuple[bool, bool]:
-        connection = AsgiExchange(receive, send, 60.0)
-        return await connection.send_error(400, b"{}"), connection.is_gone
+        request = AsgiRequest(receive, send, 60.0)
+        return await request.send_error(400, b"{}"), request.is_gone
 
     assert asyncio.run(respond()) == (False, True)
     assert calls == SENT[:1]
@@ -74,8 +74,8 @@ def test_a_send_that_waits_for_too_long_means_that_the_client_is_gone() -> None:
         await asyncio.get_running_loop().create_future()
 
     async def respond() -> tuple[bool, bool]:
-        connection = AsgiExchange(receive, send, 0.01)
-        return await connection.write(b"{}"), connection.is_gone
+        request = AsgiRequest(receive, send, 0.01)
+        return await request.write(b"{}"), request.is_gone
 
     began = time.monotonic()
     assert asyncio.run(respond()) == (False, True)
