@@ -137,8 +137,8 @@ class Outbox:
 
     def send(self, message: Sendable) -> None:
         """Queue a message; see `Transport.send`."""
-        # The encoders usually return a whole frame.
-        if self._takes_lines and type(message) is bytes and message and message[-1] == NEWLINE:
+        # The encoders usually return a whole frame: one line.
+        if self._takes_lines and type(message) is bytes and message.find(b"\n") == len(message) - 1 > 0:
             framed = message
         else:
             framed = self._frame(message)
@@ -163,9 +163,13 @@ class Outbox:
         text = message
         if not isinstance(text, bytes):
             text = encode(list(text) if isinstance(text, tuple) else text)
+        if text == b"\n":
+            return b""
         framing = self._reader.framing
         if framing is not None:
-            text = frame(text, "newline" if framing == "auto" else framing)  # the peer's framing is not known yet
+            # Line breaks inside would make several messages of it, but for a framing that marks the end.
+            is_line = framing not in ("content-length", "sse")
+            text = frame(text, "newline" if is_line else framing)  # "auto": the peer's framing is not known yet
         if self._log is not None and text:
             self._log.sent(text, message)
         return text

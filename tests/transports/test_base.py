@@ -33,6 +33,8 @@ from ..support.transports import Recorder
 
 pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("each_loop")]
 
+TEXT = encode_notification("n")
+
 
 async def started(**options: Any) -> tuple[MemoryTransport, MemoryTransport, Recorder, Recorder]:
     one, other = memory_pair(**options)
@@ -80,6 +82,7 @@ async def test_messages_arrive_in_order_both_ways() -> None:
 async def test_empty_texts_and_batches_are_not_sent() -> None:
     one, other, _, at_other = await started()
     one.send(b"")
+    one.send(b"\n")
     one.send([])
     one.send(Notification("n"))
     await turns()
@@ -179,12 +182,41 @@ async def test_a_message_that_cannot_be_written_queues_nothing() -> None:
         one.send([Notification("n"), Notification("n", [object()])])
     with pytest.raises(TypeError):
         one.send("text")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="line break"):
-        one.send(b'{"jsonrpc":"2.0",\n"method":"n"}')
+    for text in (b'{"jsonrpc":"2.0",\n"method":"n"}', TEXT + TEXT, TEXT + TEXT[:-1], TEXT + b"\n", b"\n" + TEXT):
+        with pytest.raises(ValueError, match="line break"):
+            one.send(text)
     assert one.write_buffer_bytes == 0
     one.send(Notification("good"))
     await turns()
     assert at_other.events == [Notification("good")]
+    await one.disconnect()
+    await other.wait_closed()
+
+
+@rows(
+    ("framing", "received"),
+    [
+        ("newline", None),
+        ("auto", None),
+        ("concatenated", None),
+        ("content-length", [ParseErrorCode.MALFORMED_JSON]),
+        ("sse", [ParseErrorCode.MALFORMED_JSON]),
+    ],
+)
+async def test_one_text_is_never_two_messages(framing: Framing, received: list[ParseErrorCode] | None) -> None:
+    """Else whoever chooses a text that is passed on could add a message, such as a response to another call."""
+    one, other, _, at_other = await started(framing=framing)
+    if received is None:
+        with pytest.raises(ValueError, match="line break"):
+            one.send(TEXT + TEXT)
+    else:
+        one.send(TEXT + TEXT)
+        await turns()
+        assert [fault.code for fault in at_other.events] == received
+    at_other.events.clear()
+    one.send(TEXT)
+    await turns()
+    assert at_other.events == [Notification("n")]
     await one.disconnect()
     await other.wait_closed()
 
