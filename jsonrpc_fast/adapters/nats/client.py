@@ -10,7 +10,6 @@ from typing import Any
 
 from nats.aio.client import Client
 from nats.errors import (
-    BadSubjectError,
     ConnectionClosedError,
     ConnectionDrainingError,
     MaxPayloadError,
@@ -27,6 +26,7 @@ from ...codec._json import Default, check_option
 from ...errors import CallTimeout, ConnectionLost, InvalidResponse, RpcError
 from ...profile import JSONRPC, Profile
 from ...types import TIMEOUT_SECONDS
+from .connection import check_subject
 from .inbox import inbox_of
 from .service import REPLY_HEADER
 
@@ -63,10 +63,10 @@ class ServiceClient:
         option: int = 0,
     ) -> None:
         check_type("connection", connection, Client)
-        check_type("subject", subject, str)
+        check_subject("subject", subject)
         check_type("jetstream", jetstream, JetStreamContext, may_be_none=True)
         check_seconds("timeout", timeout, may_be_none=False)
-        check_texts("headers", headers)
+        self._headers = _checked(headers)
         check_type("profile", profile, Profile)
         check_callable("default", default)
         check_option(option)
@@ -74,7 +74,6 @@ class ServiceClient:
         self._subject = subject
         self._jetstream = jetstream
         self._timeout = timeout
-        self._headers = dict(headers or {})
         self._profile = profile
         self._raw = raw
         self._encoding: Any = {"delimited": False, "default": default, "option": option}
@@ -106,14 +105,14 @@ class ServiceClient:
                 False then: the call may be sent again.
             InvalidResponse: What arrived is not a response to this call.
             EncodeError, TypeError: The params cannot be encoded.
-            ValueError: The message is larger than the broker allows, the subject is invalid, or `timeout` is negative
-                or NaN.
+            ValueError: The message is larger than the broker allows, `timeout` is negative or NaN, or a header is
+                Jsonrpc-Reply-To, which the client sets itself.
         """
         seconds = self._timeout if timeout is None else timeout
         check_seconds("timeout", seconds, may_be_none=False)
         id = next(self._ids)
         text = encode_request(id, method, params, **self._encoding)
-        send = partial(self._send, text, {**self._headers, **(headers or {})}, seconds)
+        send = partial(self._send, text, {**self._headers, **_checked(headers)}, seconds)
         try:
             inbox = await inbox_of(self._connection)
             response = await inbox.request(send, seconds)
@@ -133,7 +132,7 @@ class ServiceClient:
             Exception: As in `call`, but no RpcError and no InvalidResponse.
         """
         text = encode_notification(method, params, **self._encoding)
-        sent = {**self._headers, **(headers or {})} or None
+        sent = {**self._headers, **_checked(headers)} or None
         try:
             if self._jetstream is None:
                 await self._connection.publish(self._subject, text, headers=sent)
@@ -161,6 +160,15 @@ class ServiceClient:
         return response.result
 
 
+def _checked(headers: Mapping[str, str] | None) -> dict[str, str]:
+    check_texts("headers", headers)
+    found = dict(headers or {})
+    # The service would send the response where the header says, and the call would wait for it in vain.
+    if any(name.lower() == REPLY_HEADER.lower() for name in found):
+        raise ValueError(f"headers must not have {REPLY_HEADER}, which the client sets itself")
+    return found
+
+
 def _is_response_to(response: Response[Any], id: int) -> bool:
     if response.id is None:
         return response.error is not None  # the service could not read the id
@@ -171,8 +179,6 @@ def _translated(error: Exception) -> Exception:
     """Return the exception of this package for one of nats-py."""
     if isinstance(error, MaxPayloadError):
         return ValueError("the message is larger than the broker allows")
-    if isinstance(error, BadSubjectError):
-        return ValueError("the subject is invalid")
     if isinstance(error, NoRespondersError):
         return ConnectionLost("no service is subscribed to the subject", was_sent=False)
     if isinstance(error, (ConnectionClosedError, ConnectionDrainingError, OutboundBufferLimitError)):

@@ -4,13 +4,48 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from typing import Final
 
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
+from ..._checks import check_type
+
+MAX_SUBJECT_BYTES: Final = 1024
+"""The maximum size of a subject. The broker ends a connection that publishes to one of about 4 KB."""
+
 CLOSE_SECONDS: Final = 1.0
 """How long a connection that a transport closes may take to write what is left."""
+
+_NOT_IN_SUBJECTS: Final = re.compile("[\0- \x7f\ud800-\udfff]")
+
+
+def check_subject(name: str, subject: str, *, may_have_wildcards: bool = False) -> None:
+    """Check an argument that is a subject of NATS.
+
+    Raises:
+        TypeError: It is not a str.
+        ValueError: It is empty or too large, a token of it is empty, or it has a blank, a control character or a
+            wildcard where none may be.
+    """
+    check_name(name, subject)
+    tokens = subject.split(".")
+    if "" in tokens:
+        raise ValueError(f"{name} must not have an empty token")
+    if may_have_wildcards:
+        tokens = [token for token in tokens[:-1] if token != "*"] + [tokens[-1]] * (tokens[-1] not in ("*", ">"))
+    if any("*" in token or ">" in token for token in tokens):
+        raise ValueError(f"{name} has a wildcard where none may be")
+
+
+def check_name(name: str, value: str) -> None:
+    """Check an argument that is the name of a queue group, or a subject apart from its tokens. Raises the same."""
+    check_type(name, value, str)
+    if not value or _NOT_IN_SUBJECTS.search(value) is not None:
+        raise ValueError(f"{name} must not be empty, and must not have a blank or a control character")
+    if len(value.encode()) > MAX_SUBJECT_BYTES:
+        raise ValueError(f"{name} must have at most {MAX_SUBJECT_BYTES} bytes")
 
 
 async def confirm(connection: Client) -> None:

@@ -25,16 +25,13 @@ from ...codec._json import Default
 from ...codes import ErrorCode, SessionErrorCode
 from ...handlers import Handlers
 from ...profile import JSONRPC, Profile
-from .connection import CLOSE_SECONDS, confirm
+from .connection import CLOSE_SECONDS, MAX_SUBJECT_BYTES, check_name, check_subject, confirm
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 REPLY_HEADER: Final = "Jsonrpc-Reply-To"
 """The header with the subject for the response to a message in a stream, whose reply subject is JetStream's."""
-
-MAX_REPLY_SUBJECT_BYTES: Final = 1024
-"""The maximum size of a subject for a response. The broker ends a connection that publishes to one of about 4 KB."""
 
 _BROKER_SECONDS: Final = 10.0
 """How long a service that stops waits for the broker at most."""
@@ -93,8 +90,8 @@ class Service:
         option: int = 0,
     ) -> None:
         check_type("connection", connection, Client)
-        check_type("subject", subject, str)
-        check_type("queue", queue, str)
+        check_subject("subject", subject, may_have_wildcards=True)
+        check_name("queue", queue)
         check_type("jetstream", jetstream, JetStreamContext, may_be_none=True)
         check_type("profile", profile, Profile)
         check_callable("default", default)
@@ -198,7 +195,8 @@ class Service:
     async def _unsubscribe(self, subscription: Any, broker_seconds: Any) -> None:
         """Receive only what the broker has sent already. Do not wait for a broker that does not respond.
 
-        nats-py keeps a subscription whose `drain` fails, and makes it again when it reconnects.
+        nats-py keeps a subscription whose `drain` fails, makes it again when it reconnects, and has no public way to
+        end it: `unsubscribe` refuses what is marked as closed.
         """
         with contextlib.suppress(NatsError):  # the connection is closed: nothing more arrives
             if self._connection.is_connected:
@@ -208,7 +206,7 @@ class Service:
                     await asyncio.wait_for(subscription.drain(), broker_seconds)
                     return
                 except asyncio.TimeoutError:
-                    pass
+                    subscription._closed = False
             await subscription.unsubscribe()
 
     async def _receive(self, message: Msg) -> None:
@@ -262,7 +260,7 @@ class Service:
         if not (subject and reply):
             return
         try:
-            if subject.startswith("$") or len(subject.encode()) > MAX_REPLY_SUBJECT_BYTES:
+            if subject.startswith("$") or len(subject.encode()) > MAX_SUBJECT_BYTES:
                 raise BadSubjectError
             await self._connection.publish(subject, reply)
         except BadSubjectError:  # any client can cause it

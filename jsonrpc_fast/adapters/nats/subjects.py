@@ -18,7 +18,7 @@ from ...errors import ConnectionLost
 from ...transports.channel import Channel, Events
 from ...transports.connection import Connection
 from ...transports.options import MessageOptions
-from .connection import CLOSE_SECONDS, close_client, confirm
+from .connection import CLOSE_SECONDS, check_subject, close_client, confirm
 from .inbox import NO_RESPONDERS
 
 if TYPE_CHECKING:
@@ -181,6 +181,9 @@ class SubjectTransport(Connection):
         nats_options: Options of `nats.connect`, such as `user_credentials` or `tls`.
         max_waiting: How many received messages may wait while reading is paused. One more closes the transport.
         options: Options of `Connection`.
+
+    Raises:
+        TypeError, ValueError: An option has the wrong type or value; a subject has no wildcards.
     """
 
     def __init__(
@@ -193,8 +196,8 @@ class SubjectTransport(Connection):
         max_waiting: int = 65536,
         **options: Unpack[MessageOptions],
     ) -> None:
-        check_type("receives", receives, str)
-        check_type("sends", sends, str)
+        check_subject("receives", receives)  # also the reply subject of what is sent
+        check_subject("sends", sends)
         check_type("servers", servers, str, list)
         check_type("nats_options", nats_options, Mapping, may_be_none=True)
         check_count("max_waiting", max_waiting, 1, may_be_none=False)

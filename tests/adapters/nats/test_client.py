@@ -7,10 +7,11 @@ from typing import Any
 import nats
 import pytest
 
-from jsonrpc_fast.adapters.nats import ServiceClient
+from jsonrpc_fast.adapters.nats import Service, ServiceClient, SubjectTransport
 from jsonrpc_fast.errors import InvalidResponse, RpcError
 
 from ...support.nats_server import NatsServer, connected, needs_server
+from ...support.tables import rows
 
 pytestmark = [needs_server, pytest.mark.timeout(60), pytest.mark.time_limit(50)]
 
@@ -33,12 +34,61 @@ async def test_answers_that_are_not_responses_to_the_call(server: NatsServer) ->
             await ServiceClient(connection, "s", timeout=10).call("m")
 
 
-async def test_a_subject_that_is_not_one(server: NatsServer) -> None:
+def name_checks() -> list[tuple[str, str, Any]]:
+    """The arguments that are subjects or names, each with where it is given, and a function that makes its object."""
+    connection = nats.aio.client.Client()
+    return [
+        ("subject", "client", lambda subject: ServiceClient(connection, subject)),
+        ("receives", "transport", lambda subject: SubjectTransport(subject, "b")),
+        ("sends", "transport", lambda subject: SubjectTransport("a", subject)),
+        ("subject", "service", lambda subject: Service(connection, subject, {})),
+        ("queue", "service", lambda name: Service(connection, "s", {}, queue=name)),
+    ]
+
+
+@rows(
+    ("subject", "refused_by"),
+    [
+        ("a", []),
+        ("a.b-c._é", []),
+        ("*", ["client", "transport"]),
+        ("a.*.b.>", ["client", "transport"]),
+        (">.a", ["client", "transport", "service"]),
+        ("a*", ["client", "transport", "service"]),
+        ("a.b>", ["client", "transport", "service"]),
+        ("a*.b", ["client", "transport", "service"]),
+        (".a", ["client", "transport", "service"]),
+        ("a.", ["client", "transport", "service"]),
+        ("a..b", ["client", "transport", "service"]),
+        *(
+            (text, ["client", "transport", "service", "queue"])
+            for text in ("", "a b", "a\t", "a\r\nPUB b", "\0", "\x7f")
+        ),
+        ("\ud800", ["client", "transport", "service", "queue"]),
+        ("a" * 1025, ["client", "transport", "service", "queue"]),
+        (7, ["client", "transport", "service", "queue"]),
+    ],
+)
+def test_a_wrong_subject_is_refused_where_it_is_given(subject: Any, refused_by: list[str]) -> None:
+    for argument, owner, make in name_checks():
+        if (argument if argument == "queue" else owner) in refused_by:
+            with pytest.raises((TypeError, ValueError), match=f"^{argument} ") as caught:
+                make(subject)
+            assert len(str(caught.value)) < 120
+        else:
+            make(subject)
+
+
+@pytest.mark.parametrize("name", ["Jsonrpc-Reply-To", "jsonrpc-reply-to"])
+async def test_the_header_for_the_response_is_the_clients_own(server: NatsServer, name: str) -> None:
+    """With it the response would go elsewhere, and the call would wait in vain."""
+    with pytest.raises(ValueError, match="Jsonrpc-Reply-To"):
+        ServiceClient(nats.aio.client.Client(), "s", headers={name: "elsewhere"})
     async with connected(server) as connection:
-        client = ServiceClient(connection, "a b", timeout=10)
+        client = ServiceClient(connection, "s", timeout=10)
         for begin in (client.call, client.notify):
-            with pytest.raises(ValueError, match="the subject is invalid"):
-                await begin("m")
+            with pytest.raises(ValueError, match="Jsonrpc-Reply-To"):
+                await begin("m", headers={name: "elsewhere"})
 
 
 async def test_options() -> None:

@@ -136,6 +136,28 @@ class TestServices:
                     assert isinstance(found, (ConnectionLost, CallTimeout))
                 assert str(found) == "no service is subscribed to the subject"
 
+    async def test_a_service_whose_subscription_cannot_be_drained_gets_no_more(self, server: NatsServer) -> None:
+        """A late response to an earlier flush says that the broker reads, but it hangs."""
+        options: dict[str, Any] = {"error_cb": nothing, "reconnect_time_wait": 0.05, "max_reconnect_attempts": -1}
+        async with connected(server, **options) as worker, connected(server, **options) as connection:
+            service = Service(worker, "s", {"m": lambda: 1})
+            await service.start()
+            flush = worker.flush
+
+            async def settled_flush(seconds: float) -> None:
+                worker.flush = flush
+
+            worker.flush = settled_flush
+            server.pause()
+            await service.stop(0.1)
+            server.kill()
+            server.start()
+            for each in (worker, connection):
+                await eventually(lambda each=each: each.stats["reconnects"] and each.is_connected)  # type: ignore[misc]
+                await each.flush()  # its subscriptions
+            with pytest.raises(ConnectionLost, match="no service is subscribed"):
+                await ServiceClient(connection, "s", timeout=10).call("m")
+
     async def test_no_service(self, server: NatsServer) -> None:
         async with connected(server) as connection:
             with pytest.raises(ConnectionLost, match=r"^no service is subscribed to the subject$") as caught:
