@@ -75,7 +75,8 @@ class RedisEventStore:
 
     Args:
         client: A client of redis-py, without `decode_responses`. It is not closed with the store.
-        prefix: The beginning of all keys and channels.
+        prefix: The beginning of all keys and channels. They belong to the store alone, which overwrites and deletes
+            them whatever their type is.
         max_events: About how many events of a stream are kept.
         max_age_seconds: Seconds that a stream is kept after its end.
         lease_seconds: Seconds that a stream is kept after its worker died.

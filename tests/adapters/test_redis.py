@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 import random
 import signal
 import tempfile
@@ -304,6 +305,46 @@ async def test_a_cancelled_append_is_stored_all_the_same(server: RedisServer) ->
         assert await append(store, "s/1", b"y") == "s/1-3"
         await store.end("s/1")
         assert await rest_of(store, first) == [("s/1-2", b"x"), ("s/1-3", b"y")]
+
+
+@rows(
+    ("words", "can_resume"),
+    [
+        (("SET", "KEY", "x"), False),
+        (("RPUSH", "KEY", "x"), False),
+        (("HSET", "KEY", "a", "b"), False),
+        (("SADD", "KEY", "x"), False),
+        (("ZADD", "KEY", "1", "x"), False),
+        (("XADD", "KEY", "5-7", "x", "y"), False),  # a stream with other numbers
+        (("XADD", "KEY", "0-1", "x", "y"), True),  # before the first number
+    ],
+)
+async def test_a_key_of_another_type(
+    server: RedisServer, caplog: pytest.LogCaptureFixture, words: tuple[str, ...], can_resume: bool
+) -> None:
+    """The stream cannot be resumed, which is logged once; its events are sent, and other streams are not affected."""
+    caplog.set_level(logging.WARNING)
+    caplog.clear()
+    await command(server, "FLUSHALL")
+    async with store_at(server) as store:
+        await command(server, *[word.replace("KEY", "jsonrpc_fast:s/1") for word in words])
+        assert [await append(store, "s/1", data) for data in (b"a", b"b")] == ["s/1-1", "s/1-2"]
+        assert await append(store, "s/2", None) == "s/2-1"
+        await append(store, "s/2", b"c")
+        await store.end("s/1")
+        await store.end("s/2")
+        if can_resume:
+            assert await rest_of(store, "s/1-1") == [("s/1-2", b"b")]
+        else:
+            with pytest.raises(EventsLost):
+                await rest_of(store, "s/1-1")
+        assert await rest_of(store, "s/2-1") == [("s/2-2", b"c")]
+        # A key in the place of the mark of a forgotten session makes none of its streams resumable.
+        await command(server, *[word.replace("KEY", "jsonrpc_fast:s") for word in words])
+        assert await store.stream_of("s/2-1") is None
+        await store.forget("s")
+        assert await store.stream_of("s/2-1") is None
+    assert len(caplog.records) <= 1
 
 
 async def test_wrong_options() -> None:
