@@ -13,6 +13,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
+from .._checks import check_type
 from ..handlers import is_awaitable
 from ..types import UNSET
 from .base import BaseEndpoint, HttpHeaders, HttpResponse, checked_headers, joined, may_be_local, refusal_response
@@ -25,6 +26,7 @@ _HEADERS: Final = {
     b"content-encoding": "HTTP_CONTENT_ENCODING",
     b"content-length": "CONTENT_LENGTH",
 }
+_TEXTS: Final = ("REQUEST_METHOD", "SERVER_NAME", "PATH_INFO", "REMOTE_ADDR", *_HEADERS.values())
 _READ_BYTES: Final = 64 * 1024
 
 
@@ -40,7 +42,11 @@ class WsgiEndpoint(BaseEndpoint):
     """
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
-        """Serve a request, as PEP 3333 says."""
+        """Serve a request, as PEP 3333 says.
+
+        Raises:
+            TypeError: `environ` lacks what PEP 3333 requires, or has it with another type.
+        """
         status, fields, body = self._serve_post(environ, environ, partial(self._read, environ))
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in fields]
         start_response(f"{status} {_phrase(status)}", headers)
@@ -63,7 +69,7 @@ class WsgiEndpoint(BaseEndpoint):
             comma.
 
         Raises:
-            TypeError: The body is not bytes.
+            TypeError: The body is not bytes, or `environ` lacks what PEP 3333 requires.
         """
         return joined(self._serve_post(environ, environ if request is UNSET else request, partial(_given_body, body)))
 
@@ -86,7 +92,8 @@ class WsgiEndpoint(BaseEndpoint):
         return joined(self._serve(method, path, found, may_be_local(client), request, client, read))
 
     def _serve_post(self, environ: dict[str, Any], request: Any, read: Callable[[int | None], bytes]) -> HttpResponse:
-        headers = {name: environ[key].encode("latin-1") for name, key in _HEADERS.items() if key in environ}
+        _check_environ(environ)
+        headers = {name: environ[key].encode("latin-1", "replace") for name, key in _HEADERS.items() if key in environ}
         for name in (b"content-type", b"content-length"):
             if not headers.get(name):  # an empty one may mean that there is none (PEP 3333)
                 headers.pop(name, None)
@@ -94,6 +101,8 @@ class WsgiEndpoint(BaseEndpoint):
         is_local = is_loopback(environ["SERVER_NAME"]) or is_loopback(environ.get("REMOTE_ADDR", ""))
         peer = environ.get("REMOTE_ADDR"), environ.get("REMOTE_PORT")
         path = environ.get("PATH_INFO", "")
+        if "HTTP_TRANSFER_ENCODING" in environ and not environ.get("wsgi.input_terminated"):
+            read = _unread  # the server has not removed the chunks' framing
         return self._serve(environ["REQUEST_METHOD"], path, headers, is_local, request, peer, read)
 
     def _serve(
@@ -122,25 +131,52 @@ class WsgiEndpoint(BaseEndpoint):
 
     def _read(self, environ: dict[str, Any], declared: int | None) -> bytes:
         """Read the body: to its declared length, or to its end where the server marks it."""
-        source = environ["wsgi.input"]
+        try:
+            read = environ["wsgi.input"].read
+        except (KeyError, AttributeError):
+            raise TypeError("environ must have a file as wsgi.input") from None
         if declared is None:
             if not environ.get("wsgi.input_terminated"):
-                raise Refusal(411, "The request must declare the length of its body.")
+                return _unread(declared)
             declared = self._max_body_bytes + 1
         body = bytearray()
         while len(body) < declared:
             try:
-                chunk = source.read(min(_READ_BYTES, declared - len(body)))
+                chunk = read(min(_READ_BYTES, declared - len(body)))
             except OSError:  # how servers report that the client is gone, or that a chunk is malformed
                 raise Refusal(400, "The body was not received.") from None
+            if not isinstance(chunk, bytes):
+                raise TypeError(f"wsgi.input must give bytes, not {type(chunk).__name__}")
             if not chunk:
                 break
             body += chunk
         return bytes(body)
 
 
-def _given_body(body: bytes | Callable[[], bytes], _: int | None) -> bytes:
-    return body() if callable(body) else body
+def _given_body(body: bytes | Callable[[], bytes], declared: int | None) -> bytes:
+    found = body() if callable(body) else body
+    # Frameworks of WSGI do not read a body without a declared length.
+    return _unread(declared) if declared is None and found == b"" else found
+
+
+def _unread(_: int | None) -> bytes:
+    """Refuse a body that cannot be read, such as a chunked one."""
+    raise Refusal(411, "The request must declare the length of its body.")
+
+
+def _check_environ(environ: dict[str, Any]) -> None:
+    """Check what PEP 3333 requires of a WSGI environment, as far as it is used here.
+
+    Raises:
+        TypeError: A variable is missing or has the wrong type: the server, or what calls the endpoint, is broken.
+    """
+    check_type("environ", environ, dict)
+    for key in ("REQUEST_METHOD", "SERVER_NAME"):
+        if key not in environ:
+            raise TypeError(f"environ must be a WSGI environment, which has {key}")
+    for key in _TEXTS:
+        if key in environ:
+            check_type(f"environ[{key!r}]", environ[key], str)
 
 
 def _phrase(status: int) -> str:

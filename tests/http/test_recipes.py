@@ -131,12 +131,20 @@ def test_flask(scripts: dict[str, Path]) -> None:
 
     @app.before_request
     def read_body() -> None:  # as what logs or signs
-        if int(request.headers["content-length"]) < 1000:  # Flask would refuse a body that is not all there
+        if int(request.headers.get("content-length") or 0) < 1000:  # Flask would refuse a body that is not all there
             request.get_data()
 
     check_sync(app)
     with served(app) as url, HttpClient(url) as client:  # whose `wsgi.input` waits for bytes that do not come
         assert client.call("add", [1, 2]) == 3
+        check_chunked(url)
+
+
+def check_chunked(url: str) -> None:
+    """The server of the standard library does not read chunks, and neither do frameworks of WSGI there."""
+    body = b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}'
+    found = httpx.post(url, content=iter([body[:20], body[20:]]), headers={"content-type": "application/json"})
+    assert (found.status_code, found.text) == (411, "The request must declare the length of its body.\n")
 
 
 @contextlib.contextmanager
@@ -206,6 +214,7 @@ def test_django(django_urls: str) -> None:
         check_sync(app, django_urls + path)
     with served(app) as url, HttpClient(url.replace("/rpc", "/logged/rpc")) as client:
         assert client.call("add", [1, 2]) == 3
+        check_chunked(url)
 
 
 async def test_django_under_asgi(django_urls: str) -> None:

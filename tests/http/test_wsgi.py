@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import socket
 import socketserver
 import threading
@@ -98,6 +99,11 @@ def test_an_async_function(endpoint: WsgiEndpoint) -> None:
         ({"CONTENT_LENGTH": None}, "411 Length Required"),
         ({"CONTENT_LENGTH": None, "wsgi.input_terminated": True, "wsgi.input": io.BytesIO(ADD)}, "200 OK"),
         ({"wsgi.input_terminated": True}, "200 OK"),
+        # What such a server passes on has the framing of the chunks in it.
+        ({"HTTP_TRANSFER_ENCODING": "chunked"}, "411 Length Required"),
+        ({"HTTP_TRANSFER_ENCODING": "chunked", "CONTENT_LENGTH": None}, "411 Length Required"),
+        ({"HTTP_TRANSFER_ENCODING": "chunked", "wsgi.input_terminated": True}, "200 OK"),
+        ({"HTTP_X_CUSTOM": "é", "HTTP_ORIGIN": "\u20ac"}, "200 OK"),
     ],
 )
 def test_requests(endpoint: WsgiEndpoint, changes: Any, status: str) -> None:
@@ -168,6 +174,41 @@ def test_a_server(endpoint: WsgiEndpoint) -> None:
         finally:
             server.shutdown()
             thread.join(20)
+
+
+@rows(
+    ("changes", "said"),
+    [
+        ({"REQUEST_METHOD": None}, "environ must be a WSGI environment, which has REQUEST_METHOD"),
+        ({"SERVER_NAME": None}, "environ must be a WSGI environment, which has SERVER_NAME"),
+        ({"REQUEST_METHOD": b"POST"}, "environ['REQUEST_METHOD'] must be a str, not bytes"),
+        ({"CONTENT_LENGTH": 54}, "environ['CONTENT_LENGTH'] must be a str, not int"),
+        ({"CONTENT_TYPE": b"application/json"}, "environ['CONTENT_TYPE'] must be a str, not bytes"),
+        ({"REMOTE_ADDR": 7}, "environ['REMOTE_ADDR'] must be a str, not int"),
+        ({"wsgi.input": None}, "environ must have a file as wsgi.input"),
+        ({"wsgi.input": 7}, "environ must have a file as wsgi.input"),
+        ({"wsgi.input": io.StringIO(ADD.decode())}, "wsgi.input must give bytes, not str"),
+    ],
+)
+def test_a_broken_environment_is_refused(endpoint: WsgiEndpoint, changes: dict[str, Any], said: str) -> None:
+    """The server is broken, not the request: the exception says what PEP 3333 requires."""
+    environ: dict[str, Any] = {"CONTENT_TYPE": "application/json", "CONTENT_LENGTH": str(len(ADD)), "REMOTE_ADDR": "x"}
+    environ |= {"REQUEST_METHOD": "POST", "SERVER_NAME": "x", "wsgi.input": io.BytesIO(ADD)} | changes
+    environ = {name: value for name, value in environ.items() if value is not None}
+    with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
+        endpoint(environ, lambda *_: None)
+    if "wsgi.input" not in changes:
+        with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
+            endpoint.serve_view(environ, ADD)
+
+
+@pytest.mark.parametrize("given", [b"", bytes])
+def test_a_view_without_a_body_that_was_sent(endpoint: WsgiEndpoint, given: Any) -> None:
+    """Django and Flask read no body without a declared length: it is the request that is refused, not the text."""
+    environ: dict[str, Any] = {"REQUEST_METHOD": "POST", "CONTENT_TYPE": "application/json", "CONTENT_LENGTH": ""}
+    wsgiref.util.setup_testing_defaults(environ)
+    assert endpoint.serve_view(environ, given)[::2] == (411, b"The request must declare the length of its body.\n")
+    assert endpoint.serve_view({**environ, "CONTENT_LENGTH": "0"}, given)[0] == 200
 
 
 def test_a_repeated_header_of_respond() -> None:
