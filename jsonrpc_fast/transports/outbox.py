@@ -167,9 +167,9 @@ class Outbox:
             return b""
         framing = self._reader.framing
         if framing is not None:
-            # Line breaks inside would make several messages of it, but for a framing that marks the end.
-            is_line = framing not in ("content-length", "sse")
-            text = frame(text, "newline" if is_line else framing)  # "auto": the peer's framing is not known yet
+            # A framing that does not mark the end would make several messages of several lines; that of "auto" is not
+            # known yet.
+            text = frame(text, framing if framing == "content-length" or framing == "sse" else "newline")
         if self._log is not None and text:
             self._log.sent(text, message)
         return text
