@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..codec import ParseError
-from ..handlers import Handler, Handlers, RequestContext
+from ..handlers import Handler, Handlers
 from ..session import Convention, McpConvention, Session, SessionOptions
 from ..transports.protocol import Received, Transport
 from .protocol.versions import Revision
@@ -17,7 +17,7 @@ class McpSession(Session):
 
     Args:
         transport: A transport that is not started.
-        serve: The function for every request and notification: takes the context and the params.
+        serve: The function for every request and notification: takes the params and the context.
         options: Options of `Session`. By default parse errors get no response.
         convention: The convention, unless the options have one.
     """
@@ -52,16 +52,14 @@ class McpSession(Session):
 
 
 class _OnlyHandler(Handler):
-    """The handler of a function of the context and the params as received, without checks of its own."""
+    """The handler of a function of the params as received and the context, without checks of its own."""
 
-    __slots__ = ()
+    __slots__ = ("invoke",)
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function, unpack=False)
+        super().__init__(lambda: None, unpack=False)  # there is no signature to read
         self.wants_context = True
-
-    def invoke(self, params: Any, context: RequestContext | None) -> Any:
-        return self._function(context, params)
+        self.invoke = function  # type: ignore[method-assign]
 
 
 class _SingleHandler(Handlers):

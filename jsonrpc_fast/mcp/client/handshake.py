@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from ...codec import Notification, Request
+from ...codec import Notification
 from ...codes import ErrorCode, McpErrorCode
 from ...errors import CallTimeout, HandshakeError, HttpStatusError, RpcError
 from ..protocol.capabilities import ClientCapabilities, Implementation, ServerCapabilities
@@ -210,7 +210,7 @@ class ClientHandshake:
         self._modern_versions = []
         return self._initialize()
 
-    def receive_request(self, request: Request) -> ServerContext | HandshakeResult:
+    def receive_request(self, method: str) -> ServerContext | HandshakeResult:
         """Decide how to serve a request of the server.
 
         Returns:
@@ -221,12 +221,12 @@ class ClientHandshake:
         """
         server = self._server
         if server is None:
-            if request.method == "ping":
+            if method == "ping":
                 return HandshakeResult({})
             raise RpcError(ErrorCode.INVALID_REQUEST, "the session is not initialized")
-        if request.method in MISSING_SERVER_REQUESTS[server.revision.version]:
+        if method in MISSING_SERVER_REQUESTS[server.revision.version]:
             raise method_not_found()
-        return HandshakeResult({}) if request.method == "ping" else server
+        return HandshakeResult({}) if method == "ping" else server
 
     def _discover(self, version: str) -> SendRequest:
         self._asked = "server/discover"

@@ -120,7 +120,7 @@ class ClientSession(McpSession):
         server = self._handshake.server
         return None if server is None else server.revision
 
-    def _serve(self, context: SessionContext, params: Any) -> Any:
+    def _serve(self, params: Any, context: SessionContext) -> Any:
         """Serve a request or a notification of the server."""
         params = decoded(params) or {}
         if not isinstance(params, dict):
@@ -130,10 +130,11 @@ class ClientSession(McpSession):
             if handler is not None:
                 return handler(params)
             return None if self._on_notification is None else self._on_notification(context.method, params)
-        request = Request(context.id, context.method, params)
-        if self._must_validate and not _validator.validate_request(request.to_dict()).valid:
-            raise RpcError(ErrorCode.INVALID_REQUEST, RPC_MESSAGES[ErrorCode.INVALID_REQUEST])
-        decision = self._handshake.receive_request(request)
+        if self._must_validate:
+            request = Request(context.id, context.method, params)
+            if not _validator.validate_request(request.to_dict()).valid:
+                raise RpcError(ErrorCode.INVALID_REQUEST, RPC_MESSAGES[ErrorCode.INVALID_REQUEST])
+        decision = self._handshake.receive_request(context.method)
         if isinstance(decision, HandshakeResult):
             return decision.result
         function = self._request_handlers.get(context.method)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from ...codec import Notification, Raw, Request, Response
 from ...codec._payloads import decoded
@@ -29,11 +29,12 @@ from ..protocol.meta import LISTEN_METHOD, LOG_LEVELS, TASKS_EXTENSION, Handshak
 from ..protocol.uris import check_uri
 from ..protocol.versions import Revision
 from ..session import McpSession
-from .context import Context, HttpExchange
+from .context import Context, open_inputs, opened_inputs
 from .functions import RegisteredFunction
 from .handshake import RequestRules, ServerHandshake
-from .inputs import Inputs, cannot_send, check_input_required
+from .inputs import cannot_send, check_input_required
 from .methods import CAPABILITIES, Method, Methods, call_method
+from .request_state import StateSeal
 from .subscriptions import TASK_IDS, ClientSubscriptions, Stream
 from .tasks import Task
 
@@ -148,83 +149,77 @@ class ServerConnection:
         session = self._handshake.session
         return None if session is None else session.revision
 
-    def serve(self, request: SessionContext, params: Any) -> Any:
+    def serve(self, params: Any, request: SessionContext) -> Any:
         """Serve a request or a notification. Return the result or an awaitable of it."""
         if type(params) is Raw:
             params = params.decode()
         if request.is_notification:
             return self._on_notification(request, params)
-        message = Request(request.id, request.method, params)
+        name = request.method
         if self._must_validate:
-            _raise_error(self._validator.validate_request(message.to_dict()))
-        rules = self._handshake.receive_request(message)
-        if isinstance(rules, HandshakeResult):
+            _raise_error(self._validator.validate_request(Request(request.id, name, params).to_dict()))
+        rules = self._handshake.receive_request(name, params)
+        if type(rules) is HandshakeResult:
             return rules.result
+        assert type(rules) is RequestRules
         members = params if type(params) is dict else {}
-        method = self._own_methods.get(request.method)
+        context = Context(request, rules, members, self)
+        if rules.revision.is_modern and ("inputResponses" in members or "requestState" in members):
+            open_inputs(context)
+        method = self._own_methods.get(name)
         is_async = False
         if method is None:
-            method, is_async = self._methods.find(request.method, members, self._declared)
+            method, is_async = self._methods.find(name, members, self._declared)
         else:
             self._has_state = True
-        inputs = None
-        if rules.revision.is_modern:
-            exchange = cast("HttpExchange | None", request.destination)
-            subject = None if exchange is None or exchange.request is None else exchange.request.subject
-            inputs = Inputs(request.method, members, self._methods.seal, subject)
-        call = partial(self._call, request.destination) if inputs is None else inputs.call
-        state = {} if inputs is None else inputs.state
-        log, notify = partial(self._log_about, request), partial(self._notify, request)
-        context = Context(request, rules, members, log, call, notify, self._methods, state)
-        if not is_async:
-            result = method(members, context)
-            if type(result) is dict:
-                return self._complete(request, result, rules, inputs)
-            if asyncio.isfuture(result):
-                return result
-            return self._run_async(request, partial(_same, result), rules, inputs)
-        work = self._run_async(request, partial(method, members, context), rules, inputs)
-        # For the session a task has started already, so it needs no slot.
-        return asyncio.ensure_future(work) if request.method in _LISTS else work
+        if is_async:
+            work = self._run_async(request, partial(method, members, context), context, rules)
+            # For the session a task has started already, so it needs no slot.
+            return asyncio.ensure_future(work) if name in _LISTS else work
+        result = method(members, context)
+        if type(result) is dict:
+            return self._complete(request, result, context, rules)
+        if asyncio.isfuture(result):
+            return result
+        return self._run_async(request, partial(_same, result), context, rules)
 
     def _on_notification(self, request: SessionContext, params: Any) -> Any:
-        is_due = self._handshake.receive_notification(Notification(request.method, params))
+        is_due = self._handshake.receive_notification(request.method)
         function = self._notifications.get(request.method)
         rules = self._handshake.session
         if function is None or rules is None or not is_due:
             return None
-        params = params if isinstance(params, dict) else {}
-        call, notify = partial(self._call, None), partial(self._notify, None)
-        context = Context(request, rules, params, self.log, call, notify, self._methods)
-        return call_method(function, params, context)
+        members = params if isinstance(params, dict) else {}
+        return call_method(function, members, Context(request, rules, members, self))
 
     async def _run_async(
         self,
         request: SessionContext,
         method: Callable[[], Awaitable[Any]],
+        context: Context,
         rules: RequestRules,
-        inputs: Inputs | None,
     ) -> Any:
         try:
             # Called here, not earlier: if this is cancelled before it starts, no coroutine is left without an await.
             result = await method()
         except BaseException as error:
+            inputs = opened_inputs(context)
             if inputs is None or not inputs.are_missing or isinstance(error, _TASK_EXITS):
                 raise
             result = {}  # `_complete` replaces it
-        return self._complete(request, result, rules, inputs)
+        return self._complete(request, result, context, rules)
 
-    def _complete(self, request: SessionContext, result: Any, rules: RequestRules, inputs: Inputs | None) -> Any:
+    def _complete(self, request: SessionContext, result: Any, context: Context, rules: RequestRules) -> Any:
         """Complete a result for its revision. An invalid result raises the RpcError for the client."""
         if not isinstance(result, dict):
             _raise_error(self._validator.validate_response({"jsonrpc": "2.0", "id": request.id, "result": result}))
             return result
+        inputs = opened_inputs(context)
         if inputs is not None and inputs.are_missing:
             result = inputs.result()
         elif result.get("resultType") == "input_required":
             check_input_required(request.method, result, rules)
-            if inputs is not None:
-                result = inputs.result(result)
+            result = open_inputs(context).result(result)
         return self._handshake.complete(rules.revision, request.method, result)
 
     def _set_level(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
@@ -266,27 +261,62 @@ class ServerConnection:
             if not open.end.done():
                 open.end.set_result(self._handshake.complete(open.revision, LISTEN_METHOD, {"_meta": stream.meta()}))
 
-    async def _call(
+    # The connection of a context.
+
+    @property
+    def lifespan_value(self) -> Any:
+        return self._methods.lifespan_value
+
+    @property
+    def seal(self) -> StateSeal:
+        return self._methods.seal
+
+    async def read(self, uri: str, context: Context) -> dict[str, Any]:
+        return await self._methods.read(uri, context)
+
+    async def call(
         self,
-        destination: Destination | None,
         method: str,
         params: Mapping[str, Any] | None,
         timeout: float | Unset | None,
-        key: str | None,
+        destination: Destination | None,
     ) -> dict[str, Any]:
-        """Send a request to a legacy client. The key is for modern clients only."""
-        params = None if params is None else dict(params)
-        if not self._handshake.may_send(Request(0, method, params)):
+        if not self._handshake.may_send(Request(0, method)):
             raise cannot_send()
-        result = decoded(await self._session.call(method, params, timeout=timeout, destination=destination))
+        members = None if params is None else dict(params)
+        result = decoded(await self._session.call(method, members, timeout=timeout, destination=destination))
         if not isinstance(result, dict):  # possible if the transport's profile is not MCP's
             raise ValueError(f"the client's response to {method} is invalid: the result must be an object")
         return result
 
-    async def _notify(self, request: SessionContext | None, method: str, params: dict[str, Any] | None) -> None:
-        if not self._handshake.may_send(Notification(method, params)):
+    async def notify(self, method: str, params: dict[str, Any] | None, destination: Destination | None) -> None:
+        if not self._handshake.may_send(Notification(method)):
             raise cannot_send()
-        await self._session.notify(method, params, destination=None if request is None else request.destination)
+        await self._session.notify(method, params, destination=destination)
+
+    def log(
+        self,
+        level: str,
+        data: Any,
+        logger: str | None,
+        rules: RequestRules | None = None,
+        destination: Destination | None = None,
+    ) -> None:
+        """Send a log message if the client wants its level. `rules` are those of the request it belongs to."""
+        if level not in LOG_LEVELS:
+            raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}")
+        if rules is not None and rules.revision.is_modern:
+            minimum = rules.log_level
+        else:
+            minimum = self._log_level if self._handshake.session is not None else None
+        if minimum is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(minimum) or self._is_blocked:
+            return
+        params = {"level": level, "data": data}
+        if logger is not None:
+            params["logger"] = logger
+        self._send([Notification("notifications/message", params)], destination)
+
+    # Changes.
 
     def list_changed(self, kind: str) -> None:
         """Notify the client soon that a list has changed."""
@@ -324,27 +354,6 @@ class ServerConnection:
     def _is_blocked(self) -> bool:
         """Whether the client does not read at the moment."""
         return self._transport.write_buffer_bytes > _MAX_UNWRITTEN_BYTES
-
-    def log(self, level: str, data: Any, logger: str | None, rules: RequestRules | None) -> None:
-        """Send a log message that belongs to no request, if the client wants its level."""
-        self._log_about(None, level, data, logger, rules)
-
-    def _log_about(
-        self, request: SessionContext | None, level: str, data: Any, logger: str | None, rules: RequestRules | None
-    ) -> None:
-        """Send a log message if the client wants its level. `rules` are those of the request it belongs to."""
-        if level not in LOG_LEVELS:
-            raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}")
-        if rules is not None and rules.revision.is_modern:
-            minimum = rules.log_level
-        else:
-            minimum = self._log_level if self._handshake.session is not None else None
-        if minimum is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(minimum) or self._is_blocked:
-            return
-        params = {"level": level, "data": data}
-        if logger is not None:
-            params["logger"] = logger
-        self._send([Notification("notifications/message", params)], None if request is None else request.destination)
 
     def _send(self, notifications: Iterable[Notification], destination: Destination | None = None) -> None:
         for notification in notifications:

@@ -15,8 +15,9 @@ from ..protocol.versions import REVISIONS, Revision
 from .contents import sampling_messages
 from .forms import Action, Elicited, action_of, form_of
 from .handshake import RequestRules
-from .inputs import capability_for
+from .inputs import Inputs, capability_for
 from .json_values import to_json
+from .request_state import StateSeal
 
 T = TypeVar("T")
 
@@ -24,12 +25,6 @@ _SENT_BY_NOTIFY: Final = frozenset({"notifications/elicitation/complete", "notif
 _SENT_OTHERWISE: Final = (
     frozenset().union(*[revision.server_notifications for revision in REVISIONS.values()]) - _SENT_BY_NOTIFY
 )
-
-
-class Log(Protocol):
-    """Sends a log message if the client wants it. `rules` are those of the request it belongs to, or None."""
-
-    def __call__(self, level: str, data: Any, logger: str | None, rules: RequestRules | None) -> None: ...
 
 
 class AskClient(Protocol):
@@ -40,21 +35,36 @@ class AskClient(Protocol):
     ) -> dict[str, Any]: ...
 
 
-class ServerFunctions(Protocol):
-    """What a context can ask the server that the function belongs to."""
+class ContextConnection(Protocol):
+    """The connection to the client of a context."""
 
     @property
     def lifespan_value(self) -> Any:
-        """The value of the lifespan; None without one."""
+        """The value of the lifespan of the server; None without one."""
+
+    @property
+    def seal(self) -> StateSeal:
+        """What makes and opens the `requestState` of modern clients."""
 
     async def read(self, uri: str, context: Context) -> dict[str, Any]:
-        """Return the `ReadResourceResult` of a resource."""
+        """Return the `ReadResourceResult` of a resource of the server."""
 
+    async def call(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        timeout: float | Unset | None,
+        destination: Destination | None,
+    ) -> dict[str, Any]:
+        """Send a request to a legacy client. See `Context.call`."""
 
-class Notify(Protocol):
-    """Sends a notification to the client. See `Context.notify`."""
+    async def notify(self, method: str, params: dict[str, Any] | None, destination: Destination | None) -> None:
+        """Send a notification. See `Context.notify`."""
 
-    async def __call__(self, method: str, params: dict[str, Any] | None) -> None: ...
+    def log(
+        self, level: str, data: Any, logger: str | None, rules: RequestRules, destination: Destination | None
+    ) -> None:
+        """Send a log message if the client of a request with these rules wants it."""
 
 
 class HttpRequest(Protocol):
@@ -93,27 +103,18 @@ class Context:
             ...
     """
 
-    __slots__ = ("_call", "_log", "_notify", "_params", "_request", "_rules", "_server", "_state")
+    __slots__ = ("_ask", "_connection", "_inputs", "_params", "_request", "_rules", "_state")
 
     def __init__(
-        self,
-        request: SessionContext,
-        rules: RequestRules,
-        params: Mapping[str, Any],
-        log: Log,
-        call: AskClient,
-        notify: Notify,
-        server: ServerFunctions,
-        state: dict[str, Any] | None = None,
+        self, request: SessionContext, rules: RequestRules, params: Mapping[str, Any], connection: ContextConnection
     ) -> None:
         self._request = request
         self._rules = rules
         self._params = params
-        self._log = log
-        self._call = call
-        self._notify = notify
-        self._server = server
-        self._state = {} if state is None else state
+        self._connection = connection
+        self._ask: AskClient | None = None  # once the function runs as a task
+        self._inputs: Inputs | None = None
+        self._state: dict[str, Any] | None = None
 
     @property
     def _http_request(self) -> HttpRequest | None:
@@ -151,6 +152,8 @@ class Context:
         round to round. It cannot alter them, or use them for another call; unless `Server(state_key=…)` is a cipher, it
         can read them. The next run finds them as JSON has them: a tuple as a list, a dataclass as a dict.
         """
+        if self._state is None:
+            self._state = open_inputs(self).state if self._rules.revision.is_modern else {}
         return self._state
 
     @property
@@ -167,7 +170,7 @@ class Context:
     @property
     def lifespan(self) -> Any:
         """The value that the lifespan of the server yielded; None without a lifespan."""
-        return self._server.lifespan_value
+        return self._connection.lifespan_value
 
     @property
     def revision(self) -> Revision:
@@ -272,7 +275,11 @@ class Context:
         """
         if (capability := capability_for(method, params)) is not None:
             self.require(capability)
-        return await self._call(method, params, timeout, key)
+        if self._ask is not None:
+            return await self._ask(method, params, timeout, key)
+        if self._rules.revision.is_modern:
+            return await open_inputs(self).call(method, params, key)
+        return await self._connection.call(method, params, timeout, self.destination)
 
     async def elicit(
         self,
@@ -428,7 +435,7 @@ class Context:
             RpcError: The resource is unknown, or its function raised this error.
             Exception: Whatever the function of the resource raises.
         """
-        contents: list[dict[str, Any]] = (await self._server.read(uri, self)).get("contents", [])
+        contents: list[dict[str, Any]] = (await self._connection.read(uri, self)).get("contents", [])
         return contents
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
@@ -451,7 +458,8 @@ class Context:
         """
         if method in _SENT_OTHERWISE:
             raise ValueError(f"notify cannot send {method}: the server sends it itself")
-        await self._notify(method, None if params is None else to_json(dict(params)))
+        members = None if params is None else to_json(dict(params))
+        await self._connection.notify(method, members, self.destination)
 
     def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
         """Report progress on the request to the client.
@@ -494,7 +502,7 @@ class Context:
         Raises:
             ValueError: The level is unknown.
         """
-        self._log(level, data, logger, self._rules)
+        self._connection.log(level, data, logger, self._rules, self.destination)
 
     def debug(self, data: Any, logger: str | None = None) -> None:
         """Send a log message of this level: see `log`."""
@@ -511,3 +519,28 @@ class Context:
     def error(self, data: Any, logger: str | None = None) -> None:
         """Send a log message of this level: see `log`."""
         self.log("error", data, logger)
+
+
+def open_inputs(context: Context) -> Inputs:
+    """Return the input of a modern request, which is read when it is first needed.
+
+    Raises:
+        RpcError: `inputResponses` or `requestState` is invalid (-32602).
+    """
+    if context._inputs is None:
+        request = context._request
+        context._inputs = Inputs(request.method, context._params, context._connection.seal, context.subject)
+    return context._inputs
+
+
+def opened_inputs(context: Context) -> Inputs | None:
+    """Return the input of a request; None if it was not needed."""
+    return context._inputs
+
+
+def copy_to(copy: Context, context: Context) -> None:
+    """Make a context of a subclass serve the same request as another one, with the same input."""
+    if context._rules.revision.is_modern:
+        open_inputs(context)
+    for name in Context.__slots__:
+        setattr(copy, name, getattr(context, name))

@@ -16,8 +16,7 @@ Sources: specification 2025-11-25 "Lifecycle", 2026-07-28 "Versioning and Compat
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from ...codec import Notification, Request
 from ...codes import ErrorCode, McpErrorCode
@@ -51,8 +50,7 @@ _LEGACY_REQUESTS: Final = frozenset().union(*[REVISIONS[version].client_requests
 _BEFORE_INITIALIZED: Final = frozenset({"notifications/message", "notifications/progress", "notifications/cancelled"})
 
 
-@dataclass(frozen=True, slots=True)
-class RequestRules:
+class RequestRules(NamedTuple):
     """The rules for serving one request.
 
     Attributes:
@@ -137,8 +135,12 @@ class ServerHandshake:
         """Whether the legacy client has sent `notifications/initialized`."""
         return self._is_initialized
 
-    def receive_request(self, request: Request) -> RequestRules | HandshakeResult:
+    def receive_request(self, method: str, params: object = None) -> RequestRules | HandshakeResult:
         """Decide how to serve a request. Call this for all requests, in the order of arrival.
+
+        Args:
+            method: The method of the request.
+            params: Its params.
 
         Returns:
             The rules for a handler, or the result if the handshake itself serves the request.
@@ -146,22 +148,20 @@ class ServerHandshake:
         Raises:
             RpcError: The request is refused with this error.
         """
-        given = request.params
-        params = given if type(given) is dict else object_members(given)
-        meta = params.get("_meta")
+        members = params if type(params) is dict else object_members(params)
+        meta = members.get("_meta")
         if self._modern_versions and (
-            request.method == "server/discover" or not self._legacy_versions or (meta is not None and _is_modern(meta))
+            method == "server/discover" or not self._legacy_versions or (meta is not None and _is_modern(meta))
         ):
-            if request.method == "initialize" and not _is_modern(meta):
-                raise self._unsupported(_version_of(params, "protocolVersion"))
-            return self._receive_modern(request.method, meta)
-        if request.method == "initialize":
-            return self._initialize(params)
-        return self._receive_legacy(request.method, meta)
+            if method == "initialize" and not _is_modern(meta):
+                raise self._unsupported(_version_of(members, "protocolVersion"))
+            return self._receive_modern(method, meta)
+        if method == "initialize":
+            return self._initialize(members)
+        return self._receive_legacy(method, meta)
 
-    def receive_notification(self, notification: Notification) -> bool:
+    def receive_notification(self, method: str) -> bool:
         """Return whether to handle a notification. Early and repeated ones are dropped ("Lifecycle")."""
-        method = notification.method
         if method == "notifications/initialized":
             is_due = self._session is not None and not self._is_initialized
             self._is_initialized |= is_due

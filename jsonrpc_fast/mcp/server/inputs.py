@@ -25,7 +25,6 @@ from ...codec._backend import dumps
 from ...codec._json import loads
 from ...codes import ErrorCode
 from ...errors import EncodeError, RpcError, invalid_params
-from ...types import Unset
 from ..protocol.meta import MAX_INPUTS
 from .handshake import RequestRules
 from .request_state import MAX_STATE_BYTES, StateSeal
@@ -77,15 +76,12 @@ class Inputs:
         """Whether the function made a request without a response yet."""
         return bool(self._missing)
 
-    async def call(
-        self, method: str, params: Mapping[str, Any] | None, timeout: float | Unset | None, key: str | None
-    ) -> dict[str, Any]:
+    async def call(self, method: str, params: Mapping[str, Any] | None, key: str | None) -> dict[str, Any]:
         """Return the client's response to a request.
 
         Args:
             method: The method of the request.
             params: The params of the request.
-            timeout: Ignored: nothing waits.
             key: The name of the request in `inputRequests`; None: derived from method and params.
 
         Raises:

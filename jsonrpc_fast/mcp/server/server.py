@@ -339,7 +339,7 @@ class Server(Decorators):
             ValueError: The level is unknown.
         """
         for connection in self.connections:
-            connection.log(level, data, logger, None)
+            connection.log(level, data, logger)
 
     def _task_changed(self, task: Task) -> None:
         if task.is_modern:

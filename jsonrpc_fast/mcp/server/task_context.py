@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .context import Context
+from .context import Context, copy_to
 from .tasks import Task
 
 
@@ -15,8 +15,7 @@ class TaskContext(Context):
     __slots__ = ("_start", "_task")
 
     def __init__(self, context: Context, start: Callable[[], Task] | None) -> None:
-        for name in Context.__slots__:
-            setattr(self, name, getattr(context, name))
+        copy_to(self, context)
         self._start = start
         self._task: Task | None = None
 
@@ -25,7 +24,7 @@ class TaskContext(Context):
         if self._start is not None:
             start, self._start = self._start, None
             self._task = start()
-            self._call = self._task.ask
+            self._ask = self._task.ask
 
     @property
     def is_cancelled(self) -> bool:

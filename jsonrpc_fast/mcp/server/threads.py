@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from ...handlers.executors import ExecutorHandler
 from ...handlers.handler import Handler
 from ..protocol.meta import LOG_LEVELS
-from .context import Context
+from .context import Context, copy_to
 
 T = TypeVar("T")
 
@@ -33,8 +33,7 @@ class ThreadContext(Context):
     __slots__ = ("_inner", "_is_ended", "_loop", "_waits")
 
     def __init__(self, context: Context) -> None:
-        for name in Context.__slots__:
-            setattr(self, name, getattr(context, name))
+        copy_to(self, context)
         self._inner = context
         self._loop = asyncio.get_running_loop()
         self._is_ended = False
@@ -65,7 +64,7 @@ class ThreadContext(Context):
     async def start_task(self) -> None:
         """Start the task: see `Context.start_task`."""
         await self._inner.start_task()
-        self._call = self._inner._call
+        self._ask = self._inner._ask
 
     def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
         """Report progress: see `Context.report_progress`."""

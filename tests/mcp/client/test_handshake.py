@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast import Notification, Request
+from jsonrpc_fast import Notification
 from jsonrpc_fast.errors import CallTimeout, HandshakeError, RpcError
 from jsonrpc_fast.mcp.client.handshake import ClientHandshake, Done, SendRequest, ServerContext
 from jsonrpc_fast.mcp.protocol.capabilities import ClientCapabilities, Implementation, ServerCapabilities
@@ -243,20 +243,20 @@ def test_server_info_is_optional() -> None:
 def test_requests_of_the_server_before_and_after_the_handshake() -> None:
     handshake = client()
     handshake.start()
-    assert handshake.receive_request(Request(1, "ping")) == HandshakeResult({})
+    assert handshake.receive_request("ping") == HandshakeResult({})
     with pytest.raises(RpcError) as caught:
-        handshake.receive_request(Request(1, "roots/list"))
+        handshake.receive_request("roots/list")
     assert caught.value.code == -32600
     handshake.answered(DISCOVERED)
     for method in ("ping", "roots/list", "sampling/createMessage"):
         with pytest.raises(RpcError) as caught:
-            handshake.receive_request(Request(1, method))
+            handshake.receive_request(method)
         assert caught.value.code == -32601
     handshake = client("legacy")
     handshake.start()
     handshake.answered(INITIALIZED)
-    assert handshake.receive_request(Request(1, "ping")) == HandshakeResult({})
-    assert isinstance(handshake.receive_request(Request(1, "roots/list")), ServerContext)
+    assert handshake.receive_request("ping") == HandshakeResult({})
+    assert isinstance(handshake.receive_request("roots/list"), ServerContext)
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy", "modern"])
@@ -270,7 +270,7 @@ def test_every_client_with_every_server(mode: str, versions: tuple[str, ...]) ->
             steps += 1
             assert steps < 5
             try:
-                answer = theirs.receive_request(Request(1, step.method, step.params))
+                answer = theirs.receive_request(step.method, step.params)
             except RpcError as error:
                 step = ours.failed(error)
             else:
@@ -284,8 +284,8 @@ def test_every_client_with_every_server(mode: str, versions: tuple[str, ...]) ->
         ]
         return
     if step.notification is not None:
-        assert theirs.receive_notification(step.notification)
-    context = theirs.receive_request(Request(1, "prompts/list", step.server.params()))
+        assert theirs.receive_notification(step.notification.method)
+    context = theirs.receive_request("prompts/list", step.server.params())
     assert isinstance(context, RequestRules)
     assert context.revision is step.server.revision
     assert step.server.revision.version in versions

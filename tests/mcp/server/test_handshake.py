@@ -39,7 +39,7 @@ def server(versions: tuple[str, ...] = VERSIONS, **options: Any) -> ServerHandsh
 
 
 def ask(handshake: ServerHandshake, method: str, params: Any = None) -> RequestRules | HandshakeResult:
-    return handshake.receive_request(Request(1, method, params))
+    return handshake.receive_request(method, params)
 
 
 def error_of(handshake: ServerHandshake, method: str, params: Any = None) -> tuple[int, str]:
@@ -51,7 +51,7 @@ def error_of(handshake: ServerHandshake, method: str, params: Any = None) -> tup
 def initialized(**changes: Any) -> ServerHandshake:
     handshake = server()
     ask(handshake, "initialize", {**INITIALIZE, **changes})
-    assert handshake.receive_notification(Notification("notifications/initialized"))
+    assert handshake.receive_notification("notifications/initialized")
     return handshake
 
 
@@ -68,9 +68,9 @@ def test_initialize() -> None:
     )
     assert handshake.session is not None
     assert not handshake.is_initialized
-    assert handshake.receive_notification(Notification("notifications/initialized"))
+    assert handshake.receive_notification("notifications/initialized")
     assert handshake.is_initialized
-    assert not handshake.receive_notification(Notification("notifications/initialized"))
+    assert not handshake.receive_notification("notifications/initialized")
     context = ask(handshake, "prompts/list")
     assert isinstance(context, RequestRules)
     assert context.revision is REVISIONS["2025-06-18"]
@@ -136,8 +136,8 @@ def test_before_initialize() -> None:
     assert error_of(handshake, "nothing/known") == (-32601, "Method not found")
     assert error_of(handshake, "subscriptions/listen") == (-32601, "Method not found")
     for method in ("notifications/initialized", "notifications/roots/list_changed", "x"):
-        assert not handshake.receive_notification(Notification(method))
-    assert handshake.receive_notification(Notification("notifications/cancelled", {"requestId": 1}))
+        assert not handshake.receive_notification(method)
+    assert handshake.receive_notification("notifications/cancelled")
 
 
 def test_requests_may_follow_initialize_immediately() -> None:
@@ -162,7 +162,7 @@ def test_messages_that_the_server_may_send() -> None:
     assert [handshake.may_send(message) for message in messages] == [False] * 5
     ask(handshake, "initialize", {**INITIALIZE, "protocolVersion": "2025-03-26"})
     assert [handshake.may_send(message) for message in messages] == [True, False, False, True, False]
-    handshake.receive_notification(Notification("notifications/initialized"))
+    handshake.receive_notification("notifications/initialized")
     assert [handshake.may_send(message) for message in messages] == [True, True, False, True, True]
     assert [server().may_send(message) for message in messages] == [False, False, False, True, True]
 
@@ -315,7 +315,7 @@ def test_a_server_with_modern_versions_only() -> None:
 def test_a_server_with_legacy_versions_only() -> None:
     handshake = server(versions=HANDSHAKE_VERSIONS)
     assert error_of(handshake, "server/discover", {"_meta": META}) == (-32601, "Method not found")
-    assert not handshake.receive_notification(Notification("notifications/cancelled"))
+    assert not handshake.receive_notification("notifications/cancelled")
     assert isinstance(ask(handshake, "initialize", INITIALIZE), HandshakeResult)
     context = ask(handshake, "prompts/list", {"_meta": META})
     assert isinstance(context, RequestRules)
