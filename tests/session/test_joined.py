@@ -29,6 +29,8 @@ from ..support.waiting import eventually, settle
 pytestmark = pytest.mark.usefixtures("each_loop")
 
 NUMBERS = 60
+ROUND = 10
+"""After as many numbers the connection is lost or the server stops, in turn. Half a round later all is well again."""
 
 
 class Feed:
@@ -151,26 +153,34 @@ async def test_a_reader_misses_nothing_and_each_call_settles_once() -> None:
         reading = asyncio.ensure_future(read())
         await eventually(lambda: feed.subscribed)
         calls = []
-        for number in range(NUMBERS):
+        for number in range(1, NUMBERS + 1):
             await feed.publish()
             calls += [asyncio.ensure_future(work(2 * number)), asyncio.ensure_future(work(2 * number + 1))]
             await settle(10)
-            if number % 20 == 9:
-                await feed.connections[-1].close(0)
-            elif number % 20 == 19:
-                assert feed.server is not None
-                stopped = feed.server
-                stopped.stop_accepting()
-                await feed.start()
-                calls.append(asyncio.ensure_future(stopped.close()))
+            ended = number // ROUND
+            if number % ROUND == ROUND // 2:
+                # The reader has fallen behind, and has caught up. A busy machine must not lose two connections at once.
+                await eventually(lambda ended=ended: gaps == ended and feed.subscribed)  # type: ignore[misc]
+                await asyncio.gather(*calls)
+            elif number % ROUND == 0 and number < NUMBERS:
+                if ended % 2:
+                    await feed.connections[-1].close(0)
+                else:
+                    assert feed.server is not None
+                    stopped = feed.server
+                    stopped.stop_accepting()
+                    await feed.start()
+                    calls.append(asyncio.ensure_future(stopped.close()))
         assert await reading == list(range(NUMBERS))
         await asyncio.gather(*calls)
     assert feed.server is not None
     await feed.server.close()
     assert outcomes.total() == 2 * NUMBERS
-    assert outcomes["answered"] > NUMBERS // 2
+    losses = NUMBERS // ROUND - 1
+    assert gaps == losses
     assert set(outcomes) <= {"answered", "lost, was sent: maybe"}
-    assert gaps >= 1  # how many depends on how many numbers are read between two losses
+    # Only a connection that is closed at once loses calls: those of half a round.
+    assert outcomes["lost, was sent: maybe"] <= (losses + 1) // 2 * ROUND
     assert (ledger.open, ledger.violations) == ({}, 0), ledger.faults
     assert ledger.outcomes.total() == ledger.calls
     assert all(count == 1 for count in feed.served.values())  # nothing that may have run was sent again
