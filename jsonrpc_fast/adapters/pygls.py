@@ -13,7 +13,7 @@ Rules:
     result cannot be encoded; pygls responds to neither. A call ends with an exception when its request cannot be
     encoded, its response cannot be structured, or the connection is lost.
   - Text between messages is skipped over pipes, as in pygls. Over TCP it ends the connection, because it may be a
-    request from a browser.
+    request from a browser. A content type is not read, so that a body may have any charset that JSON may have.
   - Only a whole message is structured: an object with a member `jsonrpc` inside of params stays as it is. A custom
     request or notification without params has the params None.
   - The json module reads what the rules of `LSP` refuse, as in pygls: NaN, lone surrogates, duplicate members. What it
@@ -40,6 +40,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 from ..codec import Notification, ParseError, Request, Response, decode
 from ..codes import ParseErrorCode
 from ..errors import ConnectionLost
+from ..framing.frames import MAX_HEADER_BYTES
 from ..profile import LSP
 from ..transports.channel import Events
 from ..transports.connection import Connection
@@ -160,10 +161,16 @@ class _Pipes(DescriptorChannel):
 
 
 class _Frames:
-    """Passes the frames of a stream on, and skips other lines between them, as pygls does."""
+    """Passes the frames of a stream on without their content types, as pygls reads them.
 
-    def __init__(self, receive: Callable[[bytes | bytearray | memoryview], None]) -> None:
+    Args:
+        receive: Gets what is passed on.
+        skips_text: Whether other lines between frames are skipped; if not, they are passed on, as faults.
+    """
+
+    def __init__(self, receive: Callable[[bytes | bytearray | memoryview], None], *, skips_text: bool = True) -> None:
         self._receive = receive
+        self._skips_text = skips_text
         self._left = 0  # bytes of a body that have not arrived
         self._is_in_head = False
         self._text = b""  # of a line that has not arrived as a whole
@@ -171,8 +178,10 @@ class _Frames:
         self._has_logged = False
 
     def receive(self, data: bytes | bytearray | memoryview) -> None:
-        if not data:
-            self._receive(data)  # the end
+        if not data:  # the end
+            if self._text and not self._skips_text:
+                self._receive(self._text)
+            self._receive(data)
         while len(data):
             data = self._read_lines(data) if self._is_in_head else self._pass_frames(data)
 
@@ -195,6 +204,8 @@ class _Frames:
         while (end := text.find(b"\n", at)) >= 0:
             line = text[at : end + 1]
             at = end + 1
+            if not self._skips_text and _TYPE.match(line) is None:
+                self._receive(line)
             header = None if self._size else _LENGTH.search(line)
             if header is not None:
                 self._size = int(header[1])
@@ -202,18 +213,23 @@ class _Frames:
             elif self._size == 0:
                 self._log_skipped(line)
             elif not line.strip():
-                self._receive(b"Content-Length: %d\r\n\r\n" % self._size)
+                if self._skips_text:
+                    self._receive(b"Content-Length: %d\r\n\r\n" % self._size)
                 self._left, self._size, self._text = self._size, 0, b""
                 self._is_in_head = self._has_logged = False
                 return text[at:]
         self._text = text[at:]
-        if len(self._text) > _LINE_BYTES:
+        if not self._skips_text:
+            if len(self._text) > MAX_HEADER_BYTES:
+                self._receive(self._text)  # which ends the stream
+                self._text = b""
+        elif len(self._text) > _LINE_BYTES:
             self._log_skipped(self._text)
             self._text = self._text[-_LINE_BYTES:]
         return b""
 
     def _log_skipped(self, data: bytes) -> None:
-        if data.strip() and not self._has_logged and _TYPE.match(data) is None:
+        if self._skips_text and data.strip() and not self._has_logged and _TYPE.match(data) is None:
             _log.warning("Skipped text between messages: %r", data[:200])
             self._has_logged = True
 
@@ -455,8 +471,10 @@ async def _attach(
         if stop_event.is_set():
             transport.begin_closing(5.0)
 
-    if isinstance(transport.channel, DescriptorChannel):  # over TCP such text may be a request from a browser
-        received: Any = _Frames(transport.channel_events.received).receive
+    if not transport.channel.carries_texts:
+        # Over TCP text between frames may be a request from a browser.
+        skips_text = isinstance(transport.channel, DescriptorChannel)
+        received: Any = _Frames(transport.channel_events.received, skips_text=skips_text).receive
         transport.channel_events.received = received
     transport.onmessage = on_message
     transport.onerror = protocol.lose

@@ -31,6 +31,7 @@ from jsonrpc_fast.adapters import pygls as adapter
 from jsonrpc_fast.errors import ConnectionLost
 
 from ..support import hostile_messages, loops
+from ..support.tables import rows
 from ..support.waiting import eventually, forever
 
 pytestmark = [
@@ -203,6 +204,22 @@ def test_text_between_messages_is_skipped_in_any_chunks(size: int) -> None:
     assert received == b"".join(map(framed, [*messages, b"{}", b"[]", b"x" * 3000, b"{}"]))
 
 
+@pytest.mark.parametrize("size", [1, 2, 7, 1000, 1 << 20])
+def test_without_skipping_content_types_alone_are_left_out(size: int) -> None:
+    stream = b"content-length:2\n\n{}" + framed(b"[]") + b"X: 1\r\nContent-Length: 2\r\nY: 2\r\n\r\n{}" + framed(b"{")
+    stream += b"GET / HTTP/1.1\r\n\r\n" + framed(b"x" * 3000) + b"X" * 20_000 + b"\r\n\r\nContent-Len"
+    types = b"Content-Type: a; charset=utf-16\r\n", b"content-type:" + b"x" * 500 + b"\n"
+    given = stream
+    for name in (b"content-length:", b"Content-Length:", b"X: 1", b"Y: 2", b"GET"):
+        given = given.replace(name, types[len(name) % 2] + name)
+    received = bytearray()
+    frames = adapter._Frames(received.extend, skips_text=False)
+    for at in range(0, len(given), size):
+        frames.receive(memoryview(given)[at : at + size])
+    frames.receive(b"")
+    assert received == stream
+
+
 HOSTILE = [
     *SKIPPED,
     framed(b"[" * 100_000),
@@ -318,6 +335,39 @@ async def test_calls_end_with_the_connection() -> None:
         with pytest.raises(ConnectionLost):
             await asyncio.wait_for(waiting, 20)
         await client.stop()
+
+
+@rows(
+    ("header", "charset"),
+    [
+        (b"", "utf-8"),
+        (b"Content-Type: application/vscode-jsonrpc; charset=utf-8\r\n", "utf-8"),
+        (b"Content-Type: application/vscode-jsonrpc; charset=ascii\r\n", "ascii"),
+        (b"Content-Type: application/vscode-jsonrpc; charset=iso-8859-1\r\n", "ascii"),
+        (b'content-type:application/json;charset="UTF-16"\r\n', "utf-16"),
+        (b"Content-Type: x\r\nX-Custom: 1\r\n", "utf-8"),
+        (b"Content-Type: a\r\nContent-Type: b; charset=c\r\n", "utf-8"),
+    ],
+)
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_content_types_over_tcp_as_pygls_reads_them(is_first: bool, header: bytes, charset: str) -> None:
+    request = '{"jsonrpc":"2.0","id":%d,"method":"custom/size","params":["é"]}'
+    if charset == "ascii":
+        request = request.replace("é", "\\u00e9")
+    for make in (pygls.lsp.server.LanguageServer, adapter.LanguageServer):
+        server = make("peer", "1")
+        server.feature("custom/size")(lambda params: len(params[0]))
+        async with serving("start_tcp", server) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            for id in (1, 2):
+                body = (request % id).encode(charset)
+                length = b"Content-Length: %d\r\n" % len(body)
+                writer.write((header + length if is_first else length + header) + b"\r\n" + body)
+                head = await reader.readuntil(b"\r\n\r\n")
+                size = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+                assert json.loads(await reader.readexactly(size)) == {"jsonrpc": "2.0", "id": id, "result": 1}
+            writer.close()
+            await writer.wait_closed()
 
 
 async def test_a_response_of_another_type_ends_its_call() -> None:
