@@ -17,8 +17,10 @@ Rules:
   - Progress tokens stay as they are: the side that made them is the only one that reads them.
   - A batch is split, since the other side may not support batches. Its responses are sent as one array.
   - A malformed message is never forwarded. It gets an error response if its id is known; otherwise `response_policy`
-    decides. A malformed response gets none: the request it belongs to gets the error -32603.
+    decides. A malformed response gets none: the request it belongs to gets the error -32603. Where that is not certain,
+    as in a text that is no JSON because of a NaN, the request waits on: the text may as well be a line of a log.
   - Reading from a side pauses while the write buffer of the other side is full, or its own is full of error responses.
+    Its end is not noticed meanwhile.
   - Over HTTP a single request may fail: it gets the error -32000 with the reason in one sentence.
   - When one side is lost, the requests that wait for it get the error -32000, and the other side is closed once these
     are written. A side that half-closes still gets its responses first, except those that end subscriptions.

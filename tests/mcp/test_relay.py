@@ -301,6 +301,22 @@ async def test_a_malformed_response_becomes_an_error(left: End, right: End, faul
     assert [(side, fault.code) for side, fault in faults] == [("right", ParseErrorCode.INVALID_RESULT_TYPE)]
 
 
+@through_relay(MCP_2025_11_25)
+async def test_a_response_whose_id_is_uncertain_ends_no_request(left: End, right: End, faults: list[Any]) -> None:
+    """It may as well be a line of a log. The fault is reported, and the client can cancel its request."""
+    await left.send(b'{"jsonrpc":"2.0","id":"q","method":"m"}')
+    right.transport.channel.write(b'{"jsonrpc":"2.0","id":1,"result":{"a":NaN}}\nid 1: NaN\n')
+    await settle()
+    assert left.received() == []
+    assert [(side, fault.code) for side, fault in faults] == [("right", ParseErrorCode.MALFORMED_JSON)] * 2
+    cancellation = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%b}}'
+    await left.send(cancellation % b'"q"')
+    assert right.received()[1:] == [cancellation % b"1"]
+    await left.send(b'{"jsonrpc":"2.0","id":"q","method":"again"}')
+    await right.send(b'{"jsonrpc":"2.0","id":2,"result":{}}')
+    assert left.received() == [b'{"jsonrpc":"2.0","id":"q","result":{}}']
+
+
 @through_relay()
 async def test_a_response_without_a_request_is_dropped(left: End, right: End, faults: list[Any]) -> None:
     await left.send(b'{"jsonrpc":"2.0","id":1,"result":1}')
