@@ -36,7 +36,7 @@ PYTEST = ["pytest", "-n", "auto", "--dist", "loadfile"]
 BUILD_TOOLS = ("build>=1.2", "Cython>=3.1", "setuptools>=77")
 CHECK_TOOLS = ("auditwheel>=6", "check-manifest>=0.50", "check-wheel-contents>=0.6", "pyroma>=4", "twine>=6")
 MAX_WHEEL_BYTES = 930_000
-WHEELS = {"linux": 20, "macos": 10, "windows": 5}
+WHEELS = {"linux": 24, "macos": 12, "windows": 6}
 """How many wheels a release has for each platform, besides the pure one."""
 SANITIZED = ROOT / "build" / "sanitizers"
 SANITIZERS = (
@@ -69,8 +69,10 @@ NIGHTLY: list[tuple[str, ...]] = [
     ("pure",),
     ("without_orjson", "--slow"),
     ("free_threaded",),
+    ("pypy",),
     ("build",),
     ("reproducible",),
+    ("pyodide",),
     ("check_packages",),
     ("no_compiler",),
     ("installed",),
@@ -132,6 +134,13 @@ FREE_THREADED_TOOLS = (
 )
 """What the tests of the codec need. Most of the test extra has no wheels for a free-threaded Python."""
 
+PYTEST_IN_PYODIDE = """
+import os, sys
+os.chdir("/work")
+sys.path.insert(0, "/work")
+import pytest
+assert pytest.main({}) == 0
+"""
 BACKEND = "import jsonrpc_fast; print(jsonrpc_fast.BACKEND)"
 PLACE = "import jsonrpc_fast; print(jsonrpc_fast.__file__)"
 
@@ -283,6 +292,35 @@ def free_threaded(session: nox.Session) -> None:
     session.install("-e", ".", *FREE_THREADED_TOOLS, env={"JSONRPC_FAST_EXTENSION": "yes"})
     session.run(*PYTEST, "tests/codec", "tests/framing")
     session.run("python", "-m", "tests.isolated.threads", *session.posargs)
+
+
+@nox.session(venv_backend="virtualenv", python="pypy3.11")
+def pypy(session: nox.Session) -> None:
+    """Install the package on PyPy, where there is one, and run the tests of the codec and of the framings there."""
+    session.install(".", *FREE_THREADED_TOOLS)
+    leave_sources(session)
+    expect(session, "it is for CPython, and this is PyPy", "jsonrpc-fast", "info")
+    session.chdir(ROOT)
+    session.run(*PYTEST, "--pure-only", "tests/codec", "tests/framing", *session.posargs)
+
+
+@nox.session
+def pyodide(session: nox.Session) -> None:
+    """Run the tests of the codec and of the framings in Pyodide, under Node, on the pure wheel in `dist`."""
+    folder = temporary_folder(session)
+    [wheel] = DIST.glob("*-py3-none-any.whl")
+    wheels, runner = folder / "wheels", ROOT / "tests" / "peers" / "pyodide"
+    shutil.rmtree(wheels, ignore_errors=True)
+    tools = [tool for tool in FREE_THREADED_TOOLS if "xdist" not in tool]
+    session.run("pip", "download", "-q", "--only-binary=:all:", "--platform=any", "-d", str(wheels), *tools)
+    sources = unpack(source_archive(session), folder / "sources")
+    shutil.rmtree(sources / "jsonrpc_fast")
+    program = folder / "program.py"
+    options = ["-q", "--pure-only", "-p", "no:cacheprovider", *(session.posargs or ["tests/codec", "tests/framing"])]
+    program.write_text(PYTEST_IN_PYODIDE.format(options))
+    session.run("npm", "ci", "--prefix", str(runner), external=True)
+    found = [str(path) for path in (wheel, *wheels.iterdir())]
+    session.run("node", str(runner / "run.mjs"), str(sources), str(program), *found, external=True)
 
 
 @nox.session

@@ -12,7 +12,7 @@ a checksum of the sources, of this file and of Cython's release: the same source
 again with the same settings (`--force` does both). Where that folder cannot be written, they are in the build's own.
 
 orjson is a dependency where it can be installed, which no marker tells of a free-threaded Python: what is built there
-does not ask for it.
+does not ask for it. The core is for CPython alone: elsewhere nothing is compiled, unless it is required.
 
 A core for a wheel has no symbols, a core for the source folder keeps them. With SOURCE_DATE_EPOCH, the same sources and
 tools give the same bytes in any folder: setuptools does so for wheels, `SourceArchive` for the source distribution.
@@ -21,6 +21,7 @@ tools give the same bytes in any folder: setuptools does so for wheels, `SourceA
 import gzip
 import hashlib
 import os
+import platform
 import runpy
 import shutil
 import sys
@@ -204,6 +205,9 @@ def place(path, data):
 def extensions():
     if CHOICE == "no":
         Core.fault = "JSONRPC_FAST_EXTENSION=no"
+        return []
+    if sys.implementation.name != "cpython":
+        give_up(NotImplementedError(f"it is for CPython, and this is {platform.python_implementation()}"))
         return []
     checksum = runpy.run_path(os.path.join(FOLDER, "_sources.py"))["checksum"](FOLDER)
     # Without lines of C, Cython finds the frames of tracebacks by their line alone, which is another one in each part.

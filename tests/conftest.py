@@ -84,7 +84,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_collection_finish() -> None:
     """Keep the modules and the 10,000 items out of every later collection: tests collect, and look at what is left."""
     gc.collect()
-    gc.freeze()
+    if sys.implementation.name == "cpython":
+        gc.freeze()
 
 
 def pytest_runtest_setup() -> None:
@@ -160,6 +161,12 @@ def backends(pytestconfig: pytest.Config) -> tuple[ModuleType, ModuleType]:
     if is_pure_only(pytestconfig):
         pytest.skip("one backend alone was asked for: there is nothing to compare")
     return load_backend("cython"), load_backend("python")
+
+
+@pytest.fixture(scope="session")
+def core(backends: tuple[ModuleType, ModuleType]) -> ModuleType:
+    """The core, as a module."""
+    return backends[0]
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import inspect
 import pickle
 import sys
 import traceback
-import tracemalloc
 from collections.abc import Iterator
 from types import FrameType, ModuleType
 from typing import Any
@@ -24,6 +23,7 @@ from jsonrpc_fast.types import UNSET
 
 from .fuzz.mutate import LINES, MADE, TOKEN, mutants
 from .support.examples import scaled_examples
+from .support.memory import measured
 from .support.oracle import orjson
 from .support.tables import rows
 
@@ -378,13 +378,9 @@ def test_faults_are_made_without_python_code(backends: tuple[ModuleType, ModuleT
 def test_a_batch_over_the_limit_is_not_built(backends: tuple[ModuleType, ModuleType]) -> None:
     core, _ = backends
     text = b"[" + 10_000 * b'{"jsonrpc":"2.0","method":"a","id":1},' + b"{}]"
-    tracemalloc.start()
-    try:
+    with measured() as memory:
         assert core.decode(text) == core.ParseError.batch_too_large()
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 100_000
+    assert memory.peak < 100_000
     for items, count_at in ((16, 1), (17, 1), (40, 2)):
         limited = JSONRPC.replace(limits=Limits(batch_items=items))
         for count in (count_at, count_at + 1, items - 1, items, items + 1, 2 * items):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from types import ModuleType
 from typing import Any
 
@@ -14,6 +13,7 @@ from jsonrpc_fast.profile import JSONRPC, LSP, MCP_2025_11_25, Limits
 
 from ..fuzz.mutate import LINES, MADE, mutants
 from ..support.describe import Description, describe, fault, notification, request, result, text_fault
+from ..support.memory import measured
 from ..support.tables import rows
 
 ONE = b'{"jsonrpc":"2.0","id":1,"method":"m"}'
@@ -146,26 +146,18 @@ class TestLimit:
     def test_memory_has_a_bound(self, impl: ModuleType) -> None:
         decoder = impl.Decoder(limits=Limits(message_bytes=100_000))
         chunk = b'{"a":"' + 65536 * b"x"
-        tracemalloc.start()
-        try:
+        with measured() as memory:
             reported = [item for _ in range(200) for item in decoder.feed(chunk)]
-            _, peak = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
         assert describe(reported) == [fault("MESSAGE_TOO_LARGE")]
-        assert peak < 600_000
+        assert memory.peak < 600_000
 
     @pytest.mark.slow
     def test_memory_of_many_messages_has_a_bound(self, impl: ModuleType) -> None:
         decoder = impl.Decoder()
-        tracemalloc.start()
-        try:
+        with measured() as memory:
             for _ in range(2000):
                 assert len(decoder.feed(20 * (ONE + b"\n"))) == 20
-            _, peak = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-        assert peak < 100_000
+        assert memory.peak < 100_000
 
 
 class TestArguments:

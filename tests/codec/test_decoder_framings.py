@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +20,7 @@ from ..fuzz.mutate import LINES, MADE, mutants
 from ..support.chunks import bytewise, cut
 from ..support.comparison import Backends
 from ..support.describe import Description, describe, notification, request, text_fault
+from ..support.memory import measured
 from ..support.tables import rows
 from ..support.timing import min_seconds, thread_seconds
 
@@ -396,40 +396,28 @@ class TestLimit:
     def test_a_large_content_length_allocates_nothing(self, impl: ModuleType) -> None:
         for limits in (Limits(), Limits(message_bytes=2**40)):
             decoder = impl.Decoder("content-length", limits=limits)
-            tracemalloc.start()
-            try:
+            with measured() as memory:
                 decoder.feed(b"Content-Length: 1000000000\r\n\r\n{")
-                _, peak = tracemalloc.get_traced_memory()
-            finally:
-                tracemalloc.stop()
-            assert peak < 50_000
+            assert memory.peak < 50_000
 
     @rows("lines", [b"", b"\ndata: "])
     def test_memory_of_an_event_over_the_limit(self, impl: ModuleType, lines: bytes) -> None:
         decoder = impl.Decoder("sse", limits=Limits(message_bytes=2_000_000))
         chunk = 1000 * b"x" + lines
-        tracemalloc.start()
-        try:
+        with measured() as memory:
             decoder.feed(b"data: ")
             reported = [item for _ in range(8000) for item in decoder.feed(chunk)]
-            _, peak = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
         assert [shown(item) for item in reported] == [TOO_LARGE]
-        assert peak < 2_600_000
+        assert memory.peak < 2_600_000
 
     @rows("framing", FRAMED)
     def test_memory_of_many_messages_has_a_bound(self, impl: ModuleType, framing: Any) -> None:
         decoder = impl.Decoder(framing)
         chunk = 20 * frame(ONE, framing)
-        tracemalloc.start()
-        try:
+        with measured() as memory:
             for _ in range(300):
                 assert len(decoder.feed(chunk)) == 20
-            _, peak = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-        assert peak < 100_000
+        assert memory.peak < 100_000
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import textwrap
 import traceback
-import tracemalloc
 from types import ModuleType
 from typing import Any
 
@@ -20,6 +19,7 @@ import pytest
 
 from jsonrpc_fast import JSONRPC, errors
 
+from ..support.memory import measured
 from ..support.places import ROOT
 from ..support.tables import rows
 
@@ -612,17 +612,13 @@ def test_the_memory_of_tiny_frames(impl: ModuleType, framing: str, frame: bytes)
     data = frame * (3000 // len(frame))
     decoder = impl.Decoder(framing)
     decoder.feed(data[: len(frame)])
-    tracemalloc.start()
-    try:
+    with measured() as memory:
         items = decoder.feed(data)
-        used = tracemalloc.get_traced_memory()[0]
-        assert len(items) == len(data) // len(frame)
-        assert used / len(data) < (80 if impl.__name__.endswith("_core") else 120)
-        items = decoder.feed(data, 10)
-        assert decoder.has_more
-        assert len(items) <= 10
-    finally:
-        tracemalloc.stop()
+    assert len(items) == len(data) // len(frame)
+    assert memory.held / len(data) < (80 if impl.__name__.endswith("_core") else 120)
+    items = decoder.feed(data, 10)
+    assert decoder.has_more
+    assert len(items) <= 10
 
 
 def test_the_reader_of_a_decoder_is_checked(backends: tuple[ModuleType, ModuleType]) -> None:

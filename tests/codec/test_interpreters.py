@@ -1,5 +1,8 @@
-"""The package in several interpreters of one process: the first that imports it has the core, the others the pure
-backend. From Python 3.12 on all but the main interpreter work without orjson."""
+"""The package in several interpreters of one process: one has the core, the others the pure backend.
+
+With one GIL for all, it is the first that imports the package; an interpreter with a GIL of its own (Python 3.12) never
+has the core. From Python 3.12 on all but the main interpreter work without orjson.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from types import ModuleType
 
 import pytest
 
+from ..support.installed_codec import USE
 from ..support.tables import rows
 
 CREATE = """
@@ -19,7 +23,7 @@ if sys.version_info >= (3, 13):
     import _interpreters as interpreters
 
     def create():
-        return interpreters.create("legacy")
+        return interpreters.create("isolated" if isolated else "legacy")
 
     def run(interpreter, code):
         failure = interpreters.run_string(interpreter, code)
@@ -28,39 +32,10 @@ else:
     import _xxsubinterpreters as interpreters
 
     def create():
-        return interpreters.create(isolated=False)
+        return interpreters.create(isolated=isolated)
 
     def run(interpreter, code):
         interpreters.run_string(interpreter, code)
-"""
-
-USE = """
-import jsonrpc_fast.codec._backend as backend
-from jsonrpc_fast import EncodeError, Error, ParseError, Raw, Request, Response, decode, encode, encode_result
-
-for number in range(rounds):
-    text = b'{"jsonrpc":"2.0","id":%d,"method":"m%d","params":{"a%d":[1,"b"]}}' % (number, number, number)
-    message = decode(text)
-    assert message == Request(number, f"m{number}", {f"a{number}": [1, "b"]})
-    assert encode(message, delimited=False) == text
-    assert encode(decode(text, raw=True), delimited=False) == text
-    fault = decode(text[:-1] + b",]")
-    assert type(fault) is ParseError and fault.rpc_code == -32700
-    response = Response(number, error=Error(-1, "no", {"name": number}))
-    assert decode(encode(response)) == response
-assert encode_result(1, {"b": 2, "a": [1.5]}, option=32, delimited=False) == (
-    b'{"jsonrpc":"2.0","id":1,"result":{"a":[1.5],"b":2}}'
-)
-assert encode_result(1, {1, 2}, default=sorted, delimited=False) == b'{"jsonrpc":"2.0","id":1,"result":[1,2]}'
-assert encode_result(1, Raw(b"[0]"), delimited=False) == b'{"jsonrpc":"2.0","id":1,"result":[0]}'
-for option in (0, 32):
-    try:
-        encode_result(1, {"a": object()}, option=option)
-    except EncodeError as error:
-        assert str(error) == "Type is not JSON serializable: object"
-        assert error.__cause__ is None
-    else:
-        raise AssertionError
 """
 
 MAIN_FIRST = """
@@ -79,15 +54,25 @@ for _ in range(3):
 OTHER = f"""
 rounds = 30 * times
 {USE}
+import sys
+from jsonrpc_fast.codec._json import ORJSON_FAULT
+
 assert backend.BACKEND == "python"
-assert backend.CORE_FAULT == "JSONRPC_FAST_PURE is set" or "one interpreter" in backend.CORE_FAULT
+reasons = ("JSONRPC_FAST_PURE is set", "one interpreter", "does not support loading in subinterpreters")
+assert any(reason in backend.CORE_FAULT for reason in reasons), backend.CORE_FAULT
+assert ORJSON_FAULT is not None or sys.version_info < (3, 12)
 """
 
 # The interpreter that loads orjson first stays until the end: orjson may crash if it ends.
 OTHER_FIRST = """
+import datetime  # CPython 3.12.1 crashes at its end if the first import is in an interpreter with a GIL of its own
+
+in_main, in_other = (expected, "python") if isolated else ("python", expected)
 other = create()
-run(other, f"rounds = {50 * times}" + USE + f"assert backend.BACKEND == {expected!r}")
-exec(OTHER)
+run(other, f"rounds = {50 * times}" + USE + f"assert backend.BACKEND == {in_other!r}")
+rounds = 50 * times
+exec(USE)
+assert backend.BACKEND == in_main
 run(other, f"rounds = {50 * times}" + USE)
 """
 
@@ -123,19 +108,45 @@ for other in others:
 """
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.slow)])
-@rows("script", [MAIN_FIRST, OTHER_FIRST, IN_THREADS], ids=["main first", "other first", "threads"])
-def test_only_one_interpreter_has_the_core(script: str, impl: ModuleType, times: int) -> None:
-    expected = "cython" if impl.__name__.endswith("_core") else "python"
-    other = f"times = {times}\n{OTHER}"
-    code = f"{CREATE}\nUSE = {USE!r}\nOTHER = {other!r}\nexpected = {expected!r}\ntimes = {times}\n{script}"
+IN_A_POOL = """
+import copy, operator
+from concurrent.futures import InterpreterPoolExecutor
+
+rounds = 50 * times
+exec(USE)
+with InterpreterPoolExecutor(2) as pool:
+    for message in (Request(1, "m", {"a": [1.5]}), Response(2, error=Error(-1, "no")), decode(b"[")):
+        assert pool.submit(copy.copy, message).result() == message
+    written = pool.map(operator.methodcaller("to_bytes"), [Request(number, "m") for number in range(20)])
+    assert [decode(text).id for text in written] == list(range(20))
+"""
+OWN_GIL = pytest.mark.skipif(sys.version_info < (3, 12), reason="interpreters have one GIL before Python 3.12")
+
+
+def run_script(script: str, backend: str, **names: object) -> None:
+    """Run a script in a new process, with `expected` and these names."""
+    given = "".join(f"{name} = {value!r}\n" for name, value in {"expected": backend, **names}.items())
+    code = f"{given}{CREATE}\nUSE = {USE!r}\nOTHER = {given + OTHER!r}\n{script}"
     # Coverage measures no interpreter but the main one, and says so on stderr.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={**environment, "JSONRPC_FAST_PURE": "" if expected == "cython" else "1"},
+        env={**environment, "JSONRPC_FAST_PURE": "" if backend == "cython" else "1"},
         capture_output=True,
         text=True,
         timeout=120,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("isolated", [False, pytest.param(True, marks=OWN_GIL)], ids=["one GIL", "own GIL"])
+@rows("script", [MAIN_FIRST, OTHER_FIRST, IN_THREADS], ids=["main first", "other first", "threads"])
+def test_only_one_interpreter_has_the_core(script: str, impl: ModuleType, isolated: bool, times: int) -> None:
+    backend = "cython" if impl.__name__.endswith("_core") else "python"
+    run_script(script, backend, isolated=isolated, times=times)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="Python 3.14 has pools of interpreters")
+def test_messages_pass_between_the_interpreters_of_a_pool(impl: ModuleType) -> None:
+    run_script(IN_A_POOL, "cython" if impl.__name__.endswith("_core") else "python", isolated=True, times=1)

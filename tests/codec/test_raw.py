@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 import random
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +20,7 @@ from jsonrpc_fast.framing import frame
 from jsonrpc_fast.handlers import Handlers
 
 from ..fuzz.mutate import confusing
+from ..support.memory import measured
 from ..support.oracle import orjson
 from ..support.raw_laws import broken_law, broken_law_of_stream
 from ..support.tables import rows
@@ -343,14 +343,10 @@ def test_json_test_suite(impl: ModuleType, corpora: Path) -> None:
 
 def held_of(make: Callable[[], Any]) -> tuple[int, int]:
     """The memory that a value holds, and the peak while making it, in bytes."""
-    tracemalloc.start()
-    try:
+    with measured() as memory:
         value = make()
-        held, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
     assert value is not None
-    return held, peak
+    return memory.held, memory.peak
 
 
 @rows("before", [True, False])

@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast.codec import _core
 from jsonrpc_fast.codec._json import ORJSON_VERSION
 from jsonrpc_fast.errors import EncodeError
 
@@ -81,12 +80,12 @@ class TestStrings:
                 with pytest.raises(EncodeError, match=r"^str is not valid UTF-8: surrogates not allowed$"):
                     impl.encode_result(1, value)
 
-    def test_a_str_keeps_no_utf8(self) -> None:
+    def test_a_str_keeps_no_utf8(self, core: ModuleType) -> None:
         text = "\u4e2d" * 10_000
         size = sys.getsizeof(text)
         for _ in range(20):  # after a payload that was left to orjson, so are some of the next ones
-            _core.encode_result(1, None)
-        _core.encode_result(1, text)
+            core.encode_result(1, None)
+        core.encode_result(1, text)
         assert sys.getsizeof(text) == size
 
 
@@ -247,7 +246,7 @@ class TestSizes:
             assert impl.encode(batch) == expected % (text.encode(), b"0" * 30, text.encode())
 
 
-def test_code_that_changes_containers_while_they_are_written() -> None:
+def test_code_that_changes_containers_while_they_are_written(core: ModuleType) -> None:
     # The core only: orjson itself may crash.
     script = """
         import enum
@@ -274,7 +273,7 @@ def test_code_that_changes_containers_while_they_are_written() -> None:
                 inner[:] = ["x" * 600, one, *[[str(number)] for number in range(width)]]
         print("done")
     """
-    assert run(_core, script, "-X", "dev") == "done\n"
+    assert run(core, script, "-X", "dev") == "done\n"
 
 
 @pytest.fixture(scope="module")
@@ -297,56 +296,56 @@ class TestGuardPages:
 
     @rows("at_end", [True, False], ids=["at the end", "at the beginning"])
     @rows("width", WIDTHS)
-    def test_strings(self, page: tuple[int, int], width: str, at_end: bool) -> None:
+    def test_strings(self, core: ModuleType, page: tuple[int, int], width: str, at_end: bool) -> None:
         for size in LENGTHS:
             for character in ("a", '"', "\n", "\x7f", width or "b"):
                 for where in {0, size // 2, max(0, size - 1)}:
                     value = width + ("x" * size)[:where] + character * (size > 0) + "x" * max(0, size - where - 1)
                     expected = orjson.dumps(anew(value))
-                    self.check_text(guard_pages.place(anew(value), page, at_end), expected)
+                    self.check_text(core, guard_pages.place(anew(value), page, at_end), expected)
 
-    def check_text(self, text: str, expected: bytes) -> None:
-        assert _core.encode_result(1, text) == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % expected
-        assert _core.encode_result(text, [text, text]) == (
+    def check_text(self, core: ModuleType, text: str, expected: bytes) -> None:
+        assert core.encode_result(1, text) == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % expected
+        assert core.encode_result(text, [text, text]) == (
             b'{"jsonrpc":"2.0","id":%b,"result":[%b,%b]}\n' % (expected, expected, expected)
         )
-        assert _core.encode_notification(text, {text: text}) == (
+        assert core.encode_notification(text, {text: text}) == (
             b'{"jsonrpc":"2.0","method":%b,"params":{%b:%b}}\n' % (expected, expected, expected)
         )
-        assert _core.encode_error(None, -1, text) == (
+        assert core.encode_error(None, -1, text) == (
             b'{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":%b}}\n' % expected
         )
 
     @rows("at_end", [True, False], ids=["at the end", "at the beginning"])
-    def test_other_values(self, page: tuple[int, int], at_end: bool) -> None:
+    def test_other_values(self, core: ModuleType, page: tuple[int, int], at_end: bool) -> None:
         numbers = [0, 2**64 - 1]
         numbers += [sign * (2**bits - less) for bits in (0, 15, 30, 31, 60, 63) for less in (0, 1) for sign in (1, -1)]
         for value in (*numbers, 0.0, -1.5, 1e300, 5e-324, (), ("a",), (1, None, "b")):
-            self.check_value(guard_pages.place(value, page, at_end), orjson.dumps(value))
+            self.check_value(core, guard_pages.place(value, page, at_end), orjson.dumps(value))
         for number in numbers[2:-4]:
-            self.check_number(guard_pages.place(number, page, at_end), b"%d" % number)
+            self.check_number(core, guard_pages.place(number, page, at_end), b"%d" % number)
         for size in range(40):
             items = [str(number) for number in range(size)]
-            self.check_value(guard_pages.place_items(items, page, at_end), orjson.dumps(items))
+            self.check_value(core, guard_pages.place_items(items, page, at_end), orjson.dumps(items))
             text = b"[%b]" % (b"1," * size + b"\n2")
-            self.check_raw(guard_pages.place(text, page, at_end), text.replace(b"\n", b" "))
+            self.check_raw(core, guard_pages.place(text, page, at_end), text.replace(b"\n", b" "))
 
-    def check_value(self, value: object, expected: bytes) -> None:
-        assert _core.encode_result(1, value) == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % expected
-        assert _core.encode_result(1, [value]) == b'{"jsonrpc":"2.0","id":1,"result":[%b]}\n' % expected
+    def check_value(self, core: ModuleType, value: object, expected: bytes) -> None:
+        assert core.encode_result(1, value) == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % expected
+        assert core.encode_result(1, [value]) == b'{"jsonrpc":"2.0","id":1,"result":[%b]}\n' % expected
 
-    def check_number(self, number: int, expected: bytes) -> None:
-        assert _core.encode_error(number, number, "m") == (
+    def check_number(self, core: ModuleType, number: int, expected: bytes) -> None:
+        assert core.encode_error(number, number, "m") == (
             b'{"jsonrpc":"2.0","id":%b,"error":{"code":%b,"message":"m"}}\n' % (expected, expected)
         )
 
-    def check_raw(self, data: bytes, expected: bytes) -> None:
-        raw = _core.Raw(data)
-        assert _core.encode_result(1, raw) == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % expected
-        assert _core.encode(_core.Response(1, raw)) == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % expected
+    def check_raw(self, core: ModuleType, data: bytes, expected: bytes) -> None:
+        raw = core.Raw(data)
+        assert core.encode_result(1, raw) == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % expected
+        assert core.encode(core.Response(1, raw)) == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % expected
 
 
-def test_the_output_keeps_inside_its_memory() -> None:
+def test_the_output_keeps_inside_its_memory(core: ModuleType) -> None:
     script = """
         import orjson
         ends = ["s", "\\u4e2d" * 9, "\\n" * 40, "\\U0001f600", -(2**63), -1.2345678901234567e-300, {"n": []}, [[[[]]]]]
@@ -360,26 +359,26 @@ def test_the_output_keeps_inside_its_memory() -> None:
                     assert impl.encode_many([impl.Response(1, value)]) == expected
         print("done")
     """
-    assert run(_core, script, "-X", "dev") == "done\n"
+    assert run(core, script, "-X", "dev") == "done\n"
 
 
 @pytest.fixture
-def calls() -> list[Callable[[], object]]:
+def calls(core: ModuleType) -> list[Callable[[], object]]:
     """Calls that allocate memory without orjson, which crashes where there is none."""
     rows = [{"id": number, "name": "\u4e2d\n" * 20, "price": number / 7, "tags": ("a", None)} for number in range(200)]
-    batch = [_core.Response(number, row) for number, row in enumerate(rows)]
+    batch = [core.Response(number, row) for number, row in enumerate(rows)]
     return [
-        lambda: _core.encode_result(1, [1, "a", {"b": 2.5}]),
-        lambda: _core.encode_result(1, rows),
-        lambda: _core.encode_result("i" * 600, {"a": "x" * 100_000, "b": "\n" * 100_000}),
-        lambda: _core.encode_request(1, "\xe9" * 5000, [2**64 - 1, -(2**63), "\U0001f600" * 5000]),
-        lambda: _core.encode_notification("m", ("x" * 4000, {"y": "z" * 4000})),
-        lambda: _core.encode_error(10**30, 1, "m" * 9000, rows),
-        lambda: _core.encode(batch),
-        lambda: _core.encode_many([*batch, batch]),
-        lambda: _core.encode_many([_core.Notification("m" * 3000)] * 9),
-        lambda: _core.encode_many([_core.Request("\xe9" * 300, "\xe9" * 1000)] * 9),
-        lambda: _core.encode(_core.Response(1, _core.Raw(b"[\n%b1]" % (b" " * 9000)))),
+        lambda: core.encode_result(1, [1, "a", {"b": 2.5}]),
+        lambda: core.encode_result(1, rows),
+        lambda: core.encode_result("i" * 600, {"a": "x" * 100_000, "b": "\n" * 100_000}),
+        lambda: core.encode_request(1, "\xe9" * 5000, [2**64 - 1, -(2**63), "\U0001f600" * 5000]),
+        lambda: core.encode_notification("m", ("x" * 4000, {"y": "z" * 4000})),
+        lambda: core.encode_error(10**30, 1, "m" * 9000, rows),
+        lambda: core.encode(batch),
+        lambda: core.encode_many([*batch, batch]),
+        lambda: core.encode_many([core.Notification("m" * 3000)] * 9),
+        lambda: core.encode_many([core.Request("\xe9" * 300, "\xe9" * 1000)] * 9),
+        lambda: core.encode(core.Response(1, core.Raw(b"[\n%b1]" % (b" " * 9000)))),
         batch[0].to_bytes_delimited,
     ]
 
@@ -408,7 +407,7 @@ def test_memory_that_is_not_there(calls: list[Callable[[], object]]) -> None:
         assert failures > 0
 
 
-def test_nothing_is_leaked(calls: list[Callable[[], object]]) -> None:
+def test_nothing_is_leaked(core: ModuleType, calls: list[Callable[[], object]]) -> None:
     refused = [
         [1, {"a": {1}}],
         ["x" * 5000, object()],
@@ -424,7 +423,7 @@ def test_nothing_is_leaked(calls: list[Callable[[], object]]) -> None:
         for value in refused:
             for _ in range(30):
                 with contextlib.suppress(EncodeError):
-                    _core.encode_many([_core.Response(1, value)])
+                    core.encode_many([core.Response(1, value)])
         gc.collect()
         return sys.getallocatedblocks()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import tracemalloc
 from pathlib import Path
 from types import ModuleType
 
@@ -20,6 +19,7 @@ from jsonrpc_fast.profile import HEAD_BYTES, JSONRPC, Limits
 from ..fuzz.mutate import mutants
 from ..support.chunks import bytewise, cut
 from ..support.describe import describe, request, text_fault
+from ..support.memory import measured
 from ..support.tables import rows
 from ..support.timing import min_seconds, thread_seconds
 
@@ -212,13 +212,10 @@ def test_memory_is_bounded() -> None:
     frames = ConcatenatedFrames(10_000)
     chunk = b'"a":[{},' * 8_000
     frames.feed(b"{")
-    tracemalloc.start()
-    try:
+    with measured() as memory:
         for _ in range(3):
             frames.feed(chunk)
-        assert tracemalloc.get_traced_memory()[1] < 500_000
-    finally:
-        tracemalloc.stop()
+    assert memory.peak < 500_000
 
 
 class TestDecoder:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +12,7 @@ from jsonrpc_fast.framing.detector import FramingDetector
 from jsonrpc_fast.framing.frames import MAX_HEADER_BYTES, MAX_SKIPPED_BYTES, Frame
 
 from ..support.chunks import bytewise, cut
+from ..support.memory import measured
 from ..support.tables import rows
 
 BOM = b"\xef\xbb\xbf"
@@ -271,13 +270,10 @@ def test_frames_read_back(bodies: list[bytes], sizes: list[int]) -> None:
 
 def peak_bytes_of(chunks: list[bytes], limit: int) -> int:
     splitter = ContentLengthFrames(limit)
-    tracemalloc.start()
-    try:
+    with measured() as memory:
         for chunk in chunks:
             splitter.feed(chunk)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    return memory.peak
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from jsonrpc_fast.framing.detector import frames_of as frames_splitter
 from jsonrpc_fast.framing.frames import FRAMINGS, Frame, frame
 from jsonrpc_fast.framing.lines import LineFrames
 
+from ..support.memory import measured
 from ..support.tables import rows
 
 BOM = b"\xef\xbb\xbf"
@@ -184,14 +184,10 @@ def test_a_fed_buffer_may_be_used_again() -> None:
 @rows("chunk", [b"x" * 65536, b"x\r" * 32768, b"x" * 65535 + b"\r"])
 def test_memory_has_a_bound(chunk: bytes) -> None:
     splitter = LineFrames(100_000)
-    tracemalloc.start()
-    try:
+    with measured() as memory:
         reported = [frame for _ in range(200) for frame in splitter.feed(chunk)]
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
     assert reported == [too_large(1, 0, (2 * chunk)[:1024])]
-    assert peak < 600_000
+    assert memory.peak < 600_000
     assert splitter.feed(b"\na\n") == [Frame(b"a", 2, 200 * 65536 + 1)]
 
 

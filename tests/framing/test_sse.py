@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tracemalloc
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from jsonrpc_fast.framing.frames import Frame
 from jsonrpc_fast.framing.sse import MAX_FIELD_BYTES, Event, EventDecoder, encode_event
 
 from ..support.chunks import bytewise, cut
+from ..support.memory import measured
 from ..support.tables import rows
 
 BOM = b"\xef\xbb\xbf"
@@ -231,26 +231,18 @@ class TestLimit:
     @rows("chunk", [b"x" * 65536, b"data: abc\n" * 6000, b"data\n" * 10000, b"id: y" * 13000])
     def test_memory_has_a_bound(self, chunk: bytes) -> None:
         decoder = EventDecoder(20_000)
-        tracemalloc.start()
-        try:
+        with measured() as memory:
             for _ in range(5):
                 decoder.feed(chunk)
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-        assert peak < 400_000
+        assert memory.peak < 400_000
 
     def test_an_event_over_the_limit_keeps_nothing(self) -> None:
         decoder = EventDecoder(1_000_000)
         assert decoder.feed(b"data: " + 1_000_001 * b"x" + b"\n") == [message(None)]
-        tracemalloc.start()
-        try:
+        with measured() as memory:
             for _ in range(30):
                 assert decoder.feed(b"data: " + 30_000 * b"x") == []
-            kept = tracemalloc.get_traced_memory()[0]
-        finally:
-            tracemalloc.stop()
-        assert kept < 100_000
+        assert memory.held < 100_000
         assert decoder.feed(b"\n\ndata: b\n\n") == [message(b"b")]
 
 

@@ -9,7 +9,6 @@ import importlib.util
 import subprocess
 import sys
 import threading
-import tracemalloc
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +20,7 @@ from jsonrpc_fast.errors import HttpStatusError, InvalidResponse
 from jsonrpc_fast.http import Endpoint, WsgiEndpoint
 from jsonrpc_fast.http.client import AsyncHttpClient, HttpClient
 
+from ..support.memory import measured
 from ..support.tables import rows
 
 URL = "http://localhost/rpc"
@@ -455,13 +455,9 @@ def test_a_compressed_response_that_is_not_complete(way: Way) -> None:
 @every_way
 def test_a_bomb_takes_little_memory(way: Way) -> None:
     bomb = gzip.compress(bytes(8 * 1024 * 1024))
-    tracemalloc.start()
-    try:
-        with pytest.raises(InvalidResponse, match="larger than 1000 bytes"):
-            way.answered(lambda client: client.call("m"), [bomb], sent=GZIP, max_response_bytes=1000)
-        assert tracemalloc.get_traced_memory()[1] < 2 * 1024 * 1024
-    finally:
-        tracemalloc.stop()
+    with measured() as memory, pytest.raises(InvalidResponse, match="larger than 1000 bytes"):
+        way.answered(lambda client: client.call("m"), [bomb], sent=GZIP, max_response_bytes=1000)
+    assert memory.peak < 2 * 1024 * 1024
 
 
 def test_a_body_that_decompresses_to_nothing_times_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import tracemalloc
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from jsonrpc_fast.transports.memory import memory_pair
 from jsonrpc_fast.transports.stdio.client import StdioClient
 
 from ..support.mcp_relay import LISTEN, SUBSCRIBED, End, relayed, through_relay
+from ..support.memory import measured
 from ..support.waiting import settle
 
 pytestmark = pytest.mark.timeout(60)
@@ -217,10 +217,8 @@ async def test_the_relay_keeps_no_finished_requests() -> None:
 
         await some(0)
         gc.collect()
-        tracemalloc.start()
-        for first in range(100, 1100, 100):
-            await some(first)
-        gc.collect()
-        held, _ = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        assert held < 60_000
+        with measured() as memory:
+            for first in range(100, 1100, 100):
+                await some(first)
+            gc.collect()
+        assert memory.held < 60_000

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import ssl
-import tracemalloc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -20,6 +19,7 @@ from jsonrpc_fast.transports import TcpClient, TcpServer
 from ...isolated.tls_closes import close_many_times
 from ...support.certificates import contexts, new_client_context
 from ...support.clock import moving_clock
+from ...support.memory import measured
 from ...support.tables import rows
 from ...support.transports import RecordedConnections, Recorder, echo, serving
 from ...support.waiting import eventually, settle
@@ -330,15 +330,11 @@ async def test_small_messages_are_read_without_large_allocations(scheme: str) ->
         client = WebSocketClient(f"{scheme}://127.0.0.1:{server.address[1]}", **client_options)
     async with Session(client) as session:
         assert await session.call("add", [1, 2]) == 3
-        tracemalloc.start()
-        try:
+        with measured() as memory:
             for _ in range(10):
                 assert await session.call("add", [1, 2]) == 3
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
     await server.close()
-    assert peak < 128 * 1024
+    assert memory.peak < 128 * 1024
 
 
 async def test_options() -> None:

@@ -1,0 +1,36 @@
+"""The memory that a part of a test allocates."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+
+try:
+    import tracemalloc
+except ImportError:  # PyPy
+    tracemalloc = None  # type: ignore[assignment]
+
+
+@dataclasses.dataclass
+class Memory:
+    """Bytes: what is held at the end, and the most at any time."""
+
+    held: int = 0
+    peak: int = 0
+
+
+@contextlib.contextmanager
+def measured() -> Iterator[Memory]:
+    """Count what is allocated in the block; skip the test where Python cannot count it."""
+    if tracemalloc is None:
+        pytest.skip("this Python does not count what is allocated")
+    memory = Memory()
+    tracemalloc.start()
+    try:
+        yield memory
+        memory.held, memory.peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
