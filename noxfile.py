@@ -267,8 +267,9 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Check the types of the sources with mypy."""
+    """Check the types of the sources and of the examples with mypy."""
     session.run("mypy")
+    session.run("mypy", *map(str, sorted(Path("examples").glob("*.py"))))
 
 
 @nox.session

@@ -36,7 +36,7 @@ def test_the_code_of_a_page_runs(tmp_path: Path, page: Path, pure: str) -> None:
 
 
 def test_the_readme_has_code(tmp_path: Path) -> None:
-    assert len(write_scripts(README, tmp_path)) >= 5
+    assert len(write_scripts(README, tmp_path)) >= 4
     assert (tmp_path / "server.py").is_file()
 
 
@@ -68,5 +68,7 @@ def test_the_two_commands_of_the_readme() -> None:
     """`.ci/run` runs them as they are written: the installation and the tests."""
     blocks = re.findall(r"^```sh\n(.*?)^```$", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     first, second, *_ = "".join(blocks).splitlines()
-    assert first.startswith("pip install . && jsonrpc-fast check ")
+    assert first.startswith(
+        "pip install . && jsonrpc-fast call add a=1 b=2 -- python examples/server.py && jsonrpc-fast check "
+    )
     assert second == "pip install -e '.[test]' && pytest -n auto --dist loadfile"

@@ -1,0 +1,48 @@
+"""A chat over TCP: both sides call, and the server sends notifications to all clients.
+
+python examples/chat.py 4000
+jsonrpc-fast call --follow tcp://127.0.0.1:4000 join name=Ada
+"""
+
+import asyncio
+import sys
+from typing import Any
+
+from jsonrpc_fast import RpcError
+from jsonrpc_fast.session import Session, SessionContext
+from jsonrpc_fast.transports import StreamTransport, TcpServer
+
+members: dict[Any, str] = {}  # by session
+
+
+async def join(context: SessionContext, name: str) -> list[str]:
+    members[context.session] = name
+    await tell(f"{name} joined")
+    return sorted(members.values())
+
+
+async def say(context: SessionContext, text: str) -> None:
+    if context.session not in members:
+        raise RpcError(1, "Join first")
+    await tell(f"{members[context.session]}: {text}")
+
+
+async def tell(text: str) -> None:
+    await asyncio.gather(*(session.notify("said", {"text": text}) for session in members), return_exceptions=True)
+
+
+async def serve(transport: StreamTransport) -> None:
+    async with Session(transport, {"join": join, "say": say}) as session:
+        await session.wait_closed()
+        if name := members.pop(session, None):
+            await tell(f"{name} left")
+
+
+async def main(port: int) -> None:
+    server = TcpServer(serve, "127.0.0.1", port)
+    await server.start()
+    print("listening on port", server.address[1], flush=True)
+    await asyncio.Event().wait()
+
+
+asyncio.run(main(int(sys.argv[1])))

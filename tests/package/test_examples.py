@@ -1,0 +1,126 @@
+"""The programs in `examples/` run as their first lines say."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ..support.command_line import SECONDS, environment, run
+from ..support.places import ROOT
+from ..support.tables import rows
+from ..support.waiting import accepts, blocking_eventually, free_port
+
+EXAMPLES = ROOT / "examples"
+MCP = ("jsonschema_rs", "msgspec")
+pytestmark = pytest.mark.timeout(120)
+
+
+def program(name: str, *arguments: str) -> list[str]:
+    return [sys.executable, str(EXAMPLES / name), *arguments]
+
+
+@contextlib.contextmanager
+def running(*command: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment())
+    try:
+        blocking_eventually(lambda: process.poll() is not None or accepts(port), SECONDS)
+        assert process.poll() is None
+        yield process
+    finally:
+        process.kill()
+        process.wait(SECONDS)
+
+
+def call(*words: str) -> str:
+    done = run("call", *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def output(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, env=environment(), timeout=SECONDS, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@rows("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_an_example_says_how_to_run_it(path: Path) -> None:
+    """Its docstring is a sentence and then command lines, which name it, and the README of the folder lists it."""
+    sentence, commands = (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")
+    assert sentence.endswith(".")
+    assert all(shlex.split(line) for line in commands.replace("\\\n", "").splitlines())
+    assert f"examples/{path.name}" in commands
+    assert f"]({path.name})" in (EXAMPLES / "README.md").read_text()
+
+
+def test_a_server_and_its_clients() -> None:
+    server = program("server.py")
+    assert call("add", "a=1", "b=2", "--", *server) == "3\n"
+    assert output(*program("client.py", *server)) == "1 + 2 = 3\nerror -32601 Method not found\n"
+    assert output(*program("threads.py", *server)) == "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]\n"
+
+
+def test_a_language_server() -> None:
+    params = '{"textDocument": {"uri": "file:///a"}, "position": {"line": 0}}'
+    assert (
+        call("--lsp", "textDocument/hover", params, "--", *program("language_server.py")) == '{"contents":"0 lines"}\n'
+    )
+
+
+def test_a_capture() -> None:
+    wire = sorted(map(str, (ROOT / "tests" / "vectors" / "wire").glob("*.ndjson")))
+    counts = dict(reversed(line.split(None, 1)) for line in output(*program("capture.py", *wire)).splitlines())
+    assert int(counts["Request tools/call"]) > 0
+    assert int(counts["result"]) > 0
+    assert not [name for name in counts if name.startswith("invalid")]
+
+
+def test_a_chat() -> None:
+    port = free_port()
+    with running(*program("chat.py", str(port)), port=port):
+        assert call(f"tcp://127.0.0.1:{port}", "join", "name=Ada") == '["Ada"]\n'
+
+
+def test_a_client_that_connects_again() -> None:
+    """It calls a method that the chat does not have: what is shown is that it connects, calls and ends."""
+    port = free_port()
+    with running(*program("chat.py", str(port)), port=port):
+        assert output(*program("reconnect.py", "127.0.0.1", str(port))) == "failed: Method not found (-32601)\n" * 3
+
+
+def test_a_gateway() -> None:
+    port, chat = free_port(), free_port()
+    with running(*program("chat.py", str(chat)), port=chat):
+        gateway = program("gateway.py", str(port), f"join=127.0.0.1:{chat}")
+        with running(*gateway, port=port):
+            assert call(f"tcp://127.0.0.1:{port}", "join", "name=Ada") == '["Ada"]\n'
+            assert run("call", f"tcp://127.0.0.1:{port}", "other.say").returncode == 1
+
+
+def test_servers_of_http_and_websocket() -> None:
+    pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+    pytest.importorskip("msgspec", reason="the extra `typed` is not installed")
+    pytest.importorskip("websockets", reason="the extra `websocket` is not installed")
+    port = free_port()
+    with running(*program("http_server.py", str(port)), port=port):
+        words = ["order", 'item={"name": "tea", "price": 2.5}', "count=2"]
+        assert call(f"http://127.0.0.1:{port}/", *words) == '{"text":"2 x tea","total":5.0}\n'
+    port = free_port()
+    with running(*program("websocket_server.py", str(port)), port=port):
+        assert call(f"ws://127.0.0.1:{port}/", "add", "a=1", "b=2") == "3\n"
+
+
+def test_mcp() -> None:
+    for module in MCP:
+        pytest.importorskip(module, reason="the extra `mcp` is not installed")
+    server = program("mcp_server.py")
+    assert output(*program("mcp_client.py", *server)) == (
+        "tool convert - Convert degrees Celsius to Fahrenheit.\nconverted\n{'fahrenheit': 68.0}\nIt is sunny in Rome.\n"
+    )
