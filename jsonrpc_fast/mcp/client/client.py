@@ -35,7 +35,7 @@ from ...codes import McpErrorCode
 from ...errors import ConnectionLost, HandshakeError, RpcError, StateError
 from ...handlers.failures import on_failure
 from ...session import TIMEOUT_SECONDS, SessionOptions
-from ...transports.protocol import Transport
+from ...transports.protocol import Transport, check_transport
 from ...types import UNSET, Unset
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.contents import contents_fault, message_fault
@@ -117,6 +117,8 @@ class Client:
         check_type("info", info, Implementation, may_be_none=True)
         check_type("capabilities", capabilities, ClientCapabilities, may_be_none=True)
         check_callable("start", start)
+        if transport is not None:
+            check_transport(transport)
         info = Implementation(name="jsonrpc_fast", version=__version__) if info is None else info
         capabilities = capabilities_of(handlers or {}) if capabilities is None else capabilities
         self._declares_extensions = bool(capabilities.extensions)
