@@ -102,7 +102,7 @@ SOAKS = (
         ("session_chaos", "--seconds", "300", "--seed", TODAY, "--loop", loop)
         for loop in ("asyncio", "uvloop", "debug")
     ],
-    ("session_chaos", "--seconds", "300", "--seed", TODAY, "--loop", "uvloop", "--channel", "tls"),
+    ("session_chaos", "--seconds", "300", "--seed", TODAY, "--loop", "uvloop", "--together"),
     ("transport_soak",),
     ("stream_memory",),
     ("tls_closes",),

@@ -2,9 +2,10 @@
 
     python -m tests.isolated.session_chaos --seconds 120
     python -m tests.isolated.session_chaos --loop uvloop --channel tls --seed 7
+    python -m tests.isolated.session_chaos --together
 
 Each round has a `ReconnectingSession` with subscriptions, hooks, progress, a heartbeat and small or large bounds, over
-one of the channels; the far end is another process. The run fails unless
+one of the channels, or over each of them with `--together`; the far ends are other processes. The run fails unless
 
 - each call settles exactly once, for the hooks and for its caller, and with the result of this very call;
 - nothing that the far end served is served again, everything that was answered was served once, and nothing that
@@ -60,7 +61,8 @@ from ..support.certificates import contexts_of, write_certificates
 from ..support.ledger import Ledger
 from ..support.places import ROOT
 
-CHANNELS: Final = ("tcp", "tls", "unix", "websocket", "stdio")
+CHANNELS: Final = ("tcp", "tls", "unix", "websocket", "wss", "stdio")
+SECURE: Final = ("tls", "wss")
 SERVED: Final = struct.Struct("<Q")
 EXPECTED: Final = (OSError, StateError, RpcError, ParseError)
 """The faults that may be reported. A ParseError is the last message of an end that was killed."""
@@ -167,14 +169,12 @@ async def serve_until_terminated(channel: str, served: Path, place: str) -> None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     while True:
         server: Any
-        port = int(place) if channel != "unix" else 0
         if channel == "unix":
             server = UnixServer(far.serve, place)
-        elif channel == "websocket":
-            server = WebSocketServer(far.serve, "127.0.0.1", port)
         else:
-            ssl = contexts_of(served.parent)[0] if channel == "tls" else None
-            server = TcpServer(far.serve, "127.0.0.1", port, ssl=ssl)
+            ssl = contexts_of(served.parent)[0] if channel in SECURE else None
+            kind = WebSocketServer if channel in ("websocket", "wss") else TcpServer
+            server = kind(far.serve, "127.0.0.1", int(place), ssl=ssl)
         try:
             await server.start()
             break
@@ -193,6 +193,7 @@ class Round:
 
     def __init__(self, channel: str, seed: int, folder: Path) -> None:
         self.channel = channel
+        self.seed = seed
         self.numbers = random.Random(seed)
         self.folder = folder
         self.served_file = folder / f"served-{seed}"
@@ -201,9 +202,11 @@ class Round:
         self.transport: Any = None
         self.ledger = Ledger(*EXPECTED)
         self.outcomes: Counter[str] = Counter()
+        self.connections = 0
         self.gaps = 0
         self.items = 0
-        self.last = 0
+        self.calls = 0
+        self.served = 0
         self.answered: set[int] = set()
         self.not_sent: set[int] = set()
         self.wrong: list[str] = []
@@ -225,12 +228,19 @@ class Round:
             self.transport = StdioClient(self.command(), cwd=ROOT, exit_seconds=0.5, terminate_seconds=0.5)
         elif self.channel == "unix":
             self.transport = UnixClient(self.place)
-        elif self.channel == "websocket":
-            self.transport = WebSocketClient(f"ws://127.0.0.1:{self.place}/", connect_seconds=5)
         else:
-            ssl = contexts_of(self.folder)[1] if self.channel == "tls" else None
-            self.transport = TcpClient("127.0.0.1", int(self.place), ssl=ssl, connect_seconds=5)
+            ssl = contexts_of(self.folder)[1] if self.channel in SECURE else None
+            if self.channel in ("websocket", "wss"):
+                scheme = "ws" if ssl is None else "wss"
+                self.transport = WebSocketClient(f"{scheme}://localhost:{self.place}/", ssl=ssl, connect_seconds=5)
+            else:
+                self.transport = TcpClient("127.0.0.1", int(self.place), ssl=ssl, connect_seconds=5)
         return self.transport
+
+    async def greet(self, session: Session) -> None:
+        """Make a call on each connection before others do."""
+        await session.call("echo", ["hello"], timeout=30)
+        self.connections += 1
 
     def pid(self) -> int | None:
         if self.channel == "stdio":
@@ -254,7 +264,7 @@ class Round:
             min_delay_seconds=0.001,
             max_delay_seconds=0.05,
             close_seconds=0.5,
-            on_connect=lambda session: session.call("echo", ["hello"], timeout=30),
+            on_connect=self.greet,
             retry=lambda error: True,
             **options,
         )
@@ -280,6 +290,7 @@ class Round:
     def _check(self) -> None:
         data = self.served_file.read_bytes() if self.served_file.exists() else b""
         served = Counter(number for (number,) in SERVED.iter_unpack(data))
+        self.served = len(served)
         twice = [number for number, count in served.items() if count > 1]
         for name, found in (
             ("served twice", twice),
@@ -342,8 +353,8 @@ class Round:
         while time.monotonic() < self.ends_at:
             name = self.numbers.choice(["echo", "once", "slow_once", "back", "progress", "refuse", "batch", "notify"])
             name = "cancelled" if self.numbers.random() < 0.05 else name
-            self.last += 1
-            number = self.last
+            self.calls += 1
+            number = self.calls
             try:
                 await asyncio.wait_for(self._call(client, name, number), 60)
             except asyncio.TimeoutError as error:
@@ -417,11 +428,13 @@ def chaos_folder() -> Any:
         yield Path(name)
 
 
-async def chaos(channels: list[str], seconds: float, round_seconds: float, seed: int, folder: Path) -> Counter[str]:
-    """Run rounds for some seconds, one on each channel at least.
+async def chaos(
+    channels: list[str], seconds: float, round_seconds: float, seed: int, folder: Path, *, together: bool = False
+) -> Counter[str]:
+    """Run rounds for some seconds, one on each channel at least; or rounds of all channels together.
 
     Returns:
-        Counts: of rounds, of calls by outcome, of the items and gaps of subscriptions.
+        Counts: of rounds, connections, calls by outcome, calls that were served, items and gaps of subscriptions.
 
     Raises:
         AssertionError: Something went wrong; its text has each of these things, and the seed of the round.
@@ -435,32 +448,35 @@ async def chaos(channels: list[str], seconds: float, round_seconds: float, seed:
     end = time.monotonic() + seconds
     descriptors: int | None = None
     before = {*asyncio.all_tasks(), *timers()}
-    while totals["rounds"] < len(channels) or time.monotonic() < end:
-        channel = channels[totals["rounds"] % len(channels)]
-        one = Round(channel, seed, folder)
+    groups = [channels] if together else [[channel] for channel in channels]
+    while totals["rounds"] < len(groups) or time.monotonic() < end:
+        group = [
+            Round(channel, seed + number, folder)
+            for number, channel in enumerate(groups[totals["rounds"] % len(groups)])
+        ]
+        seed += len(group)
+        found = reports  # of no round in particular, such as what is left
         try:
-            await asyncio.wait_for(one.run(round_seconds), round_seconds + 120)
+            await asyncio.wait_for(asyncio.gather(*[one.run(round_seconds) for one in group]), round_seconds + 120)
         except asyncio.TimeoutError:
-            one.wrong.append("the round hangs")
+            found.append("the round hangs")
         async for left in what_is_left(before):
-            if left and time.monotonic() > one.ends_at + 30:
-                one.wrong.append(left)
+            if left and time.monotonic() > group[0].ends_at + 30:
+                found.append(left)
                 break
         gc.collect()
         count = len(os.listdir("/proc/self/fd"))
-        if totals["rounds"] == len(channels):
+        if totals["rounds"] == len(groups):
             descriptors = count
         elif descriptors is not None and count > descriptors + 2:
-            one.wrong.append(f"{count - descriptors} descriptors are left")
-        one.wrong += reports
-        reports.clear()
-        wrong += [f"{channel}, seed {seed}: {text}" for text in one.wrong]
+            found.append(f"{count - descriptors} descriptors are left")
         totals["rounds"] += 1
-        totals["items"] += one.items
-        totals["gaps"] += one.gaps
-        totals["calls"] += one.last
-        totals.update({f"calls {name}": count for name, count in one.outcomes.items()})
-        seed += 1
+        for one in group:
+            wrong += [f"{one.channel}, seed {one.seed}: {text}" for text in [*one.wrong, *found]]
+            for name in ("calls", "connections", "gaps", "items", "served"):
+                totals[name] += getattr(one, name)
+            totals.update({f"calls {name}": count for name, count in one.outcomes.items()})
+        reports.clear()
     assert not wrong, "\n".join(wrong)
     return totals
 
@@ -486,6 +502,7 @@ def main() -> None:
     parser.add_argument("--channel", choices=[*CHANNELS, "all"], default="all")
     parser.add_argument("--seconds", type=float, default=60, help="of the whole run (default: %(default)s)")
     parser.add_argument("--round-seconds", type=float, default=3, help="of a round (default: %(default)s)")
+    parser.add_argument("--together", action="store_true", help="run the channels of a round at the same time")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--loop", choices=loops.LOOPS, default="asyncio", help="of both ends (default: %(default)s)")
     parser.add_argument("--peer", choices=CHANNELS, help=argparse.SUPPRESS)
@@ -500,7 +517,15 @@ def main() -> None:
             return
         channels = list(CHANNELS) if options.channel == "all" else [options.channel]
         with chaos_folder() as folder:
-            totals = asyncio.run(chaos(channels, options.seconds, options.round_seconds, options.seed, folder))
+            running = chaos(
+                channels,
+                options.seconds,
+                options.round_seconds,
+                options.seed,
+                folder,
+                together=options.together,
+            )
+            totals = asyncio.run(running)
     print(f"{options.loop}: {dict(sorted(totals.items()))}, nothing wrong, nothing left")
 
 
