@@ -66,11 +66,16 @@ def check_modern(headers: Mapping[bytes, bytes], message: Request) -> None:
     for key in (PROTOCOL_VERSION_KEY, CLIENT_CAPABILITIES_KEY):
         if key not in meta:
             raise invalid_params(f"_meta lacks {key}")
-    _compare("MCP-Protocol-Version", headers.get(VERSION), meta[PROTOCOL_VERSION_KEY])
-    _compare("Mcp-Method", headers.get(METHOD), message.method)
-    name = NAME_MEMBERS.get(message.method)
-    if name is not None and isinstance(params.get(name), str):
-        _compare("Mcp-Name", headers.get(NAME), params[name], may_be_encoded=True)
+    version, method = headers.get(VERSION), headers.get(METHOD)
+    if version is None or version.decode("latin-1") != meta[PROTOCOL_VERSION_KEY]:
+        raise _mismatch("MCP-Protocol-Version", version)
+    if method is None or method.decode("latin-1") != message.method:
+        raise _mismatch("Mcp-Method", method)
+    member = NAME_MEMBERS.get(message.method)
+    if member is not None and isinstance(params.get(member), str):
+        name = headers.get(NAME)
+        if name is None or _decoded("Mcp-Name", name) != params[member]:
+            raise _mismatch("Mcp-Name", name)
 
 
 def check_parameters(headers: Mapping[bytes, bytes], expected: Mapping[str, Path], arguments: Any) -> None:
@@ -90,15 +95,12 @@ def check_parameters(headers: Mapping[bytes, bytes], expected: Mapping[str, Path
         if value is None and header is None:
             continue
         if value is None:
-            raise _mismatch(f"the header {name} has no argument")
+            raise _mismatch(name, header, "has no argument")
         if header is None:
-            raise _mismatch(f"the header {name} is missing")
-        try:
-            given = decode_value(header.decode("latin-1"))
-        except ValueError:
-            raise _mismatch(f"the header {name} is malformed") from None
+            raise _mismatch(name, header)
+        given = _decoded(name, header)
         if given != decode_value(value) and not _is_same_number(given, value):
-            raise _mismatch(f"the header {name} is not what the body says")
+            raise _mismatch(name, header)
 
 
 def _is_same_number(given: str, value: str) -> bool:
@@ -107,21 +109,16 @@ def _is_same_number(given: str, value: str) -> bool:
     return match is not None and _INTEGER.fullmatch(value) is not None and int(match[1]) == int(value)
 
 
-def _compare(name: str, value: bytes | None, expected: object, *, may_be_encoded: bool = False) -> None:
-    if value is None:
-        raise _mismatch(f"the header {name} is missing")
-    text = value.decode("latin-1")
-    if may_be_encoded:
-        try:
-            text = decode_value(text)
-        except ValueError:
-            raise _mismatch(f"the header {name} is malformed") from None
-    if text != expected:
-        raise _mismatch(f"the header {name} is not what the body says")
+def _decoded(name: str, header: bytes) -> str:
+    try:
+        return decode_value(header.decode("latin-1"))
+    except ValueError:
+        raise _mismatch(name, header, "is malformed") from None
 
 
-def _mismatch(detail: str) -> RpcError:
-    return RpcError(McpErrorCode.HEADER_MISMATCH, f"Header mismatch: {detail}")
+def _mismatch(name: str, header: bytes | None, fault: str = "is not what the body says") -> RpcError:
+    fault = "is missing" if header is None else fault
+    return RpcError(McpErrorCode.HEADER_MISMATCH, f"Header mismatch: the header {name} {fault}")
 
 
 @functools.lru_cache(maxsize=64)

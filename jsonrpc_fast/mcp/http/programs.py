@@ -197,19 +197,18 @@ class ProgramConnection:
         """The revision that the session agreed on; until then the latest one with sessions."""
         return self._requests.revision
 
-    @property
-    def is_like_new(self) -> bool:
-        """Whether the process can serve another request: it has responded to all of them."""
+    def can_serve(self, request: Request | None = None) -> bool:
+        """Return whether the process has responded to all requests, and can serve another one.
+
+        No late message of the process may be taken for the response to that.
+        """
         return (
             self._transport.is_connected
+            and self._transport.is_idle
             and self._relay is not None
             and self._relay.has_all_responses
-            and self._requests.can_serve_more
+            and self._requests.can_serve(request)
         )
-
-    def can_serve(self, request: Request) -> bool:
-        """Return whether no late message of the process can be taken for the response to a request."""
-        return self.is_like_new and self._requests.can_serve(request)
 
     @property
     def is_spare(self) -> bool:
@@ -360,15 +359,12 @@ class _Requests(Transport):
             if stream is not None and (self.is_exclusive or sent.method == "notifications/progress"):
                 stream.send(message)
 
-    @property
-    def can_serve_more(self) -> bool:
-        """Whether the process may serve another request without a session."""
-        return not self.is_exclusive and len(self._tokens) < _MAX_TOKENS
-
-    def can_serve(self, request: Request) -> bool:
-        """Return whether no message for an earlier request can be taken for a response to this one."""
-        token = _token_of(request)
-        return not _is_exclusive(request) and (type(token), token) not in self._tokens
+    def can_serve(self, request: Request | None) -> bool:
+        """Return whether no message for an earlier request can be taken for a response to this one (None: to any)."""
+        if self.is_exclusive or len(self._tokens) >= _MAX_TOKENS:
+            return False
+        token = None if request is None else _token_of(request)
+        return request is None or (not _is_exclusive(request) and (type(token), token) not in self._tokens)
 
     def _receive(self, message: Received) -> None:
         if self.onmessage is not None:

@@ -201,8 +201,18 @@ class Responder:
             await asyncio.sleep(0)  # most functions end in their first turn: then no timer is needed
             if not stream.is_single_response:
                 await stream.wait(WATCH_SECONDS)
-        if stream.is_single_response:
-            return await _respond_with_json(stream, request, headers, status_of)
+            if not stream.is_single_response:
+                return await self._respond_with_events(stream, request, headers, status_of)
+        return await _respond_with_json(stream, request, headers, status_of)
+
+    async def _respond_with_events(
+        self,
+        stream: MessageStream,
+        request: AsgiRequest,
+        headers: Iterable[Header],
+        status_of: Callable[[bytes], int] | None,
+    ) -> bool:
+        """Respond with events, unless the stream is only a response before the first keep-alive."""
         request.watch(stream.wake)
         try:
             await stream.wait(self._keep_alive_seconds)

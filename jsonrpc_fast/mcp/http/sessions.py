@@ -137,7 +137,8 @@ class SessionTable:
         session = self._sessions.get(id)
         if session is None or (session.subject is not subject and not belongs_to(id, subject)):
             return None
-        self._use(session, asyncio.get_running_loop().time())
+        session.used = asyncio.get_running_loop().time()
+        self._sessions.move_to_end(id)
         return session
 
     def _use(self, session: HttpSession, now: float) -> None:

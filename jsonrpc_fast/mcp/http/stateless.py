@@ -120,9 +120,9 @@ class StatelessRequests:
             if not self._spare:  # closed meanwhile
                 break
             transport, served = self._spare.popleft()
-            if transport.is_idle and served.can_serve(message):
+            if served.can_serve(message):
                 return transport, served
-            if transport.is_idle and served.is_like_new:
+            if served.can_serve():
                 self._spare.append((transport, served))
             else:
                 await transport.close()

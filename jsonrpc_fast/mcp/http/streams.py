@@ -140,7 +140,7 @@ class MessageStream:
             self._owner.streams.pop(id, None)
         if data and not self.is_ended:
             self._has_response = True
-            self._response = without_line_end(data)
+            self._response = data[:-1] if data[-1] == NEWLINE else data
         if not self.pending and self._owner.receiving is not self:
             self.end()
 
@@ -167,7 +167,8 @@ class MessageStream:
             self._append(self._response)
         self._response = b""
         self.is_ended = True
-        self.wake()
+        if self._waiter is not None:
+            self.wake()
 
     def _append(self, data: bytes) -> None:
         if self._messages is None:
@@ -192,7 +193,8 @@ class MessageStream:
         """Take out all messages that wait."""
         messages = list(self._messages or ())
         self._messages = None
-        self._taken(self.size)
+        if messages:
+            self._taken(self.size)
         return messages
 
     def _taken(self, size: int) -> None:

@@ -177,10 +177,11 @@ class HttpTransport(Transport):
 
     def wake(self) -> None:
         """Wake what waits for room or for reading."""
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-        self._waiters.clear()
+        if self._waiters:
+            for waiter in self._waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+            self._waiters.clear()
 
     # States.
 

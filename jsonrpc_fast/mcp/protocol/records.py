@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+_SCALARS: Final = (bool, str, int, float)
+
 MAX_MEMBERS: Final = 1000
 """Maximum number of members in one object and of entries in one array."""
 
@@ -61,21 +63,23 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defaults=
             raise ValueError(f"{path or 'the value'} must be an object")
         if len(obj) > MAX_MEMBERS:
             raise ValueError(f"{path or 'the value'} has more than {MAX_MEMBERS} members")
-        members = members_of(cls, version)
-        values: dict[str, Any] = {}
+        members, required = _members_to_read(cls, version)
+        values: dict[str, Any] = {"order": tuple(obj)}
         extra: dict[str, Any] = {}
         for name, value in obj.items():
             member = members.get(name)
             if member is None:
                 extra[name] = value
-            elif type(value) is member.type and type(value) in _SCALARS:
+            elif type(value) is member.scalar:
                 values[member.attribute] = value
             elif value is not None:
                 values[member.attribute] = _read(member, value, version, f"{path}/{name}")
-        for name in _required_of(cls, version):
+        for name in required:
             if obj.get(name) is None:
                 raise ValueError(f"{path}/{name} is missing")
-        return cls(**values, extra=extra, order=tuple(obj))
+        if extra:
+            values["extra"] = extra
+        return cls(**values)
 
     def to_dict(self, version: str | None = None) -> dict[str, Any]:
         """Return the record as a JSON object.
@@ -117,11 +121,13 @@ class RecordMember(NamedTuple):
         attribute: The name of the Python field.
         type: The type of the value: a Record, a list of a Record, or a plain type.
         is_required: Whether the member must be present.
+        scalar: The type, if it is one whose values are used unchanged.
     """
 
     attribute: str
     type: Any
     is_required: bool
+    scalar: type | None
 
 
 @functools.cache
@@ -144,22 +150,22 @@ def members_of(cls: type[Record], version: str | None) -> dict[str, RecordMember
         first = VERSIONS.index(cls.since.get(name, VERSIONS[0]))
         last = VERSIONS.index(cls.until.get(name, VERSIONS[-1]))
         if position is None or first <= position <= last:
-            members[name] = RecordMember(field.name, _without_unset(field.type), field.required)
+            kind = _without_unset(field.type)
+            members[name] = RecordMember(field.name, kind, field.required, kind if kind in _SCALARS else None)
     return members
 
 
 @functools.cache
-def _required_of(cls: type[Record], version: str | None) -> tuple[str, ...]:
-    return tuple(name for name, member in members_of(cls, version).items() if member.is_required)
+def _members_to_read(cls: type[Record], version: str | None) -> tuple[dict[str, RecordMember], tuple[str, ...]]:
+    """Return the members of a record, and the names of those that must be present."""
+    members = members_of(cls, version)
+    return members, tuple(name for name, member in members.items() if member.is_required)
 
 
 def _without_unset(type: Any) -> Any:
     kinds = [kind for kind in get_args(type) if kind is not UnsetType]
     return kinds[0] if len(kinds) == 1 and UnsetType in get_args(type) else type
 
-
-_SCALARS: Final = frozenset({bool, str, int, float})
-"""The types of members whose values are used unchanged."""
 
 _EXPECTED: dict[Any, str] = {
     bool: "a boolean",

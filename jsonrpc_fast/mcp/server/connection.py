@@ -134,14 +134,9 @@ class ServerConnection:
         self._methods.tasks.end_session(self._session)
         await self._session.close(grace_seconds)
 
-    @property
-    def is_like_new(self) -> bool:
-        """Whether the connection is open, serves no request, and keeps no state of earlier ones."""
-        return self._session.is_idle and not self._has_state and self._handshake.session is None
-
-    def can_serve(self, request: Request) -> bool:
-        """Return whether it can serve a request of another client. A connection that is like new can serve any."""
-        return self.is_like_new
+    def can_serve(self, request: Request | None = None) -> bool:
+        """Return whether it can serve a request of another client: it is open, and keeps nothing of earlier ones."""
+        return not self._has_state and self._handshake.session is None and self._session.is_idle
 
     @property
     def revision(self) -> Revision | None:

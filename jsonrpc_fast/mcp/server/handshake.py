@@ -47,6 +47,7 @@ from ..protocol.versions import (
 
 _MAX_VERSION_CHARACTERS: Final = 64  # an error repeats the version
 _LEGACY_REQUESTS: Final = frozenset().union(*[REVISIONS[version].client_requests for version in HANDSHAKE_VERSIONS])
+_MODERN_MEMBERS: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
 _BEFORE_INITIALIZED: Final = frozenset({"notifications/message", "notifications/progress", "notifications/cancelled"})
 
 
@@ -98,6 +99,10 @@ class ServerHandshake:
         cache_scope: "public" if all clients get the same results, else "private".
         methods: Additional methods, such as those of extensions.
 
+    Attributes:
+        session: The rules that `initialize` agreed on; None without a legacy session.
+        is_initialized: Whether the legacy client has sent `notifications/initialized`.
+
     Raises:
         ValueError: A version is unknown, or there is none.
     """
@@ -122,18 +127,8 @@ class ServerHandshake:
         self._written_info: dict[str, dict[str, Any]] = {}  # by version
         self._cache_hints = {"ttlMs": ttl_ms, "cacheScope": cache_scope}
         self._methods = methods
-        self._session: RequestRules | None = None
-        self._is_initialized = False
-
-    @property
-    def session(self) -> RequestRules | None:
-        """The rules that `initialize` agreed on; None without a legacy session."""
-        return self._session
-
-    @property
-    def is_initialized(self) -> bool:
-        """Whether the legacy client has sent `notifications/initialized`."""
-        return self._is_initialized
+        self.session: RequestRules | None = None
+        self.is_initialized: bool = False
 
     def receive_request(self, method: str, params: object = None) -> RequestRules | HandshakeResult:
         """Decide how to serve a request. Call this for all requests, in the order of arrival.
@@ -163,10 +158,10 @@ class ServerHandshake:
     def receive_notification(self, method: str) -> bool:
         """Return whether to handle a notification. Early and repeated ones are dropped ("Lifecycle")."""
         if method == "notifications/initialized":
-            is_due = self._session is not None and not self._is_initialized
-            self._is_initialized |= is_due
+            is_due = self.session is not None and not self.is_initialized
+            self.is_initialized |= is_due
             return is_due
-        if self._session is not None:
+        if self.session is not None:
             return True
         # Cancellation is the only notification of a modern client.
         return bool(self._modern_versions) and method == "notifications/cancelled"
@@ -176,12 +171,12 @@ class ServerHandshake:
 
         Only legacy clients get requests: before `notifications/initialized` only `ping`.
         """
-        session = self._session
+        session = self.session
         if isinstance(message, Request):
             if session is None or message.method in MISSING_SERVER_REQUESTS[session.revision.version]:
                 return False
-            return self._is_initialized or message.method == "ping"
-        if self._is_initialized or (session is None and self._modern_versions):
+            return self.is_initialized or message.method == "ping"
+        if self.is_initialized or (session is None and self._modern_versions):
             return True
         return session is not None and message.method in _BEFORE_INITIALIZED
 
@@ -197,7 +192,9 @@ class ServerHandshake:
             result: The handler's result.
         """
         if not revision.is_modern:
-            return {name: value for name, value in result.items() if name not in ("resultType", "ttlMs", "cacheScope")}
+            if _MODERN_MEMBERS.isdisjoint(result):
+                return dict(result)
+            return {name: value for name, value in result.items() if name not in _MODERN_MEMBERS}
         completed: dict[str, Any] = {"resultType": "complete"}
         # A request for input must not be cached.
         if method in revision.cacheable and result.get("resultType", "complete") == "complete":
@@ -211,10 +208,10 @@ class ServerHandshake:
 
     def _initialize(self, params: dict[str, Any]) -> HandshakeResult:
         requested = _version_of(params, "protocolVersion")
-        if self._session is not None:
+        if self.session is not None:
             raise RpcError(ErrorCode.INVALID_REQUEST, "the session is already initialized")
         version = negotiate(requested, self._legacy_versions)
-        self._session = RequestRules(
+        self.session = RequestRules(
             REVISIONS[version],
             _record(ClientCapabilities, params, "capabilities", version),
             _record(Implementation, params, "clientInfo", version),
@@ -229,7 +226,7 @@ class ServerHandshake:
     def _receive_legacy(self, method: str, meta: object) -> RequestRules | HandshakeResult:
         if method == "ping":
             return HandshakeResult({})
-        session = self._session
+        session = self.session
         if session is None:
             if method in _LEGACY_REQUESTS or method in self._methods:
                 raise RpcError(ErrorCode.INVALID_REQUEST, "the session is not initialized")
@@ -249,9 +246,7 @@ class ServerHandshake:
             raise self._unsupported(version)
         revision = REVISIONS[version]
         capabilities = _record(ClientCapabilities, meta, CLIENT_CAPABILITIES_KEY, version)
-        info = (
-            _record(Implementation, meta, CLIENT_INFO_KEY, version) if meta.get(CLIENT_INFO_KEY) is not None else None
-        )
+        info = None if meta.get(CLIENT_INFO_KEY) is None else _record(Implementation, meta, CLIENT_INFO_KEY, version)
         level = meta.get(LOG_LEVEL_KEY)
         if level is not None and level not in LOG_LEVELS:
             raise invalid_params(f"{LOG_LEVEL_KEY} must be one of {', '.join(LOG_LEVELS)}")

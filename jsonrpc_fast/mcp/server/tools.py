@@ -11,7 +11,6 @@ Rules:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec import UNSET
@@ -131,28 +130,30 @@ class CheckedTool:
             value = value if value is None or type(value) is str else to_json(value)
             structured = UNSET if value is None or isinstance(value, str) else value
             content = [] if value is None else [text_content(value if isinstance(value, str) else _as_text(value))]
-        return self._with_structured({"content": content}, structured, revision)
+        result: dict[str, Any] = {"content": content}
+        if self._shows(structured, revision):
+            result["structuredContent"] = structured
+        return result
 
     def _result_of(self, value: ToolResult, revision: Revision) -> dict[str, Any]:
         content = made_blocks(value.content, revision)
         structured = UNSET if value.structured_content is UNSET else to_json(value.structured_content)
         if self._output is not None and not value.is_error and (faults := self._output.faults(structured)):
             return self._refused_result(faults)
-        result = self._with_structured({"content": content}, structured, revision)
+        result: dict[str, Any] = {"content": content}
+        if self._shows(structured, revision):
+            result["structuredContent"] = structured
         if value.is_error:
             result["isError"] = True
         if value.meta is not None:
             result["_meta"] = to_json(dict(value.meta))
         return result
 
-    def _with_structured(self, result: dict[str, Any], structured: Any, revision: Revision) -> dict[str, Any]:
-        """Add the structured content, if the revision has it."""
-        is_supported = revision.any_structured_results or (
-            revision.structured_results and isinstance(structured, Mapping)
-        )
-        if structured is not UNSET and is_supported and self._is_structured:
-            result["structuredContent"] = structured
-        return result
+    def _shows(self, structured: Any, revision: Revision) -> bool:
+        """Return whether the revision has a place for structured content."""
+        if structured is UNSET or not self._is_structured:
+            return False
+        return revision.any_structured_results or (revision.structured_results and isinstance(structured, dict))
 
     def _refused_result(self, faults: list[SchemaFault]) -> dict[str, Any]:
         return error_result(_text_of(f"The result of tool {self.tool.name} does not match its output schema", faults))
