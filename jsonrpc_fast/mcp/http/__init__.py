@@ -3,8 +3,6 @@
 A client:
 
     client            `StreamableHttpClient`: the transport
-    post              a POST and the responses that it waits for
-    listener          the GET stream of a session
     event_reader      streams of events, and how they are resumed
     client_session    the session, and how it is begun again
     request_headers   the headers that repeat what a message says
@@ -16,15 +14,15 @@ A server:
     endpoint          `McpEndpoint`: the ASGI application
     serving           serves it with uvicorn
     programs          programs on stdio, served over HTTP
-    connections       the server interface that the ASGI application uses
+    settings          the options of the application
     authorization     `Authorization`: bearer tokens
     checks            the checks of a client's headers against the body
     session_requests  the requests of sessions, up to 2025-11-25
-    sessions          the table of sessions
+    sessions          the table of sessions, and the server interface that the application uses
     stateless         the requests without a session, from 2026-07-28 on
     transport         the transport of one session, or of one request without a session
     responses         responses that carry the messages of a stream
-    streams           one stream of messages to a client
+    streams           one stream of messages to a client, the destination of what belongs to a request
     event_store       keeps the events of streams, so that a client whose connection broke resumes its stream
 
 Both: `headers`, the headers of the protocol, without IO.

@@ -21,24 +21,23 @@ Source: specification 2025-11-25 "Transports" and 2026-07-28 "Streamable HTTP".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ..._checks import check_count, check_seconds, check_texts
 from ...codec import Notification, ParseError, Request, Response, decode
-from ...errors import ConnectionLost, InvalidResponse
+from ...errors import CallTimeout, ConnectionLost, InvalidResponse
 from ...framing.sse import Event
 from ...profile import JSONRPC
 from ...session.tracker import unknown_response
 from ...transports.channel import Channel, Events
 from ...transports.connection import Connection, State
 from ...transports.options import MessageOptions
+from ...types import MessageId
 from ..protocol.meta import object_members
 from .client_session import NegotiatedSession, begin_again, session_headers, session_of
-from .event_reader import END_SECONDS, Cursor, EventReader
-from .listener import Listener
-from .post import Key, Post, key_of
+from .event_reader import END_SECONDS, Cursor, EventReader, SessionEnded
 from .request_headers import RequestHeaders
 from .sending import (
     EVENT_STREAM,
@@ -78,6 +77,40 @@ _NOTICE_SECONDS: Final = 30.0  # for a notification or a response to be accepted
 _MAX_REFUSAL_BYTES: Final = 64 * 1024
 _OWN_STATUSES: Final = (401, 403, 407, 429)
 """Statuses that say more than the JSON-RPC error in the same response."""
+
+
+Key: TypeAlias = "tuple[type, MessageId]"
+
+
+def _key_of(id: MessageId) -> Key:
+    """Return a key that differs for the ids 1 and 1.0."""
+    return type(id), id
+
+
+class _Post:
+    """A request, or a batch with requests, and the responses that it waits for.
+
+    Attributes:
+        body: The JSON text.
+        method: The method; "" for a batch.
+        ids: The ids of the requests that have no response yet.
+        headers: The headers that depend on the message.
+        is_modern: The message belongs to a revision without sessions.
+        session: The session that the message was sent in; None before it is sent, and without one.
+        is_accepted: The server answered the POST with a status of 2xx.
+    """
+
+    __slots__ = ("body", "headers", "ids", "is_accepted", "is_modern", "method", "session", "task")
+
+    def __init__(self, body: Body, method: str, ids: Iterable[MessageId], headers: dict[str, str], *, is_modern: bool):
+        self.body = body
+        self.method = method
+        self.ids: dict[Key, MessageId] = {_key_of(id): id for id in ids}
+        self.headers = headers
+        self.is_modern = is_modern
+        self.session: NegotiatedSession | None = None
+        self.is_accepted = False
+        self.task: asyncio.Task[None]
 
 
 class _Channel(Channel):
@@ -168,22 +201,16 @@ class StreamableHttpClient(Connection):
             read_seconds=read_seconds,
         )
         self._events = EventReader(self._sender, self.profile.limits.message_bytes, max_stream_bytes)
-        self._listener = Listener(
-            self._sender,
-            self._events,
-            begin=self._begin_request,
-            on_event=partial(self._on_event, None, None),
-            report=self._report_fault,
-            renew=self._renew_soon,
-        )
         self._headers = RequestHeaders()
 
-        self._posts: dict[Key, Post] = {}
+        self._posts: dict[Key, _Post] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._notices: set[asyncio.Task[None]] = set()  # of notifications
         self._open_requests: set[Key] = set()  # requests of the server
         self._is_reading_wanted = False
         self._last_notice: asyncio.Task[None] | None = None
+        self._listener: asyncio.Task[None] | None = None  # reads the GET stream
+        self._unheard: NegotiatedSession | None = None  # the session whose GET stream is lost
         self._ender: asyncio.Task[None] | None = None
         self._session: NegotiatedSession | None = None
         self._initialize: bytes = b""
@@ -275,13 +302,13 @@ class StreamableHttpClient(Connection):
         if isinstance(message, Request):
             headers = self._headers_of(message)
             body = Body(data, self._written)
-            self._begin(Post(body, message.method, (message.id,), headers or {}, is_modern=headers is not None))
+            self._begin(_Post(body, message.method, (message.id,), headers or {}, is_modern=headers is not None))
             if message.method == "initialize":
                 self._initialize = data
         elif isinstance(message, list):
             ids = [item.id for item in message if isinstance(item, Request)]
             if ids:
-                self._begin(Post(Body(data, self._written), "", ids, {}, is_modern=False))
+                self._begin(_Post(Body(data, self._written), "", ids, {}, is_modern=False))
             else:
                 self._notify(data, "", {})
         elif isinstance(message, Notification) and message.method == "notifications/cancelled":
@@ -289,7 +316,7 @@ class StreamableHttpClient(Connection):
         elif isinstance(message, Notification):
             self._notify(data, message.method, self._headers_of(message) or {})
         else:
-            self._begin_request(self._run_response(data, key_of(message.id)))
+            self._begin_request(self._run_response(data, _key_of(message.id)))
 
     def _headers_of(self, message: Request[Any] | Notification[Any]) -> dict[str, str] | None:
         """Return the headers that depend on a message; None if it belongs to a revision with sessions."""
@@ -297,7 +324,7 @@ class StreamableHttpClient(Connection):
             return None
         return self._headers.of(message)
 
-    def _begin(self, post: Post) -> None:
+    def _begin(self, post: _Post) -> None:
         for key in post.ids:
             self._posts[key] = post
         post.task = self._begin_request(self._run_request(post, self._last_notice))
@@ -309,9 +336,9 @@ class StreamableHttpClient(Connection):
     def _cancel(self, message: Notification[Any], data: bytes) -> None:
         """Free the connection of a cancelled request, and notify the server if it needs that."""
         id = object_members(message.params).get("requestId")
-        post = self._posts.pop(key_of(id), None)
+        post = self._posts.pop(_key_of(id), None)
         if post is not None:
-            del post.ids[key_of(id)]
+            del post.ids[_key_of(id)]
             if not post.ids:
                 post.task.cancel()
         if self._session is None and (post is None or post.is_modern):
@@ -321,7 +348,7 @@ class StreamableHttpClient(Connection):
 
     # Requests.
 
-    async def _run_request(self, post: Post, notice: asyncio.Task[None] | None) -> None:
+    async def _run_request(self, post: _Post, notice: asyncio.Task[None] | None) -> None:
         try:
             if notice is not None and not notice.done():
                 await asyncio.wait([notice], timeout=_NOTICE_SECONDS)
@@ -339,7 +366,7 @@ class StreamableHttpClient(Connection):
             for key in post.ids:
                 self._posts.pop(key, None)
 
-    def _fail(self, post: Post, error: Exception) -> None:
+    def _fail(self, post: _Post, error: Exception) -> None:
         ids = list(post.ids.values())
         for key in post.ids:
             self._posts.pop(key, None)
@@ -352,7 +379,7 @@ class StreamableHttpClient(Connection):
             else:
                 self.run_callback("onfail", self.onfail, id, error)
 
-    async def _exchange(self, post: Post) -> None:
+    async def _exchange(self, post: _Post) -> None:
         """Send a request and read its response."""
         response = await self._open_post(post)
         try:
@@ -362,7 +389,8 @@ class StreamableHttpClient(Connection):
                 await self._read_refusal(response, post, kind)
                 return
             post.is_accepted = True
-            self._listener.begin_if_lost(self._session)
+            if self._session is not None and self._unheard is self._session:  # the server answers again
+                self._begin_listening(self._session)
             if kind == "application/json":
                 self._read_body(post, response, await read(response, self.profile.limits.message_bytes))
                 return
@@ -381,7 +409,7 @@ class StreamableHttpClient(Connection):
             finally:
                 await self._sender.release(response)
 
-    async def _open_post(self, post: Post) -> Any:
+    async def _open_post(self, post: _Post) -> Any:
         """Send a POST in the current session, or in a new one if the server ended that."""
         renewals = 0
         while True:
@@ -395,7 +423,7 @@ class StreamableHttpClient(Connection):
             renewals += 1
             await self._renew(session)
 
-    async def _read_refusal(self, response: Any, post: Post, kind: str) -> None:
+    async def _read_refusal(self, response: Any, post: _Post, kind: str) -> None:
         """Settle a request whose POST got no status of 2xx: with the error in the body, or with the status."""
         status = response.status_code
         error = status_error(response)
@@ -406,16 +434,16 @@ class StreamableHttpClient(Connection):
                 raise error from None
             if isinstance(found, Response) and found.error is not None and len(post.ids) == 1:
                 [id] = post.ids.values()
-                if key_of(found.id) == key_of(id) or (status < 500 and status not in _OWN_STATUSES):
+                if _key_of(found.id) == _key_of(id) or (status < 500 and status not in _OWN_STATUSES):
                     self._receive(post, Response(id, error=found.error))
                     return
         raise error
 
-    def _read_body(self, post: Post, response: Any, body: bytes) -> None:
+    def _read_body(self, post: _Post, response: Any, body: bytes) -> None:
         if response.status_code == 202 or not body:
             raise InvalidResponse("the server accepted a request without a response")
         item = decode(body, self.profile, raw=self._raw)
-        if isinstance(item, ParseError) and (item.id is None or key_of(item.id) not in post.ids):
+        if isinstance(item, ParseError) and (item.id is None or _key_of(item.id) not in post.ids):
             raise InvalidResponse("the response is malformed") from item
         if isinstance(item, Response) and post.method == "initialize":
             self._session = session_of(response, item) or self._session
@@ -425,11 +453,11 @@ class StreamableHttpClient(Connection):
 
     # Streams of events.
 
-    async def _read_events(self, response: Any, cursor: Cursor, post: Post) -> Exception | None:
+    async def _read_events(self, response: Any, cursor: Cursor, post: _Post) -> Exception | None:
         on_event = partial(self._on_event, response, post)
         return await self._events.read(response, cursor, on_event, lambda: not post.ids)
 
-    def _on_event(self, response: Any, post: Post | None, event: Event) -> None:
+    def _on_event(self, response: Any, post: _Post | None, event: Event) -> None:
         # Some servers send an error as an event of this type, which the specification does not define.
         if event.type not in ("message", "error") or event.data == b"":
             return
@@ -445,7 +473,7 @@ class StreamableHttpClient(Connection):
             self._session = session_of(response, item) or self._session
         self._on_item(post, item)
 
-    def _on_item(self, post: Post | None, item: Any) -> None:
+    def _on_item(self, post: _Post | None, item: Any) -> None:
         """Handle a message of the response to a request, or of the GET stream."""
         self._asked(item)
         if isinstance(item, list):
@@ -458,21 +486,21 @@ class StreamableHttpClient(Connection):
         elif self._belongs(post, item):
             self._receive(post, item)
 
-    def _receive(self, post: Post | None, item: Any) -> None:
+    def _receive(self, post: _Post | None, item: Any) -> None:
         if post is not None:
-            if isinstance(item, (Response, ParseError)) and post.ids.pop(key_of(item.id), None) is not None:
-                self._posts.pop(key_of(item.id), None)
+            if isinstance(item, (Response, ParseError)) and post.ids.pop(_key_of(item.id), None) is not None:
+                self._posts.pop(_key_of(item.id), None)
             if post.method == "tools/list" and post.is_modern and isinstance(item, Response) and item.error is None:
                 item = self._headers.without_invalid_tools(item, self._report_fault)
         self._receive_items([item])
 
-    def _belongs(self, post: Post | None, item: Any) -> bool:
+    def _belongs(self, post: _Post | None, item: Any) -> bool:
         """Return whether an item may be delivered: a response only to the request that it was sent for."""
         if isinstance(item, ParseError):
-            is_response = item.id is not None and key_of(item.id) in self._posts
+            is_response = item.id is not None and _key_of(item.id) in self._posts
         else:
             is_response = isinstance(item, Response)
-        if is_response and (post is None or key_of(item.id) not in post.ids):
+        if is_response and (post is None or _key_of(item.id) not in post.ids):
             self._report_fault(unknown_response())
             return False
         return True
@@ -484,15 +512,40 @@ class StreamableHttpClient(Connection):
                 self._log.received(item, "over HTTP")
         self.deliver(items)
 
-    def _listen(self, session: NegotiatedSession) -> None:
-        if self.state is State.RUNNING:
-            self._listener.begin(session)
+    # The GET stream of the session, which carries the messages that belong to no request of the client.
 
-    async def _renew_soon(self, session: NegotiatedSession) -> None:
+    def _begin_listening(self, session: NegotiatedSession) -> None:
+        """Read the stream of a session for as long as the server offers it, and stop reading that of an earlier one."""
+        if self.state is State.RUNNING:
+            if self._listener is not None:
+                self._listener.cancel()
+            self._unheard = None
+            self._listener = self._begin_request(self._listen(session))
+
+    async def _listen(self, session: NegotiatedSession) -> None:
+        cursor = Cursor()
+        on_event = partial(self._on_event, None, None)
         try:
-            await self._renew(session)
-        except (Exception, asyncio.CancelledError) as error:  # the next request tries again
-            self._report_fault(self._sender.translated(error))
+            http_response = await self._events.open(session)
+            while http_response is not None:
+                try:
+                    fault = await self._events.read(http_response, cursor, on_event, lambda: False)
+                finally:
+                    await self._sender.release(http_response)
+                if fault is not None and not isinstance(fault, CallTimeout):
+                    self._report_fault(fault)
+                http_response = await self._events.resume(cursor, session)
+        except SessionEnded as error:
+            self._report_fault(error)
+            self._listener = None  # renewing begins the next one, and must not cancel this one
+            try:
+                await self._renew(session)
+            except (Exception, asyncio.CancelledError) as failure:  # the next request tries again
+                self._report_fault(self._sender.translated(failure))
+        except (Exception, asyncio.CancelledError) as error:
+            fault = self._sender.translated(error)
+            self._unheard = session
+            self._report_fault(fault)
 
     async def _renew(self, session: NegotiatedSession) -> None:
         """Begin a new session, unless that happened already.
@@ -510,7 +563,7 @@ class StreamableHttpClient(Connection):
             decode_text = partial(decode, profile=self.profile, raw=self._raw)
             limit = self.profile.limits.message_bytes
             self._session = await begin_again(self._sender, self._initialize, session.version, decode_text, limit)
-            self._listen(self._session)
+            self._begin_listening(self._session)
 
     # Notifications and responses.
 
@@ -526,9 +579,9 @@ class StreamableHttpClient(Connection):
         """Note the requests of the server, and those that it cancels: they get no response."""
         for one in item if isinstance(item, list) else [item]:
             if isinstance(one, Request):
-                self._open_requests.add(key_of(one.id))
+                self._open_requests.add(_key_of(one.id))
             elif isinstance(one, Notification) and one.method == "notifications/cancelled":
-                self._settle_request(key_of(object_members(one.params).get("requestId")))
+                self._settle_request(_key_of(object_members(one.params).get("requestId")))
         if len(self._open_requests) >= MAX_OPEN_REQUESTS:
             self._events.may_read.clear()
 
@@ -554,7 +607,7 @@ class StreamableHttpClient(Connection):
             elif not 200 <= response.status_code < 300:
                 raise status_error(response)
             elif method == "notifications/initialized" and session is not None:
-                self._listen(session)
+                self._begin_listening(session)
         except (Exception, asyncio.CancelledError) as error:
             self._report_fault(self._sender.translated(error))
         finally:

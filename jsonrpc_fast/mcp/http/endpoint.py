@@ -11,11 +11,8 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ..._checks import check_count, check_seconds
 from ..._logs import logger_of
 from ...codec import Notification, ParseError, Request, decode, encode
 from ...errors import StateError
@@ -37,20 +34,23 @@ from ...http.requests import (
 )
 from ...session import SessionOptions
 from ...session.options import check_options
-from ...types import UNSET, Unset
-from ..applications import EventStore
+from ...types import Unset
+from ..applications import HttpOptions
 from ..protocol.meta import object_members
 from ..protocol.versions import HANDSHAKE_VERSIONS
 from ..server.lifespan import LifespanHolder
 from .authorization import Authorization
 from .checks import SESSION_ID, SINGLE_HEADERS, VERSION, accepts, is_modern
-from .connections import ConnectionFactory
-from .event_store import MemoryEventStore
-from .guarded_store import GuardedStore
+from .event_store import GuardedStore, MemoryEventStore
 from .headers import NAME_MEMBERS, PARAM_HEADER_PREFIX
 from .responses import EVENT_TYPE, RETRY_SOON, AsgiRequest, Responder
 from .session_requests import SessionRequests
+from .sessions import ConnectionFactory
+from .settings import HttpSettings
 from .stateless import StatelessRequests
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _logger: Final = logger_of("mcp")
 _LIFESPAN_FAILED: Final = "the lifespan of the server failed"
@@ -58,7 +58,6 @@ _JSON: Final = b"application/json"
 _METADATA_HEADERS: Final = ((b"access-control-allow-origin", b"*"), (b"cache-control", b"max-age=3600"))
 _CLOSE: Final = (b"connection", b"close")
 _PARAM_PREFIX: Final = PARAM_HEADER_PREFIX.encode()
-_PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class McpEndpoint:
@@ -81,83 +80,32 @@ class McpEndpoint:
         self,
         server: ConnectionFactory,
         session_options: SessionOptions | None = None,
-        *,
-        path: str = "/mcp",
-        allowed_hosts: Iterable[str] | None = None,
-        allowed_origins: Iterable[str] | None = None,
-        max_body_bytes: int | None = None,
-        body_seconds: float | None = 30.0,
-        max_sessions: int = 10_000,
-        idle_seconds: float | None = 1800.0,
-        max_requests: int = 10_000,
-        max_session_requests: int = 256,
-        max_stream_bytes: int = 4 * 1024 * 1024,
-        keep_alive_seconds: float = 15.0,
-        write_seconds: float | None = 60.0,
-        event_store: EventStore | Unset | None = UNSET,
-        session_prefix: str | None = None,
-        retry_ms: int = 1000,
-        authorization: Authorization | None = None,
-        lifespan_seconds: float | None = 60.0,
+        **options: Unpack[HttpOptions],
     ) -> None:
-        counts = {
-            "max_sessions": max_sessions,
-            "max_requests": max_requests,
-            "max_session_requests": max_session_requests,
-            "max_stream_bytes": max_stream_bytes,
-        }
-        for name, count in counts.items():
-            check_count(name, count, 1, may_be_none=False)
-        check_count("max_body_bytes", max_body_bytes, 1)
-        check_count("retry_ms", retry_ms, 0, may_be_none=False)
-        check_seconds("body_seconds", body_seconds)
-        check_seconds("idle_seconds", idle_seconds)
-        check_seconds("write_seconds", write_seconds)
-        check_seconds("lifespan_seconds", lifespan_seconds)
-        check_seconds("keep_alive_seconds", keep_alive_seconds, may_be_none=False)
-        if not path.startswith("/"):
-            raise ValueError('path must begin with "/"')
-        if session_prefix is not None and not _PREFIX.fullmatch(session_prefix):
-            raise ValueError("session_prefix must have letters, digits, - and _ only")
-        self._server = server
+        self._settings = settings = HttpSettings(**options)
         # A malformed item of a batch gets a response: over HTTP no program prints by mistake.
-        options: SessionOptions = {"response_policy": "always", **(session_options or {})}
-        check_options(**options)
-        self._paths = frozenset({"", "/", path, path.rstrip("/")})
-        self._access = Access(allowed_hosts, allowed_origins)
+        session_options = {"response_policy": "always", **(session_options or {})}
+        check_options(**session_options)
+        self._server = server
         self._profile = server.profile
-        self._max_body_bytes = self._profile.limits.message_bytes if max_body_bytes is None else max_body_bytes
-        self._body_seconds = body_seconds
-        self._max_requests = max_requests
-        store: EventStore | None = MemoryEventStore() if isinstance(event_store, Unset) else event_store
+        self._paths = frozenset({"", "/", settings.path, settings.path.rstrip("/")})
+        self._access = Access(settings.allowed_hosts, settings.allowed_origins)
+        self._max_body_bytes = settings.max_body_bytes or self._profile.limits.message_bytes
+        store = MemoryEventStore() if isinstance(settings.event_store, Unset) else settings.event_store
         if store is not None and type(store) is not MemoryEventStore:
             store = GuardedStore(store)
-        self._responder = Responder(store, retry_ms, keep_alive_seconds)
-        self._authorization = authorization
+        self._responder = Responder(store, settings.retry_ms, settings.keep_alive_seconds)
+        self._authorization: Authorization | None = settings.authorization
         legacy = [version for version in server.versions if version in HANDSHAKE_VERSIONS]
         self._has_legacy = bool(legacy)
         self._has_modern = len(legacy) < len(server.versions)
         self._allowed_methods = ("GET", "POST", "DELETE") if legacy else ("POST",)
-        self._session_requests = SessionRequests(
-            server,
-            legacy,
-            options,
-            self._responder,
-            store,
-            max_sessions=max_sessions,
-            idle_seconds=idle_seconds,
-            max_session_requests=max_session_requests,
-            max_stream_bytes=max_stream_bytes,
-            session_prefix=session_prefix,
-        )
-        self._stateless_requests = StatelessRequests(
-            server, options, self._responder, max_stream_bytes, has_sessions=self._has_legacy
-        )
+        self._session_requests = SessionRequests(server, settings, session_options, self._responder, store)
+        self._stateless_requests = StatelessRequests(server, settings, session_options, self._responder)
         self._idle: asyncio.Future[None] | None = None
-        self._write_seconds = write_seconds
         self.requests: int = 0
         self.is_closing: bool = False
-        self._lifespan = LifespanHolder(server.lifespan, lifespan_seconds)
+        self._lifespan = LifespanHolder(server.lifespan, settings.lifespan_seconds)
 
     @property
     def sessions(self) -> int:
@@ -172,8 +120,8 @@ class McpEndpoint:
         # Some servers leave the whitespace around a value, which is not part of it (RFC 9110, section 5.5).
         fields: list[Header] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         headers = dict(fields)
-        request = AsgiRequest(receive, send, self._write_seconds, scope, headers)
-        if self.requests >= self._max_requests or self.is_closing:
+        request = AsgiRequest(receive, send, self._settings.write_seconds, scope, headers)
+        if self.requests >= self._settings.max_requests or self.is_closing:
             await _refuse(request, Refusal(503, "The server is busy.", [RETRY_SOON]))
             return
         self.requests += 1
@@ -262,7 +210,7 @@ class McpEndpoint:
     async def _read_body(self, receive: Receive, declared: int | None) -> bytes | bytearray | None:
         reading = read_body(receive, self._max_body_bytes, declared)
         try:
-            guarded = Cancellable(reading, reading.send(None), seconds=self._body_seconds)
+            guarded = Cancellable(reading, reading.send(None), seconds=self._settings.body_seconds)
         except StopIteration as end:  # the body has arrived already
             body: bytes | bytearray | None = end.value
             return body

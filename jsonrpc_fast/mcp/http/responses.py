@@ -26,8 +26,7 @@ from ...http.base import JSON_TYPE
 from ...http.guard import WATCH_SECONDS, Cancellable
 from ...http.requests import Header, Receive, Send
 from ..applications import EventStore
-from .event_store import MemoryEventStore
-from .guarded_store import report
+from .event_store import MemoryEventStore, report
 from .streams import MessageStream
 
 EVENT_TYPE: Final = b"text/event-stream"

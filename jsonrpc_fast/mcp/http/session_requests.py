@@ -12,7 +12,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any, Final
 
 from ...codec import ParseError, Request, encode, encode_error
@@ -21,12 +20,12 @@ from ...errors import ConnectionLost, EventsLost
 from ...http.requests import Refusal
 from ...session import SessionOptions
 from ..applications import EventStore
-from ..protocol.versions import Revision
+from ..protocol.versions import HANDSHAKE_VERSIONS, Revision
 from .checks import LAST_EVENT_ID, SESSION_ID, VERSION, accepts
-from .connections import ConnectionFactory
 from .event_store import session_of
 from .responses import EVENT_TYPE, NO_LENGTH, RETRY_SOON, AsgiRequest, Responder
-from .sessions import HttpSession, SessionTable, belongs_to
+from .sessions import ConnectionFactory, HttpSession, SessionTable, belongs_to
+from .settings import HttpSettings
 from .transport import HttpTransport
 
 _LISTENER: Final = "get"
@@ -42,11 +41,10 @@ class SessionRequests:
 
     Args:
         server: The server.
-        versions: The revisions with sessions that it has.
+        settings: The options of the endpoint.
         options: Options of `Session` for each session.
         responder: Writes the responses.
         store: The event store; None: no stream can be resumed.
-        max_stream_bytes: As in `HttpOptions`, like the other arguments.
 
     Attributes:
         sessions: The sessions.
@@ -55,27 +53,20 @@ class SessionRequests:
     def __init__(
         self,
         server: ConnectionFactory,
-        versions: Sequence[str],
+        settings: HttpSettings,
         options: SessionOptions,
         responder: Responder,
         store: EventStore | None,
-        *,
-        max_sessions: int,
-        idle_seconds: float | None,
-        max_session_requests: int,
-        max_stream_bytes: int,
-        session_prefix: str | None,
     ) -> None:
         self._server = server
-        self._versions = frozenset(version.encode() for version in versions)
+        self._versions = frozenset(version.encode() for version in server.versions if version in HANDSHAKE_VERSIONS)
+        self._settings = settings
         self._options = options
         self._responder = responder
         self._store = store
-        self._max_requests = max_session_requests
-        self._max_stream_bytes = max_stream_bytes
-        self._prefix = "" if session_prefix is None else f"{session_prefix}."
+        self._prefix = "" if settings.session_prefix is None else f"{settings.session_prefix}."
         self._ending: set[asyncio.Task[None]] = set()
-        self.sessions: SessionTable = SessionTable(max_sessions, idle_seconds, self._end_soon)
+        self.sessions: SessionTable = SessionTable(settings.max_sessions, settings.idle_seconds, self._end_soon)
 
     async def begin(self, request: AsgiRequest, message: Request) -> None:
         """Respond to a POST of `initialize`.
@@ -85,7 +76,7 @@ class SessionRequests:
         """
         if not self.sessions.has_room():
             raise Refusal(503, "There are too many sessions.", [RETRY_SOON])
-        transport = HttpTransport(self._server.profile, self._max_stream_bytes, has_session=True)
+        transport = HttpTransport(self._server.profile, self._settings.max_stream_bytes, has_session=True)
         served = self._server.connection(transport, self._options)
         await served.start()
         stream = transport.open_stream(request, [message.id])
@@ -167,7 +158,7 @@ class SessionRequests:
         return session
 
     def _check_room(self, session: HttpSession) -> None:
-        if session.requests >= self._max_requests:
+        if session.requests >= self._settings.max_session_requests:
             raise Refusal(503, "The session has too many requests in progress.", [RETRY_SOON])
 
     def _check_version(self, request: AsgiRequest) -> None:

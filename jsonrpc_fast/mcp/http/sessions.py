@@ -15,10 +15,15 @@ import asyncio
 import hashlib
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
 
+from ...profile import Profile
+from ...session import SessionOptions
+from ...transports.protocol import Transport
 from ..server.connection import ServerConnection
+from ..server.lifespan import Lifespan
+from ..server.task_store import TaskStore
 from .responses import AsgiRequest
 from .transport import HttpTransport
 
@@ -30,6 +35,33 @@ _RANDOM_CHARACTERS: Final = ID_BYTES * 4 // 3
 _DIGEST_CHARACTERS: Final = 32
 _MAX_SWEPT: Final = 1000  # in one turn of the loop
 _SWEEP_SECONDS: Final = 0.05
+
+
+class ConnectionFactory(Protocol):
+    """A server that makes a connection for each session, and for requests without one.
+
+    Attributes:
+        connections: The connections in use; the application keeps this up to date.
+        lifespan: Its lifespan.
+        changes: Changes whenever new connections declare something else.
+        tasks: Its tasks.
+    """
+
+    connections: set[ServerConnection]
+    lifespan: Lifespan
+    changes: int
+    tasks: TaskStore
+
+    @property
+    def profile(self) -> Profile: ...
+
+    @property
+    def versions(self) -> Sequence[str]: ...
+
+    @property
+    def tools(self) -> Mapping[str, Any]: ...
+
+    def connection(self, transport: Transport, options: SessionOptions) -> ServerConnection: ...
 
 
 def _new_id(subject: object, prefix: str) -> str:

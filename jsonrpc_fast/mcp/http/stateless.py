@@ -18,11 +18,13 @@ from ...errors import RpcError
 from ...http.requests import Refusal
 from ...session import SessionOptions
 from ..protocol.meta import object_members
+from ..protocol.versions import HANDSHAKE_VERSIONS
 from ..server.connection import ServerConnection
 from .checks import check_modern, check_parameters
-from .connections import ConnectionFactory
 from .headers import Path, parameter_headers
 from .responses import NO_LENGTH, AsgiRequest, Responder
+from .sessions import ConnectionFactory
+from .settings import HttpSettings
 from .transport import HttpTransport
 
 _STATUSES: Final = {
@@ -41,26 +43,19 @@ class StatelessRequests:
 
     Args:
         server: The server.
+        settings: The options of the endpoint.
         options: Options of `Session` for each request.
         responder: Writes the responses.
-        max_stream_bytes: Maximum size of the messages that wait in one stream.
-        has_sessions: Whether the server has revisions with sessions as well.
     """
 
     def __init__(
-        self,
-        server: ConnectionFactory,
-        options: SessionOptions,
-        responder: Responder,
-        max_stream_bytes: int,
-        *,
-        has_sessions: bool,
+        self, server: ConnectionFactory, settings: HttpSettings, options: SessionOptions, responder: Responder
     ) -> None:
         self._server = server
+        self._settings = settings
         self._options = options
         self._responder = responder
-        self._max_stream_bytes = max_stream_bytes
-        self._has_sessions = has_sessions
+        self._has_sessions = any(version in HANDSHAKE_VERSIONS for version in server.versions)
         self._parameters: dict[str, tuple[Any, dict[str, Path]]] = {}
         self._served: set[ServerConnection] = set()
         self._spare: deque[tuple[HttpTransport, ServerConnection]] = deque()
@@ -126,7 +121,7 @@ class StatelessRequests:
                 self._spare.append((transport, served))
             else:
                 await transport.close()
-        transport = HttpTransport(self._server.profile, self._max_stream_bytes, has_session=False)
+        transport = HttpTransport(self._server.profile, self._settings.max_stream_bytes, has_session=False)
         served = self._server.connection(transport, self._options)
         await served.start()
         return transport, served

@@ -56,7 +56,7 @@ def yields_sync(event_id: str) -> Any:
 def reported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The messages that the exception handler of the loop got."""
     found: list[str] = []
-    monkeypatch.setattr("jsonrpc_fast.mcp.http.guarded_store.report", lambda error: found.append(type(error).__name__))
+    monkeypatch.setattr("jsonrpc_fast.mcp.http.event_store.report", lambda error: found.append(type(error).__name__))
     monkeypatch.setattr("jsonrpc_fast.mcp.http.responses.report", lambda error: found.append(type(error).__name__))
     return found
 
