@@ -7,7 +7,8 @@ Rules:
   - When the task that waits for a call is cancelled, so is the call; the peer is notified if the convention allows it,
     as after a timeout.
   - Calls and notifications wait while the transport's write buffer is full, and calls also while `max_calls` calls
-    are in flight. A thread whose notifications wait is refused further ones when `max_calls` of them wait.
+    are in flight. The only call or batch of a handler does not wait: the peer may need it to end the calls in
+    flight. A thread whose notifications wait is refused further ones when `max_calls` of them wait.
   - There is one timer, for the earliest deadline.
   - After the peer's goodbye only responses are sent. Calls that it has read go on; the others have settled.
   - A ConnectionLost says that a message was not sent only if the peer cannot have received it, or has disclaimed it.
@@ -54,12 +55,14 @@ class Caller:
         context: Any,
         max_calls: int,
         idle: Callable[[], None],
+        abort: Callable[[], None],
     ) -> None:
         self.context: Any = context
         self._transport = transport
         self._timeout = timeout
+        self._max_calls = max_calls
         self._wait_queue = WaitQueue()  # for room in flight and in the write buffer
-        self._driver = LoopDriver(transport, self._settled, self._left_by_peer, idle, self._wait_queue.wake)
+        self._driver = LoopDriver(transport, self._settled, self._left_by_peer, idle, abort, self._wait_queue.wake)
         self._engine: Engine  # set by the session
         self._loop: asyncio.AbstractEventLoop  # set by `start`
         self._is_started = False
@@ -104,14 +107,15 @@ class Caller:
             EncodeError, TypeError: The params cannot be encoded.
         """
         run = current_run.get()
+        is_only = False
         if run is not None:
-            run.begin_wait()
+            is_only = run.begin_wait()
         try:
-            if self._must_wait(1):
+            if not is_only and self._must_wait(1):
                 timeout = await self.wait_for_room(1, timeout)
             future = self._started_loop().create_future()
             seconds = self.seconds_of(timeout)
-            call = self._engine.call(method, params, seconds, idle_timeout, on_progress, destination, future)
+            call = self._engine.call(method, params, seconds, idle_timeout, on_progress, destination, future, is_only)
             try:
                 return await future
             except asyncio.CancelledError:
@@ -188,18 +192,21 @@ class Caller:
         """
         items = list(items)
         run = current_run.get()
+        is_only = False
         if run is not None:
-            run.begin_wait()
+            is_only = run.begin_wait()
         try:
             count = sum(not isinstance(item, Notification) for item in items)
-            timeout = await self.wait_for_room(count, timeout)
-            return await self._call_batch(items, timeout)
+            may_exceed = is_only and count <= self._max_calls
+            if not may_exceed:
+                timeout = await self.wait_for_room(count, timeout)
+            return await self._call_batch(items, timeout, may_exceed)
         finally:
             if run is not None:
                 run.end_wait()
 
     async def _call_batch(
-        self, items: list[tuple[str, Any] | Notification], timeout: float | Unset | None
+        self, items: list[tuple[str, Any] | Notification], timeout: float | Unset | None, may_exceed: bool
     ) -> list[Any]:
         self._check_started()
         done = self._loop.create_future()
@@ -213,7 +220,8 @@ class Caller:
             if not left and not done.done():
                 done.set_result(None)
 
-        calls = self._engine.call_batch(items, self.seconds_of(timeout), lambda index: partial(settle, index))
+        seconds = self.seconds_of(timeout)
+        calls = self._engine.call_batch(items, seconds, lambda index: partial(settle, index), may_exceed)
         try:
             if left:
                 await done

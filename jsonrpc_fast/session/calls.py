@@ -24,7 +24,7 @@ from ..codec import Message, Notification, ParseError, Request, Response, encode
 from ..codec._json import Default
 from ..codec._payloads import decoded
 from ..codes import ErrorCode, ParseErrorCode
-from ..errors import ConnectionLost, StateError
+from ..errors import ConnectionLost
 from ..types import MessageId
 from .conventions import Convention, ProgressToken
 from .requests import with_default
@@ -83,6 +83,7 @@ class Calls:
         timeout: float | None = None,
         idle_timeout: float | None = None,
         on_progress: Callable[[Any], object] | None = None,
+        may_exceed: bool = False,
     ) -> tuple[Call, bytes]:
         """Begin a call.
 
@@ -95,6 +96,7 @@ class Calls:
             timeout: Seconds until the call expires; None: no deadline.
             idle_timeout: Maximum seconds without progress; None: no bound.
             on_progress: Called with each progress value.
+            may_exceed: Whether the call may be one more than `max_calls`.
 
         Returns:
             The call and the request to send.
@@ -103,7 +105,7 @@ class Calls:
             StateError, ValueError, TypeError: As in `Tracker.begin`.
             EncodeError, TypeError: The params cannot be encoded.
         """
-        call = self.tracker.begin(method, now, timeout, idle_timeout)
+        call = self.tracker.begin(method, now, timeout, idle_timeout, may_exceed=may_exceed)
         try:
             if on_progress is not None or idle_timeout is not None:
                 params = self._give_token(call, params, on_progress)
@@ -113,7 +115,11 @@ class Calls:
             raise
 
     def begin_batch(
-        self, items: Iterable[tuple[str, Any] | Notification], now: float, timeout: float | None = None
+        self,
+        items: Iterable[tuple[str, Any] | Notification],
+        now: float,
+        timeout: float | None = None,
+        may_exceed: bool = False,
     ) -> tuple[list[Call | None], bytes]:
         """Begin several calls in one batch.
 
@@ -121,6 +127,7 @@ class Calls:
             items: For each call `(method, params)`; or notifications.
             now: The current time.
             timeout: Seconds until the calls expire; None: no deadline.
+            may_exceed: As in `begin`.
 
         Returns:
             For each item its call, or None for a notification; and the batch to send.
@@ -138,7 +145,7 @@ class Calls:
                     texts.append(self._notification(item.method, item.params, False))
                 else:
                     method, params = item
-                    call = self.tracker.begin(method, now, timeout)
+                    call = self.tracker.begin(method, now, timeout, may_exceed=may_exceed)
                     found.append(call)
                     texts.append(self._request(call, method, params, False))
         except BaseException:
@@ -201,25 +208,6 @@ class Calls:
             return b""
         message = self.convention.cancellation(call.id, reason)
         return b"" if message is None else encode_notification(*message)
-
-    def ping(self, now: float, timeout: float) -> tuple[Call, bytes]:
-        """Begin the convention's call that asks for any response, even if `max_calls` calls are in flight.
-
-        Args:
-            now: The current time.
-            timeout: Seconds until the call expires.
-
-        Returns:
-            The call and the request to send.
-
-        Raises:
-            StateError: The convention has no ping.
-        """
-        method = self.convention.ping
-        if method is None:
-            raise StateError("the convention has no ping")
-        call = self.tracker.begin(method, now, timeout, may_exceed=True)
-        return call, self._request(call, method, None, True)
 
     def goodbye(self, last: MessageId) -> bytes:
         """Return the notification that this side begins to close; b"" if there is none.

@@ -57,6 +57,9 @@ class Driver:
     def left(self) -> None:
         """Note that no more calls can be sent: the peer has said goodbye, or the connection is lost."""
 
+    def abort(self) -> None:
+        """End the connection at once, because the peer gives no sign of life. `Engine.lose` reports the end."""
+
     def idle(self) -> None:
         """Note that an engine that drains has nothing more to serve."""
 

@@ -128,6 +128,7 @@ class Engine:
         self._convention = convention
         self._errors = dict(errors or {})
         self._budget = budget_for(response_policy)
+        self._is_lost = False
         self._batch: Iterator[None] | None = None  # the rest of a batch that takes several turns
         self._last_read: MessageId | Unset = UNSET  # the id of the last request that was read before this side drained
 
@@ -187,6 +188,8 @@ class Engine:
         batch = InboundBatch(len(items) + 1, self.is_draining)
         batch.wait()  # for the end of the batch
         for index, item in enumerate(items):
+            if self._is_lost and type(item) is not Response:
+                continue
             self._receive(item, destination, batch, index)
             yield
         # If no request of the batch is being served, nothing else sends the responses.
@@ -339,7 +342,9 @@ class Engine:
         for call in self.calls.expire(now):
             self._settled(call)
             self.send(self.calls.cancellation_notice(call, "timeout"), call.destination)
-        self.inbox.tick(now)
+        if self.inbox.tick(now):
+            self.give_up(ConnectionLost("the peer reads none of the responses"))
+            return
         deadline = min(self.calls.tracker.next_deadline(), self.inbox.deadline)
         if deadline != inf:
             self._driver.wake_at(deadline)
@@ -355,6 +360,7 @@ class Engine:
         on_progress: Callable[[Any], object] | None = None,
         destination: Destination | None = None,
         waiter: Any = None,
+        may_exceed: bool = False,
     ) -> Call:
         """Begin a call. `Driver.settled` reports its outcome.
 
@@ -367,6 +373,9 @@ class Engine:
             on_progress: Called with each progress value.
             destination: The `destination` of the peer's request that the call belongs to; None: the stream.
             waiter: Anything of the driver's: `Call.waiter`.
+            may_exceed: Whether the call may be one more than `max_calls`. The only call of a handler may: it has been
+                let in by the bounds of handlers, and two peers whose calls in flight all wait for calls back would wait
+                forever.
 
         Returns:
             The call. It may have settled already, if a hook has cancelled it.
@@ -378,7 +387,7 @@ class Engine:
         """
         if not self.may_call:
             raise self.refusal()
-        call, text = self.calls.begin(method, params, self._clock(), timeout, idle_timeout, on_progress)
+        call, text = self.calls.begin(method, params, self._clock(), timeout, idle_timeout, on_progress, may_exceed)
         call.waiter = waiter
         call.destination = destination
         self._send_calls([call], text, destination)
@@ -389,6 +398,7 @@ class Engine:
         items: Iterable[tuple[str, Any] | Notification],
         timeout: float | None = None,
         make_waiter: Callable[[int], Any] | None = None,
+        may_exceed: bool = False,
     ) -> list[Call | None]:
         """Begin several calls in one batch.
 
@@ -396,6 +406,7 @@ class Engine:
             items: For each call `(method, params)`; or notifications.
             timeout: As in `call`, for each call.
             make_waiter: Returns the `waiter` of the call at an index.
+            may_exceed: As in `call`, for all of them.
 
         Returns:
             For each item its call, or None for a notification.
@@ -406,7 +417,7 @@ class Engine:
         """
         if not self.may_call:
             raise self.refusal()
-        found, text = self.calls.begin_batch(items, self._clock(), timeout)
+        found, text = self.calls.begin_batch(items, self._clock(), timeout, may_exceed)
         if make_waiter is not None:
             for index, call in enumerate(found):
                 if call is not None:
@@ -427,7 +438,10 @@ class Engine:
             StateError: The convention has no ping.
             ConnectionLost: The connection is lost.
         """
-        call, text = self.calls.ping(self._clock(), timeout)
+        method = self.calls.convention.ping
+        if method is None:
+            raise StateError("the convention has no ping")
+        call, text = self.calls.begin(method, None, self._clock(), timeout, may_exceed=True)
         self._send_calls([call], text, None)
         return call
 
@@ -536,6 +550,13 @@ class Engine:
         """Return the notification that this side begins to close; b"" if there is none."""
         return self.calls.goodbye(None if isinstance(self._last_read, Unset) else self._last_read)
 
+    def give_up(self, fault: ConnectionLost) -> None:
+        """Settle all calls as lost, and end the connection to a peer that gives no sign of life."""
+        self.fault = fault
+        self.hooks.peer_fault(fault)
+        self.lose_calls()
+        self._driver.abort()
+
     @property
     def is_idle(self) -> bool:
         """Whether neither side waits for anything."""
@@ -549,7 +570,11 @@ class Engine:
             self._settled(call)
 
     def lose(self) -> None:
-        """Settle all calls as lost, and forget the requests being served: the connection is lost."""
+        """Settle all calls as lost, and forget the requests being served: the connection is lost.
+
+        Of a batch that takes several turns only the responses are still received.
+        """
+        self._is_lost = True
         self.finish_batch()
         self.inbox.is_draining = True
         self.lose_calls()

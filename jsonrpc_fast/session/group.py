@@ -6,12 +6,11 @@ Rules:
   - When the inboxes of the group are full, a session may still keep one message, so that one session cannot shut out
     the others.
   - At a bound of the group, a session does the same as at its own bound, and its own bounds apply too.
-  - All sessions of a group run on one loop.
+  - All sessions of a group run on one loop, or in one thread.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from typing import Final, Protocol
 
@@ -26,6 +25,9 @@ class GroupMember(Protocol):
 
     def start_one(self) -> bool:
         """Start the first handler in the queue. Return whether another one could start now."""
+
+    def wake(self) -> None:
+        """Call `SessionGroup.start` soon, once for any number of these calls."""
 
 
 class SessionGroup:
@@ -62,7 +64,6 @@ class SessionGroup:
         self._max_inbox = max_inbox
         self._max_bytes = inbox_bytes
         self._queue: OrderedDict[GroupMember, None] = OrderedDict()  # sessions whose handlers wait for a slot
-        self._is_start_due = False
         self.running: int = 0
         self.waiting: int = 0
         self.waiting_bytes: int = 0
@@ -74,18 +75,16 @@ class SessionGroup:
     def release(self) -> None:
         """Take the slot of a handler back."""
         self.running -= 1
-        if self._queue:
-            self._start_soon()
+        self._start_soon()
 
-    def enqueue(self, member: GroupMember) -> None:
-        """Let a session start its waiting handlers when there are slots."""
+    def add(self, member: GroupMember) -> None:
+        """Let a session start its waiting handlers when there are slots, from the next call of `start` on."""
         self._queue[member] = None
-        if self.running < self._max_handlers:
-            self._start_soon()
 
     def leave(self, member: GroupMember) -> None:
         """Remove a session that has no more handlers to start."""
         self._queue.pop(member, None)
+        self._start_soon()  # this member may be the one that was to do so
 
     def has_room(self, size: int) -> bool:
         """Return whether the inboxes may keep one more message."""
@@ -105,12 +104,11 @@ class SessionGroup:
 
     def _start_soon(self) -> None:
         # Later, because a started handler may begin to wait at once, which would recurse.
-        if not self._is_start_due:
-            self._is_start_due = True
-            asyncio.get_running_loop().call_soon(self._start)
+        if self._queue and self.running < self._max_handlers:
+            next(iter(self._queue)).wake()
 
-    def _start(self) -> None:
-        self._is_start_due = False
+    def start(self) -> None:
+        """Start waiting handlers of the sessions in turn."""
         for _ in range(_TURN_HANDLERS):
             if not self._queue or self.running >= self._max_handlers:
                 return

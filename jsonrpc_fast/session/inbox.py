@@ -48,7 +48,7 @@ from ..handlers.responses import response_to_error, response_to_failure
 from ..types import UNSET
 from .driver import Driver
 from .hooks import FoundHooks
-from .reading import Reading
+from .reading import STALL_SECONDS, Reading
 from .requests import Destination, InboundRequest, Requests
 from .room import Bounds, Room
 from .running import Item, Run, RunState, Trace, current_run
@@ -56,7 +56,8 @@ from .sizes import memory_of
 from .tracker import Outcome
 
 _REFUSAL_FACTOR: Final = 16
-"""Beyond this multiple of `response_bytes` in refusals and error responses, reading pauses until the peer reads."""
+"""Beyond this multiple of `response_bytes` in refusals and error responses, reading pauses until the peer reads, or the
+connection ends (reading.py)."""
 
 _INTERNAL_ERROR: Final = int(ErrorCode.INTERNAL_ERROR)
 
@@ -298,7 +299,7 @@ class Inbox:
             if self._is_blocked():
                 self._refusal_bytes += len(data)
                 if self._refusal_bytes > _REFUSAL_FACTOR * self._response_bytes:
-                    self._reading.pause()
+                    self._reading.pause(STALL_SECONDS)
                 self._driver.drain()
             self._write(data)
 
@@ -334,7 +335,7 @@ class Inbox:
             if self._reading.ignores_bounds:
                 self._refuse_for_room(item)
                 return
-            self._reading.pause_for_a_while()
+            self._reading.pause()
         context = None if destination is None else contextvars.copy_context()
         self._unchecked_bytes = 0
         self._held.append((item, size, destination, context))
@@ -378,9 +379,9 @@ class Inbox:
         """When to call `tick`, in seconds; infinite if there is no need."""
         return self._reading.deadline
 
-    def tick(self, now: float) -> None:
-        """Resume reading if the peer has read nothing since reading was paused."""
-        self._reading.tick(now)
+    def tick(self, now: float) -> bool:
+        """Resume reading if the peer has read nothing since reading was paused; return True if it must be given up."""
+        return self._reading.tick(now)
 
     # Handlers.
 
@@ -414,7 +415,8 @@ class Inbox:
                 self._queue[run] = None
                 self._room.keep(run.size)
                 if self._group is not None and self._room.running < self._room.bounds.max_handlers:
-                    self._group.enqueue(self)
+                    self._group.add(self)
+                    self._driver.soon()
                 return
         elif needs_slot:
             if not self._room.waiting or self._has_room(0):
@@ -451,13 +453,14 @@ class Inbox:
 
     def start_queued(self) -> None:
         """Start queued handlers for which there are slots now."""
+        if self._group is not None:
+            if self._queue and self._room.running < self._room.bounds.max_handlers:
+                self._group.add(self)
+            self._group.start()
+            return
         for _ in range(_TURN_MESSAGES):
-            if not self._queue or self._room.running >= self._room.bounds.max_handlers:
+            if not self.start_one():
                 return
-            if self._group is not None:
-                self._group.enqueue(self)
-                return
-            self.start_one()
         self._start_soon()
 
     def start_one(self) -> bool:
@@ -469,6 +472,10 @@ class Inbox:
         assert run.context is not None
         run.context.run(self._start, run)
         return bool(self._queue) and self._room.running < self._room.bounds.max_handlers
+
+    def wake(self) -> None:
+        """Let handlers in the queue start soon: the group has a slot."""
+        self._driver.soon()
 
     def _start_soon(self) -> None:
         # Later, because a started handler may begin to wait at once, which would recurse.

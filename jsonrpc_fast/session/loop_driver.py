@@ -41,6 +41,7 @@ class LoopDriver(Driver):
         settled: See `Driver`.
         left: See `Driver`.
         idle: See `Driver`.
+        abort: See `Driver`.
         wake: Called when the peer has read, or the connection is lost.
 
     Attributes:
@@ -58,6 +59,7 @@ class LoopDriver(Driver):
         "_transport",
         "_wake",
         "_when_done",
+        "abort",
         "engine",
         "idle",
         "left",
@@ -77,12 +79,14 @@ class LoopDriver(Driver):
         settled: Callable[[Call, Any, Exception | None], None],
         left: Callable[[], None],
         idle: Callable[[], None],
+        abort: Callable[[], None],
         wake: Callable[[], None],
     ) -> None:
         self.write: Callable[[bytes], None] = transport.send
         self.settled: Callable[[Call, Any, Exception | None], None] = settled
         self.left: Callable[[], None] = left
         self.idle: Callable[[], None] = idle
+        self.abort: Callable[[], None] = abort
         self._wake = wake
         self._transport = transport
         self._runs: dict[asyncio.Task[None], Run] = {}  # those whose tasks have not ended

@@ -5,6 +5,8 @@ Rules:
   - Nothing is read while reading is paused, because too much is held for a peer that does not read.
   - A peer that reads nothing for PAUSE_SECONDS may have paused as well: reading resumes, and what there is no room for
     is refused.
+  - A peer that does not read its refusals either is not read any more. After STALL_SECONDS in which it reads nothing
+    the connection ends: two ends that do this to each other would wait forever.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from .driver import Driver
 
 PAUSE_SECONDS: Final = 0.5
 """Seconds for which reading pauses for a peer that reads nothing."""
+STALL_SECONDS: Final = 30.0
+"""Seconds after which a peer is given up that reads none of too many refusals."""
 
 
 class Reading:
@@ -33,12 +37,13 @@ class Reading:
         deadline: When to call `tick`, in seconds; infinite if there is no need.
     """
 
-    __slots__ = ("_clock", "_driver", "_level", "deadline", "ignores_bounds", "is_in_batch", "is_paused")
+    __slots__ = ("_clock", "_driver", "_level", "_seconds", "deadline", "ignores_bounds", "is_in_batch", "is_paused")
 
     def __init__(self, driver: Driver, clock: Callable[[], float]) -> None:
         self._driver = driver
         self._clock = clock
         self._level = 0  # of the unwritten bytes, when reading was paused or checked
+        self._seconds = PAUSE_SECONDS  # how long the peer may read nothing
         self.is_paused: bool = False
         self.is_in_batch: bool = False
         self.ignores_bounds: bool = False
@@ -56,17 +61,13 @@ class Reading:
         if not self.is_paused:
             self._driver.set_reading(True)
 
-    def pause(self) -> None:
-        """Stop reading until `resume`."""
-        if not self.is_paused:
-            self.is_paused = True
-            if not self.is_in_batch:
+    def pause(self, seconds: float = PAUSE_SECONDS) -> None:
+        """Stop reading until `resume`, and watch whether the peer reads anything within so many seconds."""
+        if not self.is_paused or seconds > self._seconds:
+            self._seconds = seconds
+            if not self.is_paused and not self.is_in_batch:
                 self._driver.set_reading(False)
-
-    def pause_for_a_while(self) -> None:
-        """Stop reading until the peer reads, or for PAUSE_SECONDS if it does not."""
-        if not self.is_paused:
-            self.pause()
+            self.is_paused = True
             self.watch()
 
     def resume(self) -> None:
@@ -76,23 +77,27 @@ class Reading:
             self._driver.set_reading(True)
 
     def watch(self) -> None:
-        """Check after PAUSE_SECONDS whether the peer has read anything."""
+        """Check in some seconds whether the peer has read anything."""
         self._level = self._driver.unwritten_bytes
-        self.deadline = self._clock() + PAUSE_SECONDS
+        self.deadline = self._clock() + self._seconds
         self._driver.wake_at(self.deadline)
 
     def drained(self) -> None:
         """Note that the peer has read."""
         self.ignores_bounds = False
         self.deadline = inf
+        self._seconds = PAUSE_SECONDS
 
-    def tick(self, now: float) -> None:
-        """Resume reading if the peer has read nothing since reading was paused."""
+    def tick(self, now: float) -> bool:
+        """Resume reading if the peer has read nothing since reading was paused; return True if it must be given up."""
         if now < self.deadline:
-            return
+            return False
         self.deadline = inf
         if self._driver.unwritten_bytes < self._level:
             self.watch()
+        elif self._seconds == STALL_SECONDS:
+            return True
         else:
             self.ignores_bounds = True
             self.resume()
+        return False

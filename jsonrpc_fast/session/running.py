@@ -95,11 +95,12 @@ class Run:
         self.is_concluded: bool = False
         self.waits: int = 0
 
-    def begin_wait(self) -> None:
-        """An operation in the handler begins to wait for a peer."""
+    def begin_wait(self) -> bool:
+        """An operation in the handler begins to wait for a peer. Return whether it is the only one."""
         self.waits += 1
         if self.state is RunState.RUNNING:
             self.owner.run_waits(self)
+        return self.waits == 1 and self.state is not RunState.ENDED
 
     def end_wait(self) -> None:
         """The operation has finished waiting."""

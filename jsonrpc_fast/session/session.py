@@ -88,7 +88,9 @@ class Session(Caller):
         response_policy = checked["response_policy"]
         if isinstance(response_policy, Unset):
             response_policy = "always" if transport.responds_to_faults else "never"
-        super().__init__(transport, checked["timeout"], checked["context"], checked["max_calls"], self._on_idle)
+        super().__init__(
+            transport, checked["timeout"], checked["context"], checked["max_calls"], self._on_idle, self._abort_soon
+        )
         self.handlers: Handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
         self._engine = Engine(
             self._driver,
@@ -356,11 +358,14 @@ class Session(Caller):
             self._engine.ping(seconds)
 
     def _on_silence(self) -> None:
+        self._engine.give_up(ConnectionLost("the peer is silent"))
+
+    def _abort_soon(self) -> None:
         """End a connection whose peer gives no sign of life. No peer takes part in a close."""
-        self._engine.fault = ConnectionLost("the peer is silent")
-        self._engine.hooks.peer_fault(self._engine.fault)
+        self._stop_heartbeat()
         self._state = _State.CLOSING
-        self._engine.lose_calls()
+        if self._closer is not None:
+            self._closer.cancel()
         self._closer = asyncio.Task(self._abort(), loop=self._loop)
 
     async def _abort(self) -> None:

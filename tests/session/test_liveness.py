@@ -9,13 +9,13 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from math import inf
 from typing import Any
 
 import pytest
 
 from jsonrpc_fast import Notification, Request, Response
 from jsonrpc_fast.session import LspConvention, Session, SessionContext
+from jsonrpc_fast.session.reading import PAUSE_SECONDS, STALL_SECONDS
 from jsonrpc_fast.transports import StdioClient, TcpClient, TcpServer, Transport, memory_pair
 
 from ..support import loops
@@ -406,6 +406,44 @@ async def test_a_peer_that_reads_slowly_is_served_in_full() -> None:
     await unread.transport.disconnect()
 
 
+@pytest.mark.virtual_time
+async def test_a_peer_that_reads_none_of_its_refusals_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise two peers that do not read from each other for this reason would wait forever."""
+    monkeypatch.setattr("jsonrpc_fast.session.inbox._REFUSAL_FACTOR", 1)
+    faults = Faults()
+    unread = Unread({"response_bytes": 300_000, "max_inbox": 0, "hooks": faults}, {"m": lambda: "x" * 400_000})
+    await unread.transport.start()
+    unread.transport.pause_reading()
+    async with unread.session as session:
+        for number in range(2000):
+            unread.transport.send(b'{"jsonrpc":"2.0","id":"%0200d","method":"m"}' % number)
+        await asyncio.sleep(STALL_SECONDS)
+        assert session.is_connected
+        await asyncio.wait_for(session.wait_closed(), 2 * PAUSE_SECONDS)
+        assert str(session.fault) == "the peer reads none of the responses"
+        assert session.fault in faults.seen
+    await unread.transport.disconnect()
+
+
+@pytest.mark.virtual_time
+@rows("in_batches", [False, True])
+async def test_calls_back_go_on_although_the_calls_in_flight_wait_for_them(in_batches: bool) -> None:
+    """Each side has `max_calls` calls in flight, and each of these needs a call back. No timeout helps."""
+
+    async def back(context: SessionContext, depth: int) -> int:
+        if not depth:
+            return 0
+        if in_batches:
+            return 1 + (await context.session.call_batch([("back", [depth - 1])]))[0]  # type: ignore[no-any-return]
+        return 1 + await context.session.call("back", [depth - 1])  # type: ignore[no-any-return]
+
+    one, other = memory_pair()
+    options: dict[str, Any] = {"max_calls": 1, "timeout": None}
+    async with Session(one, {"back": back}, **options) as first, Session(other, {"back": back}, **options) as second:
+        calls = [session.call("back", [depth]) for session in (first, second) for depth in (4, 5)]
+        assert await asyncio.wait_for(asyncio.gather(*calls), 100) == [4, 5, 4, 5]
+
+
 @pytest.mark.time_limit(40)
 @pytest.mark.parametrize("channel", ["tcp", "pipes"])
 async def test_the_loss_of_the_peer_is_noticed_while_reading_is_paused(channel: str) -> None:
@@ -427,7 +465,7 @@ async def test_the_loss_of_the_peer_is_noticed_while_reading_is_paused(channel: 
     async def check(session: Session, pid: int | None) -> None:
         assert pid is not None
         inbox = session._engine.inbox
-        await eventually(lambda: inbox.is_paused and inbox.deadline == inf)
+        await eventually(lambda: inbox.is_paused and inbox.deadline > session._loop.time() + 2 * PAUSE_SECONDS)
         os.kill(pid, signal.SIGKILL)
         await asyncio.wait_for(session.wait_closed(), 5)
 

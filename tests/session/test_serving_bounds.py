@@ -190,7 +190,8 @@ async def test_a_large_batch_is_served_over_several_turns(how: str, monkeypatch:
         await wire.next()
         answer = encode_result(1, "answer")
         wire.send(BATCH.rstrip()[:-1] + b"," + answer.rstrip() + b"]\n")
-        wire.send(b'{"jsonrpc":"2.0","id":7,"method":"last"}\n')
+        if how != "loss":  # what follows a batch ends it
+            wire.send(b'{"jsonrpc":"2.0","id":7,"method":"last"}\n')
         while not served:
             await asyncio.sleep(0)
         assert len(served) <= 3
@@ -208,7 +209,10 @@ async def test_a_large_batch_is_served_over_several_turns(how: str, monkeypatch:
             await session.close()
         while not call.done():
             await asyncio.sleep(0)
-        assert served[:1000] == list(range(1000))
+        if how == "loss":
+            assert len(served) < 40  # nobody is there to get a response, and none of the rest is begun
+        else:
+            assert served[:1000] == list(range(1000))
         assert answers == ["answer"] if how != "end" else answers in (["answer"], [ConnectionLost])
         if how in ("goes on", "message"):
             assert await wire.next() == Response(7, served[-1])

@@ -115,14 +115,12 @@ class Conversation:
     Attributes:
         world: The world.
         group: The group of the ends that are in one; None without.
-        stalemates: The number of connections whose ends have both refused too much, and wait for each other.
     """
 
     def __init__(self, seed: int, is_traced: bool = False) -> None:
         self.world = World(seed, is_traced)
         random = self.world.random
         self.world.is_shuffled = random.random() < 0.3
-        self.stalemates = 0
         self.group: SessionGroup | None = None
         self.group_handlers = random.choice((1, 2, 100))
         if random.random() < 0.3:
@@ -161,9 +159,6 @@ class Conversation:
         ends = self._ends
         world.run(self._check)
         for link in self._links:
-            if all(end.judge.may_rest for end in link.ends):
-                self.stalemates += 1  # neither reads until the other one does
-                continue
             for end in link.ends:
                 end.check_nothing_left()
         for end in ends():

@@ -229,6 +229,11 @@ class End(Driver):
     def left(self) -> None:
         self._log("sends no more calls")
 
+    def abort(self) -> None:
+        self._log("gives the peer up")
+        self.has_stopped = True
+        self.world.soon(self.lose)
+
     def set_reading(self, wanted: bool) -> None:
         self._log("reads" if wanted else "rests")
         self.is_reading = wanted or self._is_discarding
@@ -289,7 +294,9 @@ class End(Driver):
         if isinstance(error, StateError) and str(error).startswith("too many"):
             self.judge.refused_for_room()
         is_of_handler = isinstance(error, (Failure, RpcError, EncodeError, asyncio.CancelledError))
-        is_expected = isinstance(error, (StateError, ParseError)) or (is_of_handler and method is not None)
+        is_expected = isinstance(error, (StateError, ParseError, ConnectionLost)) or (
+            is_of_handler and method is not None
+        )
         if not is_expected and self.world.violation is None:
             self.world.violation = Violation(f"{self.name}: a fault of {method}: {error!r}")
             self.world.violation.__cause__ = error

@@ -66,7 +66,6 @@ class Judge:
         self._was_draining = False
         self._other_bytes = 0  # beside results of the fast path, since everything was written
         self._refused_bytes = 0  # of refusals since the peer has read
-        self._unread_bytes = 0  # of errors and arrays since then
         self._has_refused = False  # since the last check
         self._had_served = True
         self._unread_items = 0  # that were received since reading paused
@@ -173,8 +172,6 @@ class Judge:
         if not self._is_fast_result(message):
             self.wrote_more(len(data))
         is_blocked = self._end.unwritten_before > self._end.bounds.response_bytes
-        if is_blocked and (data.startswith(b"[") or b'"error":' in data):
-            self._unread_bytes += len(data)
         if isinstance(message, Response):
             self._wrote_response(message, False)
             is_refusal = message.error is not None and message.error.code in REFUSALS
@@ -305,7 +302,7 @@ class Judge:
     def drained(self, drained: Callable[[], object]) -> None:
         """Tell the engine that the peer has read."""
         self._may_invoke_one = self._is_told = True
-        self._refused_bytes = self._unread_bytes = 0
+        self._refused_bytes = 0
         drained()
         self._may_invoke_one = self._is_told = False
 
@@ -331,7 +328,7 @@ class Judge:
         if waiting > most:
             self._fail(f"{waiting} messages wait, and at most {most} may")
         is_resting = not end.is_reading and not end.is_lost and end.extra_room <= SMALL_BATCH
-        if is_resting and inbox.deadline == inf and not self.may_rest:
+        if is_resting and inbox.deadline == inf and not end.has_stopped:
             self._fail("nothing is read, without a limit")
         kept = inbox.kept_bytes()
         if (kept > 0) != bool(inbox.items or inbox.runs) or kept < 0:
@@ -348,12 +345,6 @@ class Judge:
             self._had_served = has_served
             end.is_idle_told = False
             self._was_draining = True
-
-    @property
-    def may_rest(self) -> bool:
-        """Whether this end reads nothing because the peer has not read so many refusals."""
-        has_refused_too_much = self._unread_bytes > REFUSAL_FACTOR * self._end.bounds.response_bytes
-        return not self._end.is_reading and (has_refused_too_much or self._end.has_stopped)
 
     def count(self) -> tuple[int, int]:
         """Return how many handlers have a slot, and how many messages the group must count as waiting."""

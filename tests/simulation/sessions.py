@@ -187,8 +187,7 @@ class Talk:
 
     async def _back(self, context: SessionContext, number: int) -> int:
         self._serve(number)
-        # With a limit: two sessions whose calls in flight are all back calls wait for room, each for the other.
-        await self.call(context.session, "echo", 2.0)
+        await self.call(context.session, self.random.choice(("echo", "echo", "back")))
         return number
 
     def _fail(self, number: int) -> int:
@@ -206,9 +205,8 @@ class Talk:
         self._numbers += 1
         return self._numbers
 
-    async def call(self, session: Any, method: str, most: float | None = None) -> None:
+    async def call(self, session: Any, method: str) -> None:
         number, timeout = self._next(), self.random.choice(TIMEOUTS)
-        timeout = timeout if most is None or timeout is not None else most
         time = asyncio.get_running_loop().time
         ends = inf if timeout is None else time() + timeout
         outcome = "result"

@@ -72,8 +72,6 @@ class World:
         """Call a function later, at the present time."""
         self.at(self.now, function, *arguments)
 
-    call_soon = soon  # what a `SessionGroup` asks of a loop
-
     def sleep(self, seconds: float) -> Future:
         future = Future(self)
         self.at(self.now + seconds, future.set)
@@ -97,24 +95,20 @@ class World:
             Violation: An invariant does not hold.
         """
         World.current = self
-        asyncio._set_running_loop(self)  # type: ignore[arg-type]  # it is the loop of the groups
-        try:
-            events = self._events
-            while events:
-                time, _, _, function, arguments = heappop(events)
-                if time > self.now:
-                    self.now = time
-                function(*arguments)
-                if self.touched:
-                    check()
-                    self.touched.clear()
-                if self.violation is not None:
-                    raise self.violation
-                self.steps += 1
-                if self.steps > MAX_STEPS:
-                    self.fail(f"more than {MAX_STEPS} events")
-        finally:
-            asyncio._set_running_loop(None)
+        events = self._events
+        while events:
+            time, _, _, function, arguments = heappop(events)
+            if time > self.now:
+                self.now = time
+            function(*arguments)
+            if self.touched:
+                check()
+                self.touched.clear()
+            if self.violation is not None:
+                raise self.violation
+            self.steps += 1
+            if self.steps > MAX_STEPS:
+                self.fail(f"more than {MAX_STEPS} events")
 
 
 class Future:

@@ -75,7 +75,8 @@ class AcceptedSocket(SocketChannel):
                 return
             if is_http is not None:
                 self._detector = None
-        self._is_silent = False
+        if self.idle_seconds is not None:
+            self.count_sign()
         self.events.received(data)
         if not self._reads:
             self.transport.pause_reading()

@@ -89,7 +89,7 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         self._connect = connect
         self._buffer: memoryview
         self._reads = False
-        self._is_silent = True  # nothing has arrived since the last look
+        self._heard = 0.0  # when something last arrived, or reading began; only with `idle_seconds`
         self._idle_timer: asyncio.TimerHandle | None = None
         self._has_ended = False  # the peer's stream
         self._is_finishing = False  # the socket is half-closed when all is written
@@ -127,6 +127,7 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
     def set_reading(self, on: bool) -> None:
         self._reads = on
         if on:
+            self.count_sign()
             self.transport.resume_reading()
         else:
             self.transport.pause_reading()
@@ -176,6 +177,7 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         # Before Python 3.11 and with uvloop, reading begins after this method, and a pause here has no effect.
         asyncio.get_running_loop().call_soon(self._pause_if_unwanted)
         if self.idle_seconds is not None:
+            self.count_sign()
             self._watch_idle()
 
     def _pause_if_unwanted(self) -> None:
@@ -186,7 +188,7 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._is_silent = False
+        self.count_sign()
         self.events.received(self._buffer[:nbytes])
         if not self._reads:
             self.transport.pause_reading()  # uvloop reads before `call_soon`
@@ -216,14 +218,22 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         if self._idle_timer is not None:
             self._idle_timer.cancel()
 
+    def count_sign(self) -> None:
+        """Note that the peer may be silent for `idle_seconds` from now on."""
+        if self.idle_seconds is not None:
+            self._heard = asyncio.get_running_loop().time()
+
     def _watch_idle(self) -> None:
         """Abort a channel on which nothing has arrived: a silent peer closes nothing."""
-        if self._is_silent and self._reads and self._idle_timer is not None:
-            self.on_idle(ConnectionLost(f"nothing arrived for {self.idle_seconds} seconds"))
-            return
         assert self.idle_seconds is not None
-        self._is_silent = True
-        self._idle_timer = asyncio.get_running_loop().call_later(self.idle_seconds, self._watch_idle)
+        loop = asyncio.get_running_loop()
+        if not self._reads:
+            self._heard = loop.time()
+        left = self._heard + self.idle_seconds - loop.time()
+        if left > 0:
+            self._idle_timer = loop.call_later(left, self._watch_idle)
+        else:
+            self.on_idle(ConnectionLost(f"nothing arrived for {self.idle_seconds} seconds"))
 
 
 class SocketTransport(Connection):
