@@ -30,15 +30,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from contextvars import Context, copy_context
 from math import inf
+from types import CoroutineType
 from typing import Any, Final
 
-from ..codec import Error, Message, Notification, ParseError, Request, Response, encode_error
+from ..codec import Error, Message, Notification, ParseError, Raw, Request, Response, encode_error
 from ..codec._json import Default
 from ..codec._payloads import decoded
 from ..codes import RPC_MESSAGES, ErrorCode
-from ..errors import LOOP_EXITS, CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
-from ..handlers import Handlers, RequestContext
+from ..errors import HANDLER_FAILURES, LOOP_EXITS, CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
+from ..handlers import NEVER_AWAITABLE, Handlers, RequestContext
 from ..handlers.cancellation import CancelledError
 from ..transports.delivery import TURN_SECONDS
 from ..types import UNSET, MessageId, Unset
@@ -124,8 +126,11 @@ class Engine:
         self.fault: Exception | None = None
         self.hooks: FoundHooks = found
         self._driver = driver
+        self._write = driver.write
         self._clock = clock
-        self._convention = convention
+        self._new_context: Callable[[], Context] = copy_context().copy
+        self._serving = self.requests.serving.requests
+        self._encode_result = self.requests.encode_result
         self._errors = dict(errors or {})
         self._budget = budget_for(response_policy)
         self._is_lost = False
@@ -141,21 +146,58 @@ class Engine:
             message: A value that the codec returned. A `ParseError` is a fault of the peer.
             destination: The place for the responses; None: the stream.
         """
+        kind = type(message)
+        if kind is Request:
+            # Fast path: a request that is served at once, in this frame: each call costs as much as a small message.
+            inbox = self.inbox
+            id = message.id
+            if (
+                (inbox.unchecked_bytes > 0 or inbox.may_serve_at_once())
+                and (handler := inbox.find(message.method)) is not None
+                and not handler.wants_context
+                and (not self._serving or self.requests.serving.find(id) is None)
+            ):
+                self._last_read = id
+                # Whatever made the transport read, such as another handler, has a context of its own. Where messages
+                # have destinations, each arrives in the context of its own exchange.
+                context = self._new_context() if destination is None else copy_context()
+                params, function = message.params, handler.plain
+                try:
+                    if function is None or params is None or type(params) is Raw:
+                        result = context.run(handler.invoke, params, None)
+                    elif type(params) is dict:
+                        result = context.run(function, **params)
+                    else:
+                        result = context.run(function, *params)
+                except BaseException as error:
+                    inbox.failed_at_once(message, destination, context, handler.explained(error, params))
+                    if isinstance(error, KeyboardInterrupt):
+                        raise
+                    return
+                result_kind = type(result)
+                # `is_awaitable`, inlined.
+                if result_kind is CoroutineType or (
+                    result_kind not in NEVER_AWAITABLE and hasattr(result_kind, "__await__")
+                ):
+                    inbox.begin_at_once(message, destination, context, result)
+                    return
+                try:
+                    text = self._encode_result(id, result)
+                except HANDLER_FAILURES:
+                    inbox.succeeded_at_once(message, destination, context, result)
+                    return
+                if destination is not None:
+                    destination.respond(id, text)
+                    return
+                inbox.unchecked_bytes -= len(text)
+                try:  # noqa: SIM105  # a context manager would cost as much as the sending
+                    self._write(text)
+                except (ConnectionLost, StateError):
+                    pass  # the driver learns of the loss by itself
+                return
         if self._batch is not None:
             self.finish_batch()
-        kind = type(message)
-        # Fast path: a request that is served at once, and a response to a call in flight.
-        if kind is Request:
-            if not self.inbox.is_draining:
-                self._last_read = message.id
-                if self.inbox.serve_at_once(message, destination):
-                    return
-        elif kind is Response:
-            call = self.calls.settle(message)
-            if call is not None:
-                self._settled(call)
-                return
-        elif kind is list:
+        if kind is list:
             steps = self._receive_batch(message, destination)
             if len(message) > _SMALL_BATCH:
                 self._batch = steps
@@ -165,6 +207,8 @@ class Engine:
                 for _ in steps:
                     pass
             return
+        if kind is Request and not self.inbox.is_draining:
+            self._last_read = message.id
         self._receive(message, destination)
 
     def _receive(
@@ -250,8 +294,8 @@ class Engine:
     def _receive_notification(
         self, message: Notification, destination: Destination | None, batch: InboundBatch | None
     ) -> None:
-        if message.method in self._convention.methods:
-            notice = self._convention.read(message.method, decoded(message.params))
+        if message.method in self.calls.convention.methods:
+            notice = self.calls.convention.read(message.method, decoded(message.params))
             if type(notice) is Cancellation:
                 self._receive_cancellation(notice)
                 return
@@ -267,7 +311,7 @@ class Engine:
 
     def _receive_cancellation(self, notice: Cancellation) -> None:
         request = self.requests.serving.find(notice.id)
-        if request is None or request.is_cancelled or request.method in self._convention.never_cancelled:
+        if request is None or request.is_cancelled or request.method in self.calls.convention.never_cancelled:
             return  # a second cancellation must not interrupt a handler that cleans up
         request.is_cancelled = True
         self.inbox.cancel_request(request)
@@ -539,7 +583,7 @@ class Engine:
 
     def begin_draining(self) -> None:
         """Refuse new requests, and call `Driver.idle` when what was received is served."""
-        self.inbox.is_draining = True
+        self.inbox.begin_draining()
 
     @property
     def has_read_a_request(self) -> bool:
@@ -576,7 +620,7 @@ class Engine:
         """
         self._is_lost = True
         self.finish_batch()
-        self.inbox.is_draining = True
+        self.inbox.begin_draining()
         self.lose_calls()
         self.requests.serving.clear()
         self.inbox.cancel()

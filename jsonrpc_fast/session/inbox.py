@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import contextvars
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import Context
 from functools import partial
 from math import inf
@@ -85,7 +85,9 @@ class Inbox:
 
     Attributes:
         find: Returns the handler of a method, or None.
-        is_draining: Whether new requests are refused.
+        is_draining: Whether new requests are refused. `begin_draining` alone changes it.
+        unchecked_bytes: While it is positive, requests may be served without registration. What is written for them is
+            subtracted, until `may_serve_at_once` asks again how much is unwritten. 0 while messages must wait.
         dropped_requests: The number of requests that were dropped or cut off because the session was closed.
     """
 
@@ -104,11 +106,9 @@ class Inbox:
         self._make_context = make_context
         self._clock = clock
         self._requests = requests
-        self._serving = requests.serving.requests
         self._encode_result = requests.encode_result
         self._hooks = hooks
         self._is_traced = any((hooks.request_started, hooks.request_received, hooks.request_served))
-        self._response_bytes = bounds.response_bytes
         self._group = bounds.group
         self._room = Room(bounds)
         self._reading = Reading(driver, clock)
@@ -119,9 +119,9 @@ class Inbox:
         # While the peer does not read.
         self._held: deque[tuple[Item, int, Destination | None, Context | None]] = deque()  # with their sizes in bytes
         self._refusal_bytes = 0
-        self._unchecked_bytes = 0  # how many more bytes may be written before `unwritten_bytes` is asked again
         # The end.
         self.is_draining: bool = False
+        self.unchecked_bytes: int = 0
         self.dropped_requests: int = 0
         self._spared: set[Run] = set()  # handlers that close the session
 
@@ -164,58 +164,44 @@ class Inbox:
 
     def admit(self, item: Item, destination: Destination | None) -> None:
         """Serve a message now or as soon as there is room, or refuse it."""
-        if self._held or self._driver.unwritten_bytes > self._response_bytes:
+        if self._held or self._driver.unwritten_bytes > self._room.bounds.response_bytes:
             self._hold(item, destination)
         else:
             self._serve(item, destination)
 
-    def serve_at_once(self, message: Request, destination: Destination | None) -> bool:
-        """Serve a request that is not in a batch, and register it only if it is not served at once.
+    def may_serve_at_once(self) -> bool:
+        """Return whether the next request may be served without its registration, and set `unchecked_bytes`.
 
-        Returns:
-            False if the request was not served: it has to wait, or its id has to be known while the function runs.
+        Asking for each message how much is unwritten would cost as much as serving it.
         """
-        if self._unchecked_bytes <= 0 and not self._may_serve_at_once():
+        if self._held or self._is_traced or self.is_draining or self._reading.is_in_batch:
             return False
-        handler = self.find(message.method)
-        if handler is None or handler.wants_context:
-            return False
-        id = message.id
-        if self._serving and self._requests.serving.find(id) is not None:
-            return False
-        context = self._new_context() if destination is None else contextvars.copy_context()
-        try:
-            result = context.run(handler.invoke, message.params, None)
-        except BaseException as error:
+        self.unchecked_bytes = self._room.bounds.response_bytes - self._driver.unwritten_bytes
+        return self.unchecked_bytes >= 0
+
+    def failed_at_once(
+        self, message: Request, destination: Destination | None, context: Context, error: BaseException
+    ) -> None:
+        """Conclude a function that has raised, and whose request is not registered."""
+        request = self._requests.register(message, destination)
+        context.run(self._failed, request, request, None, error)
+
+    def succeeded_at_once(
+        self, message: Request, destination: Destination | None, context: Context, result: Any
+    ) -> None:
+        """Conclude a function with a result that is not easy to encode, and whose request is not registered."""
+        request = self._requests.register(message, destination)
+        context.run(self._succeeded, request, request, None, result)
+
+    def begin_at_once(
+        self, message: Request, destination: Destination | None, context: Context, work: Awaitable[Any]
+    ) -> None:
+        """Start an async function whose request is not registered."""
+        if type(work) is CoroutineType and destination is None and not self._room.waiting and self._has_slot():
+            context.run(self._start_unregistered, Run(self, work, message, None, None, context))
+        else:
             request = self._requests.register(message, destination)
-            context.run(self._failed, request, request, None, error)
-            if isinstance(error, KeyboardInterrupt):
-                raise
-            return True
-        kind = type(result)
-        # `is_awaitable`, inlined: a call for each request is measurable.
-        if kind is CoroutineType or (kind not in NEVER_AWAITABLE and hasattr(kind, "__await__")):
-            if kind is CoroutineType and destination is None and not self._room.waiting and self._has_slot():
-                context.run(self._start_unregistered, Run(self, result, message, None, None, context))
-                return True
-            request = self._requests.register(message, destination)
-            context.run(self._begin, Run(self, result, request, request, None, context))
-            return True
-        try:
-            text = self._encode_result(id, result)
-        except HANDLER_FAILURES:
-            request = self._requests.register(message, destination)
-            context.run(self._succeeded, request, request, None, result)
-            return True
-        if destination is not None:
-            destination.respond(id, text)
-            return True
-        self._unchecked_bytes -= len(text)
-        try:  # noqa: SIM105  # as `_write`, without a call
-            self._driver.write(text)
-        except (ConnectionLost, StateError):
-            pass
-        return True
+            context.run(self._begin, Run(self, work, request, request, None, context))
 
     def _start_unregistered(self, run: Run) -> None:
         """Start a handler, and register its request only if its first step does not end it."""
@@ -231,16 +217,6 @@ class Inbox:
         request.run = run
         return request
 
-    def _may_serve_at_once(self) -> bool:
-        """Return whether nothing waits, and how much may be written before this is asked again.
-
-        Asking for each message how much is unwritten would cost as much as the rest of `serve_at_once`.
-        """
-        if self._held or self._is_traced:
-            return False
-        self._unchecked_bytes = self._response_bytes - self._driver.unwritten_bytes
-        return self._unchecked_bytes >= 0
-
     def _serve(self, item: Item, destination: Destination | None) -> None:
         handler = self.find(item.method)
         if handler is not None:
@@ -251,8 +227,14 @@ class Inbox:
         elif type(item) is InboundRequest:
             self._refuse(item, None, standard_error(ErrorCode.METHOD_NOT_FOUND))
 
+    def begin_draining(self) -> None:
+        """Refuse new requests."""
+        self.is_draining = True
+        self.unchecked_bytes = 0
+
     def begin_batch(self) -> None:
         """Stop reading until `end_batch`, because a batch takes several turns."""
+        self.unchecked_bytes = 0
         self._reading.begin_batch()
 
     def end_batch(self) -> None:
@@ -298,7 +280,7 @@ class Inbox:
         if data:
             if self._is_blocked():
                 self._refusal_bytes += len(data)
-                if self._refusal_bytes > _REFUSAL_FACTOR * self._response_bytes:
+                if self._refusal_bytes > _REFUSAL_FACTOR * self._room.bounds.response_bytes:
                     self._reading.pause(STALL_SECONDS)
                 self._driver.drain()
             self._write(data)
@@ -327,7 +309,7 @@ class Inbox:
     # Holding, while the peer does not read.
 
     def _is_blocked(self) -> bool:
-        return self._driver.unwritten_bytes > self._response_bytes
+        return self._driver.unwritten_bytes > self._room.bounds.response_bytes
 
     def _hold(self, item: Item, destination: Destination | None) -> None:
         size = self._size_of(item)
@@ -337,7 +319,7 @@ class Inbox:
                 return
             self._reading.pause()
         context = None if destination is None else contextvars.copy_context()
-        self._unchecked_bytes = 0
+        self.unchecked_bytes = 0
         self._held.append((item, size, destination, context))
         self._room.keep(size)
         self._driver.drain()
@@ -494,7 +476,7 @@ class Inbox:
                 request = self._register(run)
                 self._succeeded(request, request, None, result)
             else:
-                self._unchecked_bytes -= len(text)
+                self.unchecked_bytes -= len(text)
                 self._write(text)
         self._leave(run)
 
