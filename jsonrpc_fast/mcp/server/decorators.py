@@ -19,9 +19,10 @@ Rules:
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, get_args, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, get_args, overload
 from urllib.parse import quote
 
 from msgspec import UNSET
@@ -57,6 +58,39 @@ from .tools import CheckedTool
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Definition = TypeVar("Definition", bound=Record)
+P = ParamSpec("P")
+
+
+class Registering(Protocol[P]):
+    """A decorator of functions that may be used without parentheses."""
+
+    @overload
+    def __call__(self, function: Function, /) -> Function: ...
+
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Callable[[Function], Function]: ...
+
+
+class bare_or_called(Generic[P]):  # as a function, like `property`
+    """A method that returns a decorator. The decorator may be used without parentheses, too."""
+
+    def __init__(self, method: Callable[Concatenate[Any, P], Any]) -> None:
+        self._method = method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, instance: Any, owner: Any = None) -> Registering[P]:
+        method: Any = self._method.__get__(instance, owner)
+
+        @functools.wraps(method)
+        def register(*arguments: Any, **options: Any) -> Any:
+            first = arguments[0] if arguments else None
+            if first is None or isinstance(first, str):
+                return method(*arguments, **options)
+            if not callable(first):
+                raise TypeError(f"expected a str, or the function itself, not {type(first).__name__}")
+            return method(**options)(first)
+
+        return method if instance is None else register
 
 
 class Decorators(Registry):
@@ -74,10 +108,7 @@ class Decorators(Registry):
         self._strict = strict
         self._ignore_unknown = ignore_unknown
 
-    @overload
-    def tool(self, name: Function, /) -> Function: ...
-
-    @overload
+    @bare_or_called
     def tool(
         self,
         name: str | None = None,
@@ -95,26 +126,7 @@ class Decorators(Registry):
         thread: bool = False,
         task_support: TaskSupport = "forbidden",
         task_start: TaskStart = "call",
-    ) -> Callable[[Function], Function]: ...
-
-    def tool(
-        self,
-        name: Any = None,
-        *,
-        title: str | None = None,
-        description: str | None = None,
-        input_schema: dict[str, Any] | None = None,
-        output_schema: dict[str, Any] | None = None,
-        structured_output: bool | None = None,
-        strict: bool | None = None,
-        ignore_unknown: bool | None = None,
-        annotations: ToolAnnotations | None = None,
-        icons: Sequence[Icon] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        thread: bool = False,
-        task_support: TaskSupport = "forbidden",
-        task_start: TaskStart = "call",
-    ) -> Any:
+    ) -> Callable[[Function], Function]:
         """Register a function as a tool: `@server.tool` or `@server.tool(…)`.
 
         The function returns, directly or as an awaitable:
@@ -165,15 +177,15 @@ class Decorators(Registry):
         """
 
         def register(function: Function) -> Function:
-            serving = RegisteredFunction(function, input_schema is None, "tool", given, thread=thread)
+            serving = RegisteredFunction(function, input_schema is None, "tool", name, thread=thread)
             if task_support not in get_args(TaskSupport) or task_start not in get_args(TaskStart):
-                raise ValueError(f"tool {given or serving.name}: task_support or task_start is unknown")
+                raise ValueError(f"tool {name or serving.name}: task_support or task_start is unknown")
             ignores_unknown = self._ignore_unknown if ignore_unknown is None else ignore_unknown
             output = None
             if output_schema is None and structured_output is not False:
                 output = output_type(serving.returns, is_required=structured_output is True)
             tool = Tool(
-                name=_name(given, function),
+                name=_name(name, function),
                 title=_or_unset(title),
                 description=_or_unset(description or serving.description),
                 input_schema=(
@@ -194,13 +206,9 @@ class Decorators(Registry):
             self.has_tasks |= task_support != "forbidden"
             return function
 
-        given = _explicit_name(name)
-        return register if given is name else register(name)
+        return register
 
-    @overload
-    def prompt(self, name: Function, /) -> Function: ...
-
-    @overload
+    @bare_or_called
     def prompt(
         self,
         name: str | None = None,
@@ -211,19 +219,7 @@ class Decorators(Registry):
         icons: Sequence[Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
         thread: bool = False,
-    ) -> Callable[[Function], Function]: ...
-
-    def prompt(
-        self,
-        name: Any = None,
-        *,
-        title: str | None = None,
-        description: str | None = None,
-        complete: Mapping[str, Completer] | None = None,
-        icons: Sequence[Icon] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        thread: bool = False,
-    ) -> Any:
+    ) -> Callable[[Function], Function]:
         """Register a function as a prompt: `@server.prompt` or `@server.prompt(…)`.
 
         The function returns, directly or as an awaitable:
@@ -256,10 +252,10 @@ class Decorators(Registry):
         """
 
         def register(function: Function) -> Function:
-            serving = RegisteredFunction(function, role="prompt", name=given, thread=thread)
+            serving = RegisteredFunction(function, role="prompt", name=name, thread=thread)
             arguments = [_argument(serving, argument) for argument in serving.parameters]
             prompt = Prompt(
-                name=_name(given, function),
+                name=_name(name, function),
                 title=_or_unset(title),
                 description=_or_unset(description or serving.description),
                 arguments=arguments,
@@ -271,13 +267,9 @@ class Decorators(Registry):
             self._add(self.prompts, prompt.name, registered, "prompts")
             return function
 
-        given = _explicit_name(name)
-        return register if given is name else register(name)
+        return register
 
-    @overload
-    def resource(self, uri: Function, /) -> Function: ...
-
-    @overload
+    @bare_or_called
     def resource(
         self,
         uri: str | None = None,
@@ -293,24 +285,7 @@ class Decorators(Registry):
         icons: Sequence[Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
         thread: bool = False,
-    ) -> Callable[[Function], Function]: ...
-
-    def resource(
-        self,
-        uri: Any = None,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
-        complete: Mapping[str, Completer] | None = None,
-        unsafe_parts: bool = False,
-        size: int | None = None,
-        annotations: Annotations | None = None,
-        icons: Sequence[Icon] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        thread: bool = False,
-    ) -> Any:
+    ) -> Callable[[Function], Function]:
         """Register a function as a resource, or as the resources of a URI template.
 
         `@server.resource("notes://{name}")`, or `@server.resource` for a URI made of the server's name, the function's
@@ -356,8 +331,8 @@ class Decorators(Registry):
         """
 
         def register(function: Function) -> Function:
-            serving = RegisteredFunction(function, role="resource", name=name or given, thread=thread)
-            address = self._address(serving) if given is None else given
+            serving = RegisteredFunction(function, role="resource", name=name or uri, thread=thread)
+            address = self._address(serving) if uri is None else uri
             uris = UriTemplate(address, unsafe_parts=unsafe_parts)
             if set(uris.names) != serving.parameters.keys():
                 raise TypeError(f"{serving.name}: the parameters must match the names in the URI")
@@ -385,16 +360,10 @@ class Decorators(Registry):
                 self._add(self.resources, address, resource, "resources")
             return function
 
-        given = _explicit_name(uri)
-        return register if given is uri else register(uri)
+        return register
 
-    @overload
-    def method(self, name: Function, /) -> Function: ...
-
-    @overload
-    def method(self, name: str | None = None) -> Callable[[Function], Function]: ...
-
-    def method(self, name: Any = None) -> Any:
+    @bare_or_called
+    def method(self, name: str | None = None) -> Callable[[Function], Function]:
         """Register a function for a method of an extension or of tasks: `@server.method("vendor/do")`.
 
         The function gets the params by name, without `_meta`. It returns an object in JSON, directly or as an
@@ -415,15 +384,14 @@ class Decorators(Registry):
         """
 
         def register(function: Function) -> Function:
-            method = _method_name(_name(given, function))
+            method = _method_name(_name(name, function))
             methods = frozenset().union(*[revision.client_requests for revision in REVISIONS.values()])
             if method in methods and not method.startswith("tasks/"):
                 raise ValueError(f"{method} is a method of the protocol")
-            self._add(self.methods, method, RegisteredFunction(function, role="method", name=given), None)
+            self._add(self.methods, method, RegisteredFunction(function, role="method", name=name), None)
             return function
 
-        given = _explicit_name(name)
-        return register if given is name else register(name)
+        return register
 
     def notification(self, method: str) -> Callable[[Function], Function]:
         """Register a function for a notification of legacy clients (up to 2025-11-25).
@@ -458,15 +426,6 @@ class Decorators(Registry):
         """The URI or template of a resource that is registered without one."""
         parts = [f"{{{name}}}" for name in function.parameters]
         return "/".join([f"resource://{quote(self._provider, safe='')}", function.name, *parts])
-
-
-def _explicit_name(first: object) -> str | None:
-    """The name passed to a decorator; None if it was called with the function, that is, without parentheses."""
-    if first is None or isinstance(first, str):
-        return first
-    if not callable(first):
-        raise TypeError(f"expected a str, or the function itself, not {type(first).__name__}")
-    return None
 
 
 def _name(name: str | None, function: Callable[..., Any]) -> str:
