@@ -603,6 +603,8 @@ def _check_error(code: object, message: object) -> int:
 
 def to_bytes(data: object) -> bytes | ParseError:
     """`data` as bytes, or the fault of a str with a lone surrogate. Raises TypeError."""
+    if type(data) is bytes:
+        return data
     # No method of `data` is called: a subclass may override it.
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(memoryview(data))
@@ -623,6 +625,9 @@ _HAS_EXTRA_IN_ERROR: Final = bits("has_extra_in_error")
 _JSON_TYPES: Final[tuple[Any, ...]] = (dict, list, str, int, float, bool, type(None))
 
 
+SMALL_BYTES: Final = 768  # for smaller texts, dicts are faster than patterns
+
+
 class Rules(dict[int, Verdict]):
     """The verdicts of one profile so far, by the kinds of a message.
 
@@ -631,17 +636,25 @@ class Rules(dict[int, Verdict]):
         profile: The same, without code of a subclass.
         limits: Its limits.
         message_bytes: The one that each text is compared with.
+        has_text_limits: Some JSON is refused for its depth or for an integer.
+        has_usual_errors: An error that has a code and a message is valid.
+        id_characters: An id that is a string of this length is certainly not too long, as is a method.
         method_characters: A method of this length is certainly not too long: a character has up to four bytes.
+        small_bytes: The size up to which a text is read as a dict.
         usual_params: The types of params in valid calls, for the fast path.
         usual_results: The types of results in valid responses.
     """
 
     __slots__ = (
+        "has_text_limits",
+        "has_usual_errors",
+        "id_characters",
         "limits",
         "message_bytes",
         "method_characters",
         "owner",
         "profile",
+        "small_bytes",
         "usual_params",
         "usual_results",
     )
@@ -652,7 +665,11 @@ class Rules(dict[int, Verdict]):
         self.profile = plain_profile(profile)
         self.limits = profile.limits
         self.message_bytes = self.limits.message_bytes
+        self.has_text_limits = self.limits.depth < MAX_DEPTH or self.profile.big_ints != "float"
+        self.small_bytes = min(self.message_bytes, SMALL_BYTES)
+        self.id_characters = self.limits.id_bytes // 4
         self.method_characters = self.limits.method_bytes // 4
+        self.has_usual_errors = self._is_usual(error={"code": 1, "message": ""})
         self.usual_params = frozenset([kind for kind in (dict, list) if self._is_usual(method="m", params=kind())])
         self.usual_results = frozenset([kind for kind in _JSON_TYPES if self._is_usual(result=kind())])
 

@@ -1,7 +1,7 @@
 """The codec in plain Python: the specification that the compiled core agrees with on every input.
 
 Rules:
-  - A text that `_pure_fast` leaves is scanned (`_scanner`); the members of each message are read into a dict, and the
+  - A text is scanned (`_scanner`); the members of each message are read into a dict, and the
     dict becomes a message or a fault (`_messages`) by the rules of `rules.py`.
   - What a dict does not show is told by the scanner: duplicate members, numbers that a float changes, depth, and why a
     text is not JSON.
@@ -40,7 +40,6 @@ from ._messages import (
     encode_request,
     encode_result,
     fault_with_id,
-    known_rules,
     message_of,
     rules_of,
     to_bytes,
@@ -48,7 +47,7 @@ from ._messages import (
 from ._messages import _make_fault as _make_fault
 from ._messages import _make_with_extra as _make_with_extra
 from ._messages import make_raw as _make_raw
-from ._pure_fast import decode_fast
+from ._pure_fast import with_fast_path
 from ._scanner import (
     Envelope,
     Malformed,
@@ -112,6 +111,7 @@ def decode(
 ) -> Message | RawMessage | list[Message] | list[RawMessage]: ...
 
 
+@with_fast_path
 def decode(
     data: bytes | bytearray | memoryview | str, profile: Profile = JSONRPC, *, raw: bool = False
 ) -> Message | RawMessage | list[Message] | list[RawMessage]:
@@ -129,24 +129,12 @@ def decode(
     Raises:
         TypeError: `data` or `profile` has another type.
     """
-    try:
-        rules = known_rules[id(profile)]
-    except KeyError:
-        rules = rules_of(profile)
-    if type(data) is not bytes:
-        text = to_bytes(data)
-        if isinstance(text, ParseError):
-            return text
-        data = text
-    if len(data) > rules.message_bytes:
-        return _too_large_fault(data[: min(rules.message_bytes, HEAD_BYTES)], profile)
-    found = decode_fast(data, rules, raw)
-    return _decode_slow(data, profile, raw) if found is None else found
-
-
-def _decode_slow(text: bytes, profile: Profile, raw: bool) -> Message | list[Message]:
-    """The result for any text."""
     rules = rules_of(profile)
+    text = to_bytes(data)
+    if isinstance(text, ParseError):
+        return text
+    if len(text) > rules.message_bytes:
+        return _too_large_fault(text[: min(rules.message_bytes, HEAD_BYTES)], profile)
     any_width = rules.profile.big_ints != "float"
     try:
         text.decode()

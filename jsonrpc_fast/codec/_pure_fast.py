@@ -1,7 +1,7 @@
 """The fast path of the pure backend: valid messages of the usual forms, and every text that a dict shows whole.
 
-It accepts or leaves a text, and knows no rule: `Rules` says which kinds make a valid message. What it leaves takes the
-slow path, and tests compare the two on every input (`tests/codec/test_pure_fast.py`, `tests/fuzz`).
+The law: with it and without it, `decode` returns the same for every text. It accepts or leaves a text, and knows no
+rule: `Rules` says which kinds make a valid message. `tests/codec/test_pure_fast.py` and `tests/fuzz` hold the law.
 
 Theory of operation:
   - A text that orjson reads is JSON. The dict shows nearly everything in it, except duplicate members, integers that
@@ -9,33 +9,45 @@ Theory of operation:
   - Most messages have one payload, and around it members that a regular expression can read. orjson reads only the
     payload: if that is a single value, the text is JSON and has exactly these members. So `Raw` payloads need no
     scanner, and larger texts are not read twice.
+  - Calls are what costs in Python. So the smallest request is made where it is read, and a usual message is made from
+    a dict without a look at its kinds.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Any, Final, TypeVar
 
-from ..profile import MAX_DEPTH
-from ..types import ENVELOPE_MEMBERS
+from ..codes import is_error_code
+from ..profile import JSONRPC, MAX_DEPTH, Profile
+from ..types import ENVELOPE_MEMBERS, UNSET
 from ._json import JSONDecodeError, dumps_unchecked, exact_number, loads
 from ._messages import (
     Message,
     ParseError,
+    Raw,
     Request,
     Rules,
+    known_rules,
+    make_error,
     make_notification,
     make_raw,
     make_request,
     make_response,
     message_of,
     new,
+    rules_of,
     set_request_id,
     set_request_method,
     set_request_params,
+    to_bytes,
 )
 from ._scanner import ScannedValue, scan_error
+
+F = TypeVar("F", bound=Callable[..., Any])
+"""The plain `decode`."""
 
 _DIGITS_AS_ZEROS: Final = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
 
@@ -49,7 +61,6 @@ def _pattern(text: bytes) -> re.Pattern[bytes]:
     return re.compile(text.replace(b"S", rb"[ \t\n\r]{0,64}"))
 
 
-_SMALL_BYTES: Final = 768  # for smaller texts, dicts are faster
 _BATCH_ITEM_BYTES: Final = 2048  # for smaller items, dicts are faster
 _TAIL_BYTES: Final = 128
 _head = _pattern(rb'S\{S(V)?(?:I)?(V)?(?:M)?(V)?(?:I)?(?:"(params|result|error)"S:S|\})').match
@@ -57,82 +68,129 @@ _tail = _pattern(rb"(V)?(?:I)?\}").fullmatch
 _next_item = _pattern(rb'\}S,S(?=\{S"(?:jsonrpc|id|method|params|result|error)")').search
 
 
-def decode_fast(text: bytes, rules: Rules, raw: bool) -> Message | list[Message] | None:
-    """Return the message or the batch in a text, or its fault; None for a text that takes the slow path."""
-    if raw or len(text) > _SMALL_BYTES:
-        found = _read_by_pattern(text, rules, raw)
-        if raw or found is not None:
-            return found
-    try:
-        value = loads(text)
-    except JSONDecodeError:
-        return None
-    if type(value) is dict:
-        # The smallest request: no profile refuses it, and the number of colons says that no member occurs twice.
-        try:
-            if len(value) == 3 == text.count(b":") and value["jsonrpc"] == "2.0":
-                id = value["id"]
-                method = value["method"]
-                if type(id) is int and type(method) is str and 0 < len(method) <= rules.method_characters:
-                    request = new(Request)  # `make_request`, without a call
-                    set_request_id(request, id)
-                    set_request_method(request, method)
-                    set_request_params(request, None)
-                    return request
-        except KeyError:  # another member
-            pass
-        if not _is_lossless(text, value, rules):
-            return None
-        items = _read_items((value,), rules, None)
-        return items and items[0]
-    if type(value) is list and rules.batch_fault(len(value)) is None and _is_lossless(text, value, rules):
-        return _read_items(value, rules, 0)
-    return None
+def with_fast_path(plain_decode: F) -> F:
+    """Return a `decode` that takes the fast path, and calls the plain one for each text that it leaves."""
+    jsonrpc_rules = rules_of(JSONRPC)
+
+    def decode(
+        data: bytes | bytearray | memoryview | str, profile: Profile = JSONRPC, *, raw: bool = False
+    ) -> Message | list[Message]:
+        rules = jsonrpc_rules if profile is JSONRPC else known_rules.get(id(profile)) or rules_of(profile)
+        if type(data) is not bytes:
+            text = to_bytes(data)
+            if not isinstance(text, bytes):
+                return text
+            data = text
+        found: Message | list[Message] | None = None
+        if not raw and len(data) <= rules.small_bytes:
+            try:
+                value = loads(data)
+            except JSONDecodeError:
+                return plain_decode(data, profile)  # type: ignore[no-any-return]
+            try:
+                # The smallest request: no profile refuses it, and its colons say that no member occurs twice.
+                if type(value) is dict and len(value) == 3 == data.count(b":") and "method" in value and "id" in value:
+                    request_id, method = value["id"], value["method"]
+                    if (
+                        value["jsonrpc"] == "2.0"
+                        and type(request_id) is int
+                        and type(method) is str
+                        and 0 < len(method) <= rules.method_characters
+                    ):
+                        request = new(Request)  # `make_request`, without a call
+                        set_request_id(request, request_id)
+                        set_request_method(request, method)
+                        set_request_params(request, None)
+                        return request
+            except KeyError:  # no version
+                pass
+            found = _check_value(data, value, rules)
+        elif len(data) <= rules.message_bytes:
+            found = _read_by_pattern(data, rules, raw)
+            if found is None and not raw:
+                found = _read_as_dict(data, rules)
+        return plain_decode(data, profile, raw=raw) if found is None else found
+
+    return update_wrapper(decode, plain_decode)  # type: ignore[return-value]
 
 
 # Dicts.
 
-_ABSENT: Final[Any] = object()
+
+def _read_as_dict(text: bytes, rules: Rules) -> Message | list[Message] | None:
+    try:
+        return _check_value(text, loads(text), rules)
+    except JSONDecodeError:
+        return None
 
 
-def _read_items(items: Sequence[Any], rules: Rules, index: int | None) -> list[Message] | None:
-    """The messages in decoded objects, or their faults; None for a batch with an id that became a float.
-
-    A call whose id is an integer or a string, and whose params have a usual type, needs no look at its kinds; nor does
-    such a result. index: of the first item; None outside a batch.
-    """
-    id_characters = rules.limits.id_bytes // 4
-    messages: list[Message] = []
-    for item in items:
-        if type(item) is dict and "jsonrpc" in item and item["jsonrpc"] == "2.0":
-            id = item.get("id", _ABSENT)
-            if type(id) is int or id is _ABSENT or (type(id) is str and len(id) <= id_characters):
-                size = len(item) - 2 if id is _ABSENT else len(item) - 3
-                if "method" in item:
-                    method = item["method"]
-                    if type(method) is str and 0 < len(method) <= rules.method_characters:
-                        params = None
-                        if size == 1 and "params" in item:
-                            params = item["params"]
-                            if type(params) in rules.usual_params:
-                                size = 0
-                        if size == 0:
-                            if id is _ABSENT:
-                                messages.append(make_notification(method, params))
-                            else:
-                                messages.append(make_request(id, method, params))
-                            continue
-                elif (
-                    size == 0 and "result" in item and id is not _ABSENT and type(item["result"]) in rules.usual_results
-                ):
-                    messages.append(make_response(id, item["result"], None))
-                    continue
-        if index is None:
-            return [message_of(item, rules)]
-        if type(item) is dict and type(item.get("id")) is float:
+def _check_value(text: bytes, value: Any, rules: Rules) -> Message | list[Message] | None:
+    """The message or the batch in a text that orjson reads, or its fault; None if the text holds more than `value`."""
+    if type(value) is dict:
+        if not _is_lossless(text, value, rules):
             return None
-        messages.append(message_of(item, rules, index + len(messages)))
+        return _usual_message(value, rules) or message_of(value, rules)
+    if type(value) is not list or rules.batch_fault(len(value)) is not None or not _is_lossless(text, value, rules):
+        return None
+    messages: list[Message] = []
+    for item in value:
+        message: Message | None = None
+        if type(item) is dict:
+            message = _usual_message(item, rules)
+            if message is None and type(item.get("id")) is float:  # perhaps a wide integer
+                return None
+        messages.append(message or message_of(item, rules, len(messages)))
     return messages
+
+
+def _usual_message(item: dict[str, Any], rules: Rules, raw: Raw | None = None) -> Message | None:
+    """The message in a decoded object, if it is a usual one: it needs no look at its kinds.
+
+    It is a call whose id is an integer or a string, and whose params have a usual type, or such a response.
+
+    Args:
+        item: The object.
+        rules: The rules.
+        raw: Takes the place of the payload.
+    """
+    if "jsonrpc" not in item or item["jsonrpc"] != "2.0":
+        return None
+    size = len(item)
+    if "method" in item:
+        method = item["method"]
+        if type(method) is not str or not 0 < len(method) <= rules.method_characters:
+            return None
+        params = None
+        if "params" in item:
+            params = item["params"]
+            if type(params) not in rules.usual_params:
+                return None
+            size -= 1
+            if raw is not None:
+                params = raw
+        if "id" not in item:
+            return make_notification(method, params) if size == 2 else None
+        id = item["id"]
+        if size == 3 and (type(id) is int or (type(id) is str and len(id) <= rules.id_characters)):
+            return make_request(id, method, params)
+    elif size == 3 and "id" in item:
+        id = item["id"]
+        if type(id) is not int and (type(id) is not str or len(id) > rules.id_characters):
+            return None
+        if "result" in item:
+            result = item["result"]
+            return (
+                make_response(id, result if raw is None else raw, None) if type(result) in rules.usual_results else None
+            )
+        error = item.get("error")
+        if type(error) is dict and raw is None and rules.has_usual_errors and "code" in error and "message" in error:
+            code, message = error["code"], error["message"]
+            if type(code) is int and is_error_code(code) and type(message) is str:
+                if len(error) == 2:
+                    return make_response(id, None, make_error(code, message, UNSET))
+                if len(error) == 3 and "data" in error:
+                    return make_response(id, None, make_error(code, message, error["data"]))
+    return None
 
 
 # Patterns.
@@ -140,7 +198,7 @@ def _read_items(items: Sequence[Any], rules: Rules, index: int | None) -> list[M
 
 def _read_by_pattern(text: bytes, rules: Rules, raw: bool) -> Message | list[Message] | None:
     """The valid message or batch in a text of a usual form; None for any other text."""
-    if not _is_within_limits(text, rules):
+    if rules.has_text_limits and not _is_within_limits(text, rules):
         return None
     head = _head(text)
     stripped = text.rstrip(_SPACE)
@@ -197,6 +255,8 @@ def _read_message(text: bytes, head: re.Match[bytes], last: int, rules: Rules, r
     if text[last : last + 1] != b"}":
         return None
     obj: dict[str, Any] = {"jsonrpc": "2.0"}
+    value: Any = None
+    payload: Raw | None = None
     if id_token is not None:
         obj["id"] = id_token[1:-1].decode() if id_token.startswith(b'"') else int(id_token)
     if method_token is not None:
@@ -212,24 +272,29 @@ def _read_message(text: bytes, head: re.Match[bytes], last: int, rules: Rules, r
             return None
         if len(values) != 1:
             return None
-        obj[name.decode()] = _raw_payload(token, name, values[0]) if raw else values[0]
-    message = message_of(obj, rules)
+        value = obj[_NAMES[name]] = values[0]
+        if raw:
+            payload = make_raw(token, False)
+    message = _usual_message(obj, rules, payload)
+    if message is None:
+        if payload is not None:
+            obj[_NAMES[name]] = payload if name != b"error" else _with_raw_data(token, value)
+        message = message_of(obj, rules)
     return None if type(message) is ParseError else message
 
 
-def _raw_payload(token: bytes, name: bytes, value: Any) -> Any:
-    """A payload as `Raw`; an error as a dict with raw data."""
-    if name != b"error":
-        return make_raw(token, False)
-    if type(value) is dict and "data" in value:
+def _with_raw_data(token: bytes, error: Any) -> Any:
+    """An error with raw data, if it is an object with data."""
+    if type(error) is dict and "data" in error:
         found = scan_error(token, ScannedValue(0, len(token), 0, False))
         data = found.members["data"]  # type: ignore[union-attr, index]  # it is an object
-        value["data"] = make_raw(token[data.start : data.end], False)
-    return value
+        error["data"] = make_raw(token[data.start : data.end], False)
+    return error
 
 
 # What a dict does not show.
 
+_NAMES: Final = {name.encode(): name for name in ENVELOPE_MEMBERS}
 _QUOTED: Final = {name: b'"%b"' % name.encode() for name in ENVELOPE_MEMBERS}
 _SPACE: Final = b" \t\n\r"
 _COMMA: Final = ord(",")
@@ -244,7 +309,7 @@ def _is_lossless(text: bytes, value: dict[str, Any] | list[Any], rules: Rules) -
 
     An id that became a float is replaced by the exact number.
     """
-    if not _is_within_limits(text, rules):
+    if rules.has_text_limits and not _is_within_limits(text, rules):
         return False
     if type(value) is dict:
         has_duplicates = text.count(b":") != len(value) and _has_duplicates(text, value)

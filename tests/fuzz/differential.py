@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import inspect
 import marshal
 import random
 import sys
@@ -91,10 +92,9 @@ def disagreement(text: bytes, profile: Profile, raw: bool) -> str | None:
         if fast != slow:
             return f"fast {fast!r}, slow {slow!r}"
     pure = shown(_pure, _pure.decode(text, profile, raw=raw))
-    if len(text) <= profile.limits.message_bytes:
-        slow = shown(_pure, _pure._decode_slow(text, profile, raw))
-        if pure != slow:
-            return f"pure {pure!r}, its slow path {slow!r}"
+    plain_pure = shown(_pure, inspect.unwrap(_pure.decode)(text, profile, raw=raw))
+    if pure != plain_pure:
+        return f"pure {pure!r}, without its fast path {plain_pure!r}"
     if fast != pure:
         return f"core {fast!r}, pure {pure!r}"
     return next(filter(None, [broken_law(module, text, profile) for module in (_core, _pure) if raw]), None)
