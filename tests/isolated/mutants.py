@@ -1,13 +1,13 @@
 """Mutation testing of the code that carries the rules: how many small faults, put in one at a time, the tests find.
 
-python tests/isolated/mutants.py --count 250 --out build/mutants.json
+python tests/isolated/mutants.py --count 25 --out build/mutants.json
 python tests/isolated/mutants.py --same-as build/mutants.json    # the same mutants again, after a change
 python tests/isolated/mutants.py --root ../other                 # in the sources of another working tree
 
 Rules:
 - The operators are those of cosmic-ray. The bodies of functions are mutated, not their annotations and defaults.
 - A mutant has a key: its file, its function, its operator, its line of code and the place in the line. The sample is
-  the `count` keys with the lowest hash, in proportion to the parts, so it does not change with other lines.
+  the `count` keys of each part with the lowest hash, so it does not change with other lines.
 - Each mutant runs with the tests of its part alone, those of the codec on the pure backend. It is killed if a test
   fails or takes too long. What a test does in another Python process is not mutated.
 - The tests of a part are collected once. For each mutant the process forks, and the child puts the code of the mutated
@@ -46,24 +46,21 @@ PARTS: Final = {
     "codec": (
         [f"jsonrpc_fast/codec/{name}.py" for name in ("rules", "_kinds", "_messages", "_pure", "_pure_fast")],
         ["--pure-only", "tests/codec"],
-        0.35,
     ),
-    "framing": (["jsonrpc_fast/framing"], ["tests/framing"], 0.2),
-    "handlers": (["jsonrpc_fast/handlers"], ["tests/handlers", "-k", "not uvloop and not debug"], 0.2),
+    "framing": (["jsonrpc_fast/framing"], ["tests/framing"]),
+    "handlers": (["jsonrpc_fast/handlers"], ["tests/handlers", "-k", "not uvloop and not debug"]),
     "engine": (
         [f"jsonrpc_fast/session/{name}.py" for name in ("engine", "calls", "requests", "inbox", "reading", "room")],
         [f"tests/session/test_{name}.py" for name in ("engine", "requests", "serving", "serving_bounds", "session")],
-        0.08,
     ),
     "simulation": (
         [f"jsonrpc_fast/session/{name}.py" for name in SIMULATED],
         ["tests/simulation", "-k", "invariants"],
-        0.1,
     ),
-    "tracker": (["jsonrpc_fast/session/tracker.py"], ["tests/session/test_tracker.py"], 0.07),
-    "mcp": (["jsonrpc_fast/mcp/protocol"], ["tests/mcp/protocol"], 0.1),
+    "tracker": (["jsonrpc_fast/session/tracker.py"], ["tests/session/test_tracker.py"]),
+    "mcp": (["jsonrpc_fast/mcp/protocol"], ["tests/mcp/protocol"]),
 }
-"""The sources of each part, the arguments of pytest for its tests, and its share of the sample."""
+"""The sources of each part, and the arguments of pytest for its tests."""
 OPERATORS: Final = (
     "AddNot",
     "NumberReplacer",
@@ -177,14 +174,13 @@ def all_mutants(root: Path, parts: Iterable[str]) -> Iterator[Mutant]:
 
 
 def sample(mutants: Iterable[Mutant], count: int) -> list[Mutant]:
-    """Return the mutants with the lowest hashes, in proportion to the parts."""
+    """Return the mutants of each part with the lowest hashes."""
     by_part: dict[str, dict[tuple[str, ...], Mutant]] = defaultdict(dict)
     for mutant in mutants:
         by_part[mutant.part].setdefault(mutant.key, mutant)
     found = []
-    for part, of_part in by_part.items():
-        ranked = sorted(of_part.values(), key=lambda mutant: mutant.rank)
-        found += ranked[: round(count * PARTS[part][2])]
+    for of_part in by_part.values():
+        found += sorted(of_part.values(), key=lambda mutant: mutant.rank)[:count]
     return found
 
 
@@ -323,7 +319,7 @@ def same(mutants: Iterable[Mutant], earlier: list[dict[str, Any]]) -> tuple[list
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--count", type=int, default=250, help="the size of the sample (default: %(default)s)")
+    parser.add_argument("--count", type=int, default=25, help="how many of each part (default: %(default)s)")
     parser.add_argument("--root", type=Path, default=ROOT, help="the working tree (default: this one)")
     parser.add_argument("--same-as", type=Path, help="the file of an earlier run, whose mutants are taken")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "mutants.json", help="the file of the outcomes")
