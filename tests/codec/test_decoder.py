@@ -255,3 +255,15 @@ def test_results_between_faults(impl: ModuleType) -> None:
     data = b"".join(good % (number, number) + b"{]\n" for number in range(50))
     expected = [each for number in range(50) for each in (result(number, [number]), text_fault("MALFORMED_JSON", 1))]
     assert decode_all(impl, [data]) == expected
+
+
+def test_the_reader_of_a_decoder_is_checked(backends: tuple[ModuleType, ModuleType]) -> None:
+    for other in (5, "text", object(), backends[0].Decoder()):
+        decoder = backends[0].Decoder()
+        decoder._fast = other
+        with pytest.raises(TypeError, match=r"^Cannot convert \w+ to jsonrpc_fast\.codec\._core\.Reader$"):
+            decoder.feed(b"{}\n")
+    decoder = backends[0].Decoder()
+    del decoder._fast
+    with pytest.raises(AttributeError):
+        decoder.feed(b"{}\n")

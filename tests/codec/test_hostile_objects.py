@@ -621,18 +621,6 @@ def test_the_memory_of_tiny_frames(impl: ModuleType, framing: str, frame: bytes)
     assert len(items) <= 10
 
 
-def test_the_reader_of_a_decoder_is_checked(backends: tuple[ModuleType, ModuleType]) -> None:
-    for other in (5, "text", object(), backends[0].Decoder()):
-        decoder = backends[0].Decoder()
-        decoder._fast = other
-        with pytest.raises(TypeError, match=r"^Cannot convert \w+ to jsonrpc_fast\.codec\._core\.Reader$"):
-            decoder.feed(b"{}\n")
-    decoder = backends[0].Decoder()
-    del decoder._fast
-    with pytest.raises(AttributeError):
-        decoder.feed(b"{}\n")
-
-
 @rows("framing", ["newline", "auto"])
 def test_a_profile_that_claims_its_class(impl: ModuleType, framing: str) -> None:
     for call in (

@@ -7,7 +7,7 @@ from ..support.ratchets import private_uses, real_sleeps
 REAL_SLEEPS = 0
 """How many waits in real time the tests have that are not marked as slow."""
 
-PRIVATE_USES = 15
+PRIVATE_USES = 0
 """How often tests use a private name of a module that is not theirs."""
 
 

@@ -1,4 +1,4 @@
-"""A session on stdin and stdout with the handlers of tests/session/test_liveness.py: `asking_back.py LOOP`."""
+"""A session on stdin and stdout with the handlers of tests/session/test_session_liveness.py: `asking_back.py LOOP`."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ server = FastMCP("adapter")
 
 def is_on_adapter() -> bool:
     """Whether a stream of the adapter exists in this process."""
-    return any(isinstance(object, mcp._ReadStream) for object in gc.get_objects())
+    return any(type(object).__module__ == mcp.__name__ for object in gc.get_objects())
 
 
 @server.tool

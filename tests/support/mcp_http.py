@@ -92,13 +92,14 @@ class Gate:
         entered: Set when the function `wait` runs.
         opened: Lets `wait` end.
         cancelled: The number of calls of `wait` that were cancelled.
+        ended: The number of those that came to their end.
     """
 
     def __init__(self, **options: Any) -> None:
         self.server = server = Server("sums", "1.0", **options)
         self.entered = asyncio.Event()
         self.opened = asyncio.Event()
-        self.cancelled = 0
+        self.cancelled = self.ended = 0
 
         @server.tool
         def add(a: int, b: int) -> int:
@@ -121,6 +122,7 @@ class Gate:
                 self.cancelled += 1
                 raise
             context.report_progress(1)
+            self.ended += 1
             return "waited"
 
         @server.tool

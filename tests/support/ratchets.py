@@ -13,11 +13,12 @@ OF_BOTH_BACKENDS: Final = {"codec/test_fast_path.", "codec/test_paths."}
 OF_OTHERS: Final = {
     ("adapters/test_web3.py", "_socket"),
     ("codec/test_classify.py", "_fields"),
+    ("codec/test_decoder.py", "_fast"),
     ("codec/test_encode.py", "_inner"),
     ("handlers/test_depth.py", "_parent"),
     ("peers/lsp_client.py", "_server"),
 }
-"""Files and the private names in them that are of other libraries, or of the test."""
+"""Files and the private names in them that are of other libraries, of what the file tests in Cython, or of the test."""
 NOT_REAL: Final = {"slow", "virtual_time"}
 """The marks of tests whose waits do not count: they are left out, or turn the clock of a loop."""
 VIRTUAL: Final = ("simulation",)

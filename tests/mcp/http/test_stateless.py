@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 
 from jsonrpc_fast.errors import ConnectionLost
-from jsonrpc_fast.mcp.http.endpoint import McpEndpoint
 from jsonrpc_fast.mcp.server import Context, Server
+from jsonrpc_fast.mcp.server.connection import ServerConnection
 
 from ...support.mcp_http import client_of, modern, request
 from ...support.waiting import eventually
@@ -20,18 +22,22 @@ async def call(client: Any, method: str, **params: Any) -> Any:
     return await client.post("/mcp", **modern(request(1, method, **params)))
 
 
-def spare_of(app: McpEndpoint) -> list[Any]:
-    return [connection for _, connection in app._stateless_requests._spare]
+def count_of(connections: WeakSet[ServerConnection]) -> int:
+    """Return how many of the connections anything still holds."""
+    gc.collect()
+    return len(connections)
 
 
 async def test_a_function_that_goes_on_after_its_reply_reaches_no_other_client() -> None:
     server = Server("test", "1.0")
     kept: list[Context] = []
+    connections: set[ServerConnection] = set()
     is_told = asyncio.Event()
 
     @server.tool
     async def keep(context: Context) -> str:
         kept.append(context)
+        connections.update(server.connections)
         return "kept"
 
     @server.tool
@@ -42,11 +48,10 @@ async def test_a_function_that_goes_on_after_its_reply_reaches_no_other_client()
     app = server.asgi_app()
     async with client_of(app) as client:
         assert '"kept"' in (await call(client, "tools/call", name="keep", arguments={})).text
-        await eventually(lambda: spare_of(app))
-        connections = spare_of(app)
+        await eventually(lambda: not server.connections)
         waiting = asyncio.create_task(call(client, "tools/call", name="wait", arguments={}))
         await eventually(lambda: server.connections)
-        is_same = set(connections) == server.connections  # and so is the id of the request
+        is_same = connections == server.connections  # and so is the id of the request
         [context] = kept
         context.log("error", "secret")
         assert not context.report_progress(1)
@@ -72,12 +77,14 @@ async def test_spare_connections_are_few_and_closed_with_the_endpoint() -> None:
     server = Server("test", "1.0")
     running = 0
     all_run = asyncio.Event()
+    connections: WeakSet[ServerConnection] = WeakSet()
 
     @server.tool
     async def meet() -> str:
         nonlocal running
         running += 1
         if running == 80:
+            connections.update(server.connections)
             all_run.set()
         await all_run.wait()
         return "met"
@@ -86,11 +93,9 @@ async def test_spare_connections_are_few_and_closed_with_the_endpoint() -> None:
     async with client_of(app) as client:
         answers = await asyncio.gather(*(call(client, "tools/call", name="meet", arguments={}) for _ in range(80)))
         assert all(answer.status_code == 200 for answer in answers)
-        spare = spare_of(app)
-        assert 0 < len(spare) <= 64
         assert not server.connections
-    assert spare_of(app) == []
-    assert not any(connection._session.is_connected for connection in spare)
+        await eventually(lambda: 0 < count_of(connections) <= 64)
+    await eventually(lambda: count_of(connections) == 0)
 
 
 async def test_a_connection_that_keeps_something_serves_once() -> None:
@@ -105,10 +110,9 @@ async def test_a_connection_that_keeps_something_serves_once() -> None:
         listen = request(1, "subscriptions/listen", notifications={"resourcesListChanged": True})
         async with client.stream("POST", "/mcp", **modern(listen)) as answer:
             assert answer.headers["content-type"] == "text/event-stream"
-            [connection] = server.connections
+            connections = WeakSet(server.connections)
+            assert len(connections) == 1
             server.end_subscriptions()
             await answer.aread()
         await call(client, "resources/list")
-        assert connection not in server.connections
-        assert connection not in spare_of(app)
-        await eventually(lambda: not connection._session.is_connected)
+        await eventually(lambda: count_of(connections) == 0)

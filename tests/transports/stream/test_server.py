@@ -427,13 +427,14 @@ class Worker:
 async def test_a_server_that_closes_lets_handlers_finish() -> None:
     worker = Worker()
     await worker.server.start()
-    async with Session(TcpClient(*worker.server.address)) as client, Session(TcpClient(*worker.server.address)):
+    address = worker.server.address
+    async with Session(TcpClient(*address)) as client, Session(TcpClient(*address)):
         call = asyncio.ensure_future(client.call("work"))
         await eventually(lambda: worker.begun == 1)
         closing = asyncio.ensure_future(worker.server.close(grace_seconds=None))
         await eventually(lambda: worker.server.connections == 1)  # idle connections are closed at once
         with pytest.raises(ConnectionRefusedError):
-            await TcpClient(*client._transport.socket.transport.get_extra_info("peername")).connect()  # type: ignore[attr-defined]
+            await TcpClient(*address).connect()
         assert not closing.done()
         worker.release.set()
         assert await call == "done"
