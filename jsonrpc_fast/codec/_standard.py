@@ -253,7 +253,7 @@ def _is_plain(value: object) -> bool:
     level = [value]
     for _ in range(_WRITTEN_DEPTH + 1):
         kinds = set(map(type, level))
-        # Not `issuperset`: without the GIL, on Python 3.13, it waits for a lock that it holds itself, 40 time slices long.
+        # Not `issuperset`: without the GIL, on Python 3.13, it waits for a lock that it holds itself.
         if not kinds <= _PLAIN_KINDS or len(level) > _WIDE:
             return False
         if int in kinds and not all(-(1 << 63) <= item < 1 << 64 for item in level if type(item) is int):
