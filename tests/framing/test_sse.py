@@ -343,6 +343,8 @@ def too_large(offset: int) -> Frame:
     return Frame(None, None, offset, ParseErrorCode.MESSAGE_TOO_LARGE)
 
 
+LONG_JSON = b'{"jsonrpc":"2.0","id":1,"method":"%b"}' % (100 * b"x")
+
 FRAMES = [
     (b"data: {}\n\n: c\ndata:{}\ndata: {\n\n", [Frame(b"{}", None, 6), Frame(b"{}\n{", None, 19)]),
     (BOM + b"data: {}\n\n", [Frame(b"{}", None, 9)]),
@@ -362,6 +364,7 @@ FRAMES = [
     (b"Content-Length: 5\r\n\r\n{}", [fault(0, Hint.CONTENT_LENGTH_FRAMING)]),
     (b"Content-Length: " + 2000 * b"5", [fault(0, Hint.CONTENT_LENGTH_FRAMING)]),
     (b"INFO started\n\n", []),
+    (LONG_JSON + b"\ndata: a\n\n", [fault(0, Hint.NEWLINE_FRAMING), Frame(b"a", None, len(LONG_JSON) + 7)]),
 ]
 
 

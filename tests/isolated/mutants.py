@@ -51,7 +51,7 @@ PARTS: Final = {
     "handlers": (["jsonrpc_fast/handlers"], ["tests/handlers", "-k", "not uvloop and not debug"]),
     "engine": (
         [f"jsonrpc_fast/session/{name}.py" for name in ("engine", "calls", "requests", "inbox", "reading", "room")],
-        [f"tests/session/test_{name}.py" for name in ("engine", "requests", "serving", "serving_bounds", "session")],
+        ["tests/session", "-k", "not random_events and not joined and not uvloop and not debug"],
     ),
     "simulation": (
         [f"jsonrpc_fast/session/{name}.py" for name in SIMULATED],

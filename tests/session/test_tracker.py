@@ -181,6 +181,19 @@ def test_an_id_in_flight_is_refused() -> None:
     assert tracker.begin("m", 0.0).id == "same"
 
 
+def test_the_only_call_that_the_peer_may_respond_to() -> None:
+    tracker = Tracker()
+    assert tracker.only_awaited() is None
+    first = tracker.begin("m", 0.0)
+    assert tracker.only_awaited() is first
+    second = tracker.begin("m", 0.0)
+    assert tracker.only_awaited() is None
+    tracker.give_up(second, Outcome.CANCELLED)  # the peer may still respond to it
+    assert tracker.only_awaited() is None
+    assert tracker.is_late_response(second.id)
+    assert tracker.only_awaited() is first
+
+
 @rows("made", [None, 1.0, True, b"x", ["x"]])
 def test_an_id_of_another_type_is_refused(made: object) -> None:
     tracker = Tracker(id_factory=lambda: made)  # type: ignore[arg-type, return-value]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
+import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -76,5 +77,6 @@ _HEADS: Final[list[Any]] = []
 
 
 def is_possible() -> bool:
-    """Return whether objects have the layout of CPython, and pages can be guarded."""
-    return sys.platform.startswith("linux") and sys.implementation.name == "cpython"
+    """Return whether objects have the layout of CPython with the GIL, and pages can be guarded."""
+    has_gil = not sysconfig.get_config_var("Py_GIL_DISABLED")
+    return sys.platform.startswith("linux") and sys.implementation.name == "cpython" and has_gil

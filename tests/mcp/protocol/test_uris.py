@@ -203,6 +203,7 @@ def test_templates_of_all_levels(template: str, uri: str, values: object) -> Non
         "{a*,b}",
         "{a",
         "a}",
+        "{a}b}",
         "{}",
         "{+}",
         "{a}/{a}",
