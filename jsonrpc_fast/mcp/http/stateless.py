@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ...codec import Notification, ParseError, Request, decode, encode, encode_error
+from ...codec import Notification, ParseError, Request, Response, decode, encode, encode_error
 from ...codes import ErrorCode, McpErrorCode
 from ...errors import RpcError
 from ...http.requests import Refusal
@@ -158,6 +158,6 @@ def _status(data: bytes) -> int:
     """Return the status of a response without a session."""
     if b'"error"' not in data[:256] and b'"error"' not in data[-65536:]:
         return 200
-    reply: Any = decode(data)
-    error = getattr(reply, "error", None)
-    return 200 if error is None else _STATUSES.get(error.code, 200)
+    response: Any = decode(data)
+    is_error = type(response) is Response and response.error is not None
+    return _STATUSES.get(response.error.code, 200) if is_error else 200

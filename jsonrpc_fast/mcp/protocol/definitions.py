@@ -22,17 +22,22 @@ class PromptArgument(Record, frozen=True, kw_only=True, eq=False):
     required: bool | UnsetType = UNSET
 
 
-class Prompt(Record, frozen=True, kw_only=True, eq=False):
-    """A prompt as `prompts/list` describes it."""
+class Definition(Record, frozen=True, kw_only=True, eq=False):
+    """What the lists of tools, prompts and resources say of each of their items."""
 
     since: ClassVar[dict[str, str]] = {"title": "2025-06-18", "_meta": "2025-06-18", "icons": "2025-11-25"}
 
     name: str
     title: str | UnsetType = UNSET
     description: str | UnsetType = UNSET
-    arguments: list[PromptArgument] | UnsetType = UNSET
     icons: list[Icon] | UnsetType = UNSET
     meta: dict[str, Any] | UnsetType = msgspec.field(default=UNSET, name="_meta")
+
+
+class Prompt(Definition, frozen=True, kw_only=True, eq=False):
+    """A prompt as `prompts/list` describes it."""
+
+    arguments: list[PromptArgument] | UnsetType = UNSET
 
 
 class Annotations(Record, frozen=True, kw_only=True, eq=False):
@@ -45,35 +50,21 @@ class Annotations(Record, frozen=True, kw_only=True, eq=False):
     last_modified: str | UnsetType = UNSET
 
 
-class Resource(Record, frozen=True, kw_only=True, eq=False):
+class Resource(Definition, frozen=True, kw_only=True, eq=False):
     """A resource as `resources/list` describes it."""
 
-    since: ClassVar[dict[str, str]] = {"title": "2025-06-18", "_meta": "2025-06-18", "icons": "2025-11-25"}
-
     uri: str
-    name: str
-    title: str | UnsetType = UNSET
-    description: str | UnsetType = UNSET
     mime_type: str | UnsetType = UNSET
     size: int | UnsetType = UNSET
     annotations: Annotations | UnsetType = UNSET
-    icons: list[Icon] | UnsetType = UNSET
-    meta: dict[str, Any] | UnsetType = msgspec.field(default=UNSET, name="_meta")
 
 
-class ResourceTemplate(Record, frozen=True, kw_only=True, eq=False):
+class ResourceTemplate(Definition, frozen=True, kw_only=True, eq=False):
     """The resources of a URI template as `resources/templates/list` describes them."""
 
-    since: ClassVar[dict[str, str]] = {"title": "2025-06-18", "_meta": "2025-06-18", "icons": "2025-11-25"}
-
     uri_template: str
-    name: str
-    title: str | UnsetType = UNSET
-    description: str | UnsetType = UNSET
     mime_type: str | UnsetType = UNSET
     annotations: Annotations | UnsetType = UNSET
-    icons: list[Icon] | UnsetType = UNSET
-    meta: dict[str, Any] | UnsetType = msgspec.field(default=UNSET, name="_meta")
 
 
 class ToolAnnotations(Record, frozen=True, kw_only=True, eq=False):
@@ -86,25 +77,18 @@ class ToolAnnotations(Record, frozen=True, kw_only=True, eq=False):
     open_world_hint: bool | UnsetType = UNSET
 
 
-class Tool(Record, frozen=True, kw_only=True, eq=False):
+class Tool(Definition, frozen=True, kw_only=True, eq=False):
     """A tool as `tools/list` describes it. The `type` of its input schema is "object"."""
 
     since: ClassVar[dict[str, str]] = {
+        **Definition.since,
         "annotations": "2025-03-26",
-        "title": "2025-06-18",
         "outputSchema": "2025-06-18",
-        "_meta": "2025-06-18",
-        "icons": "2025-11-25",
         "execution": "2025-11-25",
     }
     until: ClassVar[dict[str, str]] = {"execution": "2025-11-25"}
 
-    name: str
-    title: str | UnsetType = UNSET
-    description: str | UnsetType = UNSET
     input_schema: dict[str, Any]
     output_schema: dict[str, Any] | UnsetType = UNSET
     annotations: ToolAnnotations | UnsetType = UNSET
     execution: dict[str, Any] | UnsetType = UNSET
-    icons: list[Icon] | UnsetType = UNSET
-    meta: dict[str, Any] | UnsetType = msgspec.field(default=UNSET, name="_meta")

@@ -2,8 +2,7 @@
 
     server             `Server`, and how it runs
     decorators         the decorators that register functions
-    registry           what is registered
-    sources            the interface of a changing set of prompts and resources
+    registry           what is registered, and the interface of a changing set of prompts and resources
     docstrings         descriptions of parameters in docstrings
     functions          signatures of registered functions
     json_values        conversion to JSON types
@@ -12,7 +11,6 @@
     outputs            structured content: its schema, and the check of what a tool returned
     blocks             content blocks
     tasks              one task: a tool whose call goes on after its response
-    task_context       the context of a function that may run as a task
     task_store         all tasks of a server, and the requests about them
     tools              validation of arguments and results of tools
     contents           content blocks, messages and contents from what functions return

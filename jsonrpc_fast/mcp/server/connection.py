@@ -209,7 +209,7 @@ class ServerConnection:
         if not isinstance(result, dict):
             _raise_error(self._validator.validate_response({"jsonrpc": "2.0", "id": request.id, "result": result}))
             return result
-        inputs = opened_inputs(context)
+        inputs = opened_inputs(context) if rules.revision.is_modern else None
         if inputs is not None and inputs.are_missing:
             result = inputs.result()
         elif result.get("resultType") == "input_required":

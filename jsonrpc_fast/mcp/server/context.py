@@ -101,15 +101,19 @@ class Context:
         async def search(query: str, context: Context) -> list[str]:
             context.report_progress(0, total=100)
             ...
+
+    Attributes:
+        revision: The protocol revision of the request.
     """
 
-    __slots__ = ("_ask", "_connection", "_inputs", "_params", "_request", "_rules", "_state")
+    __slots__ = ("_ask", "_connection", "_inputs", "_params", "_request", "_rules", "_state", "revision")
 
     def __init__(
         self, request: SessionContext, rules: RequestRules, params: Mapping[str, Any], connection: ContextConnection
     ) -> None:
         self._request = request
         self._rules = rules
+        self.revision: Revision = rules.revision
         self._params = params
         self._connection = connection
         self._ask: AskClient | None = None  # once the function runs as a task
@@ -153,7 +157,7 @@ class Context:
         can read them. The next run finds them as JSON has them: a tuple as a list, a dataclass as a dict.
         """
         if self._state is None:
-            self._state = open_inputs(self).state if self._rules.revision.is_modern else {}
+            self._state = open_inputs(self).state if self.revision.is_modern else {}
         return self._state
 
     @property
@@ -171,11 +175,6 @@ class Context:
     def lifespan(self) -> Any:
         """The value that the lifespan of the server yielded; None without a lifespan."""
         return self._connection.lifespan_value
-
-    @property
-    def revision(self) -> Revision:
-        """The protocol revision of the request."""
-        return self._rules.revision
 
     @property
     def client_info(self) -> Implementation | None:
@@ -277,7 +276,7 @@ class Context:
             self.require(capability)
         if self._ask is not None:
             return await self._ask(method, params, timeout, key)
-        if self._rules.revision.is_modern:
+        if self.revision.is_modern:
             return await open_inputs(self).call(method, params, key)
         return await self._connection.call(method, params, timeout, self.destination)
 
@@ -540,7 +539,7 @@ def opened_inputs(context: Context) -> Inputs | None:
 
 def copy_to(copy: Context, context: Context) -> None:
     """Make a context of a subclass serve the same request as another one, with the same input."""
-    if context._rules.revision.is_modern:
+    if context.revision.is_modern:
         open_inputs(context)
     for name in Context.__slots__:
         setattr(copy, name, getattr(context, name))

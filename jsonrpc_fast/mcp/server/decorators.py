@@ -32,6 +32,7 @@ from ...session.conventions import McpConvention
 from ..protocol.capabilities import Icon
 from ..protocol.definitions import (
     Annotations,
+    Definition,
     Prompt,
     PromptArgument,
     Resource,
@@ -39,7 +40,6 @@ from ..protocol.definitions import (
     Tool,
     ToolAnnotations,
 )
-from ..protocol.records import Record
 from ..protocol.uris import UriTemplate, check_uri
 from ..protocol.versions import REVISIONS
 from .functions import RegisteredFunction, name_of
@@ -57,7 +57,7 @@ from .registry import (
 from .tools import CheckedTool
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Definition = TypeVar("Definition", bound=Record)
+D = TypeVar("D", bound=Definition)
 P = ParamSpec("P")
 
 
@@ -447,7 +447,7 @@ def _or_unset(value: Any, copy: Callable[[Any], Any] | None = None) -> Any:
     return value if copy is None else copy(value)
 
 
-def _checked(definition: Definition, label: str) -> Definition:
+def _checked(definition: D, label: str) -> D:
     """Return a definition that can be sent. One that cannot would make the whole list an error."""
     try:
         written = definition.to_dict()

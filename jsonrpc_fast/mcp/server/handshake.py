@@ -153,7 +153,17 @@ class ServerHandshake:
             return self._receive_modern(method, meta)
         if method == "initialize":
             return self._initialize(members)
-        return self._receive_legacy(method, meta)
+        if method == "ping":
+            return HandshakeResult({})
+        session = self.session
+        if session is None:
+            if method in _LEGACY_REQUESTS or method in self._methods:
+                raise RpcError(ErrorCode.INVALID_REQUEST, "the session is not initialized")
+            raise method_not_found()
+        if method in MISSING_CLIENT_REQUESTS[session.revision.version] and method not in self._methods:
+            raise method_not_found()
+        token = None if meta is None else _progress_token(meta)
+        return session if token is None else session._replace(progress_token=token)
 
     def receive_notification(self, method: str) -> bool:
         """Return whether to handle a notification. Early and repeated ones are dropped ("Lifecycle")."""
@@ -222,21 +232,6 @@ class ServerHandshake:
             "serverInfo": self._info.to_dict(version),
         }
         return HandshakeResult(result if self._instructions is None else {**result, "instructions": self._instructions})
-
-    def _receive_legacy(self, method: str, meta: object) -> RequestRules | HandshakeResult:
-        if method == "ping":
-            return HandshakeResult({})
-        session = self.session
-        if session is None:
-            if method in _LEGACY_REQUESTS or method in self._methods:
-                raise RpcError(ErrorCode.INVALID_REQUEST, "the session is not initialized")
-            raise method_not_found()
-        if method in MISSING_CLIENT_REQUESTS[session.revision.version] and method not in self._methods:
-            raise method_not_found()
-        token = None if meta is None else _progress_token(meta)
-        if token is None:
-            return session
-        return RequestRules(session.revision, session.client_capabilities, session.client_info, token)
 
     def _receive_modern(self, method: str, meta: object) -> RequestRules | HandshakeResult:
         if not isinstance(meta, dict) or PROTOCOL_VERSION_KEY not in meta:

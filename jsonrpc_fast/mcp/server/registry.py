@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from msgspec import UNSET
 
@@ -25,7 +25,6 @@ from ..protocol.meta import TASKS_EXTENSION
 from ..protocol.records import EmptyObject
 from ..protocol.uris import UriTemplate
 from .functions import RegisteredFunction
-from .sources import Source
 from .tools import CheckedTool
 
 FeatureKind = Literal["tools", "prompts", "resources"]
@@ -40,6 +39,33 @@ _TASKS: Final = ServerTasks(
 
 Completer = Sequence[str] | Callable[[str, Mapping[str, str]], "Sequence[str] | Awaitable[Sequence[str]]"]
 """The possible values of an argument, or a function that returns them: takes the typed text and the other arguments."""
+
+
+class Source(Protocol):
+    """A changing set of prompts and resources. Its owner calls `Server.list_changed` when the set changes."""
+
+    async def prompts(self) -> Sequence[Prompt]:
+        """Return all prompts."""
+
+    async def resources(self) -> Sequence[Resource]:
+        """Return all resources."""
+
+    async def get(self, name: str, arguments: dict[str, str]) -> dict[str, Any] | None:
+        """Return the `GetPromptResult` of a prompt; None if the prompt is unknown.
+
+        Raises:
+            RpcError: An error for the client.
+        """
+
+    async def read(self, uri: str) -> dict[str, Any] | None:
+        """Return the contents of a resource, as from `text_contents`; None if the resource is unknown.
+
+        Raises:
+            RpcError: An error for the client.
+        """
+
+    async def complete(self, name: str, argument: dict[str, str]) -> dict[str, Any] | None:
+        """Return the `completion` for an argument of a prompt, a dict with `values`; None if the prompt is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,9 @@ from ...handlers.failures import on_failure
 from ...session.running import current_run
 from ...types import UNSET
 from ..protocol.meta import RELATED_TASK_KEY, TASKS_EXTENSION, method_not_found
-from .context import Context
+from .context import Context, copy_to
 from .paging import paginate
 from .registry import TaskStart, TaskSupport
-from .task_context import TaskContext
 from .tasks import Owner, Question, Task
 
 MAX_RESULT_WAITERS: Final = 16
@@ -42,6 +41,42 @@ _MODERN_METHODS: Final = frozenset({"tasks/cancel", "tasks/get", "tasks/update"}
 _LEGACY_VERSION: Final = "2025-11-25"
 _MAX_ID_CHARACTERS: Final = 256
 _logger: Final = logger_of("mcp")
+
+
+class TaskContext(Context):
+    """The context of a function that may run as a task."""
+
+    __slots__ = ("_start", "_task")
+
+    def __init__(self, context: Context, start: Callable[[], Task] | None) -> None:
+        copy_to(self, context)
+        self._start = start
+        self._task: Task | None = None
+
+    async def start_task(self) -> None:
+        """Start the task: see `Context.start_task`."""
+        if self._start is not None:
+            start, self._start = self._start, None
+            self._task = start()
+            self._ask = self._task.ask
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the client has cancelled the request or the task."""
+        return super().is_cancelled if self._task is None else self._task.status == "cancelled"
+
+    def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
+        """Report progress: see `Context.report_progress`. The tasks of 2026-07-28 show it as their status message."""
+        if self._task is None:
+            return super().report_progress(progress, total, message)
+        if message is not None:
+            self._task.change(self._task.status, message)
+        return False
+
+    def log(self, level: str, data: Any, logger: str | None = None) -> None:
+        """Send a log message: see `Context.log`. The tasks of 2026-07-28 send none."""
+        if self._task is None or not self._task.is_modern:
+            super().log(level, data, logger)
 
 
 class TaskStore:

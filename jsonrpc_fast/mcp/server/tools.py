@@ -130,30 +130,26 @@ class CheckedTool:
             value = value if value is None or type(value) is str else to_json(value)
             structured = UNSET if value is None or isinstance(value, str) else value
             content = [] if value is None else [text_content(value if isinstance(value, str) else _as_text(value))]
-        result: dict[str, Any] = {"content": content}
-        if self._shows(structured, revision):
-            result["structuredContent"] = structured
-        return result
+        return self._with_structured({"content": content}, structured, revision)
 
     def _result_of(self, value: ToolResult, revision: Revision) -> dict[str, Any]:
         content = made_blocks(value.content, revision)
         structured = UNSET if value.structured_content is UNSET else to_json(value.structured_content)
         if self._output is not None and not value.is_error and (faults := self._output.faults(structured)):
             return self._refused_result(faults)
-        result: dict[str, Any] = {"content": content}
-        if self._shows(structured, revision):
-            result["structuredContent"] = structured
+        result = self._with_structured({"content": content}, structured, revision)
         if value.is_error:
             result["isError"] = True
         if value.meta is not None:
             result["_meta"] = to_json(dict(value.meta))
         return result
 
-    def _shows(self, structured: Any, revision: Revision) -> bool:
-        """Return whether the revision has a place for structured content."""
-        if structured is UNSET or not self._is_structured:
-            return False
-        return revision.any_structured_results or (revision.structured_results and isinstance(structured, dict))
+    def _with_structured(self, result: dict[str, Any], structured: Any, revision: Revision) -> dict[str, Any]:
+        """Add the structured content, if there is any and the revision has it."""
+        has_place = revision.structured_results and (revision.any_structured_results or isinstance(structured, dict))
+        if has_place and self._is_structured and structured is not UNSET:
+            result["structuredContent"] = structured
+        return result
 
     def _refused_result(self, faults: list[SchemaFault]) -> dict[str, Any]:
         return error_result(_text_of(f"The result of tool {self.tool.name} does not match its output schema", faults))
