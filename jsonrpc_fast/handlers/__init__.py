@@ -3,7 +3,7 @@
     handlers = Handlers({"add": lambda a, b: a + b})
     handlers.dispatch(b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}')
 
-Sessions, HTTP endpoints and the NATS adapter build on it.
+Sessions, HTTP endpoints and the NATS adapter build on it. `handlers.openrpc.openrpc` describes what they serve.
 """
 
 from __future__ import annotations

@@ -29,9 +29,12 @@ class Handlers:
         functions: Functions by method name.
         middleware: Functions around every handler, the outermost first; see `Middleware`.
         timeout: The default `timeout` of the methods; None: no limit.
+        discover: The `title` and the `version` of the API: the method `rpc.discover` returns its `openrpc` document.
+            None: there is no such method.
 
     Raises:
         TypeError, ValueError: See `register`.
+        ImportError: `discover` needs msgspec, which is not installed.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class Handlers:
         *,
         middleware: Sequence[Middleware] = (),
         timeout: float | None = None,
+        discover: Mapping[str, str] | None = None,
     ) -> None:
         check_type("handlers", functions, Mapping, may_be_none=True)
         check_type("middleware", middleware, Sequence)
@@ -47,6 +51,7 @@ class Handlers:
             check_callable("a function of middleware", function, may_be_none=False)
         check_seconds("timeout", timeout, may_be_infinite=True)
         self._handlers: dict[str, Handler] = {}
+        self._functions: dict[str, tuple[Callable[..., Any], HandlerOptions]] = {}
         self._middleware = tuple(middleware)
         self._timeout = timeout
         self._has_typed = False
@@ -56,6 +61,8 @@ class Handlers:
         self._serve = self._dispatch.serve
         for method, function in (functions or {}).items():
             self.register(method, function)
+        if discover is not None:
+            self._handlers["rpc.discover"] = Handler(self._describer(discover))
 
     @overload
     def register(self, method: str, **options: Unpack[HandlerOptions]) -> Callable[[Function], Function]: ...
@@ -89,11 +96,35 @@ class Handlers:
             raise ValueError("the method has a handler already")
         handler = make_handler(function, options, self._middleware, self._timeout)
         self._handlers[method] = handler
+        self._functions[method] = function, options
         if handler.takes_raw and not self._has_typed:
             self._has_typed = True
             for dispatch in self._prepared:
                 dispatch.read_raw()
         return function
+
+    def functions(self) -> dict[str, tuple[Callable[..., Any], HandlerOptions]]:
+        """Return the functions by method, each with its options, in the order in which they were registered."""
+        return dict(self._functions)
+
+    def _describer(self, about: Mapping[str, str]) -> Callable[[], dict[str, Any]]:
+        """Return the function of `rpc.discover`. The document is made again when a function was registered."""
+        from .openrpc import openrpc  # imports msgspec
+
+        check_type("discover", about, Mapping)
+        if about.keys() != {"title", "version"}:
+            raise TypeError("discover must have a title and a version, and nothing else")
+        made: tuple[int, dict[str, Any]] = -1, {}
+
+        def discover() -> dict[str, Any]:
+            nonlocal made
+            functions = self.functions()
+            if made[0] != len(functions):  # they are never replaced
+                made = len(functions), openrpc(self, **about)
+            return made[1]
+
+        discover()
+        return discover
 
     def prepare(self, profile: Profile = JSONRPC, **options: Unpack[EncodeOptions]) -> Dispatch:
         """Return a dispatcher for these handlers, those registered later included.
@@ -227,6 +258,9 @@ class _ChildHandlers(Handlers):
 
     def _has(self, method: str) -> bool:
         return method in self._handlers or self._parent._has(method)
+
+    def functions(self) -> dict[str, tuple[Callable[..., Any], HandlerOptions]]:
+        return {**self._parent.functions(), **self._functions}
 
     def find(self, method: str) -> Handler | None:
         handler = self._handlers.get(method)

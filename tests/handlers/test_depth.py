@@ -17,7 +17,7 @@ import pytest
 
 from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.handlers import Handlers, to_jsonable
-from jsonrpc_fast.mcp.server.json_values import to_json
+from jsonrpc_fast.handlers.json_values import to_json
 
 from ..support.tables import rows
 

@@ -3,10 +3,7 @@
     server             `Server`, and how it runs
     decorators         the decorators that register functions
     registry           what is registered, and the interface of a changing set of prompts and resources
-    docstrings         descriptions of parameters in docstrings
     functions          signatures of registered functions
-    json_values        conversion to JSON types
-    generated_schemas  JSON Schemas of annotated types
     results            what functions may return to set more of a result
     outputs            structured content: its schema, and the check of what a tool returned
     blocks             content blocks

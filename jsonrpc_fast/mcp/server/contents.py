@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from ...codec._backend import dumps
 from ...errors import EncodeError
+from ...handlers.json_values import to_json
 from ..protocol.contents import ROLES, block_fault, contents_fault, items_fault, members_fault
 from ..protocol.uris import blob_contents, text_contents, validate_uri
 from ..protocol.versions import VERSIONS, Revision
-from .json_values import to_json
 
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")  # and the length is a multiple of 4
 _SINCE: Final = {"audio": "2025-03-26", "resource_link": "2025-06-18"}

@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from ..._checks import check_count
+from ...handlers.json_values import to_json
 from ...session import Destination
 from ...session.context import SessionContext
 from ...types import UNSET, MessageId, Unset
@@ -16,7 +17,6 @@ from .contents import sampling_messages
 from .forms import Action, Elicited, action_of, form_of
 from .handshake import RequestRules
 from .inputs import Inputs, capability_for
-from .json_values import to_json
 from .request_state import StateSeal
 
 T = TypeVar("T")

@@ -16,8 +16,8 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 from ...handlers.params.problems import Misfit
 from ...handlers.params.types import ValueType, type_of
+from ...handlers.schemas import value_schema
 from ..protocol.schemas import Schema
-from .generated_schemas import value_schema
 
 T = TypeVar("T")
 

@@ -25,6 +25,7 @@ from ..._checks import check_count
 from ..._logs import logger_of
 from ...errors import EncodeError, RpcError, invalid_params
 from ...handlers import NEVER_AWAITABLE, is_awaitable
+from ...handlers.json_values import to_json
 from ...handlers.params.problems import Misfit
 from ..protocol.definitions import Prompt, Resource
 from ..protocol.faults import SchemaFault
@@ -33,7 +34,6 @@ from ..protocol.uris import UnsafePart, check_uri, is_unsafe_part, is_unsafe_uri
 from .contents import made_blocks, made_contents, made_prompt
 from .context import Context
 from .functions import RegisteredFunction
-from .json_values import to_json
 from .lifespan import Lifespan
 from .paging import paginate
 from .registry import Completer, RegisteredTool, Registry

@@ -21,12 +21,12 @@ import msgspec
 
 from ...codec._backend import dumps
 from ...codec._json import loads
+from ...handlers.json_values import to_json
 from ...handlers.params.types import MsgspecType, PydanticType, ValueType, type_of
+from ...handlers.schemas import result_schema
 from ..protocol.faults import SchemaFault
 from ..protocol.schemas import Schema
 from .blocks import Block
-from .generated_schemas import result_schema
-from .json_values import to_json
 from .results import ToolResult, WholeResult
 
 _PLAIN: Final = (str, int, float, bool)

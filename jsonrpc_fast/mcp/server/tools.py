@@ -16,13 +16,13 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from ...codec._backend import dumps
+from ...handlers.json_values import json_of, to_json
 from ..protocol.definitions import Tool
 from ..protocol.faults import SchemaFault
 from ..protocol.schemas import Schema
 from ..protocol.versions import Revision
 from .blocks import has_blocks
 from .contents import listed_blocks, made_blocks
-from .json_values import json_of, to_json
 from .outputs import OutputType
 from .results import ToolResult
 

@@ -20,10 +20,10 @@ import pytest
 from pydantic import BaseModel, Field
 
 from jsonrpc_fast.codec._json import dumps, loads
+from jsonrpc_fast.handlers.json_values import to_json
 from jsonrpc_fast.handlers.params.types import MsgspecType, PydanticType, type_of
+from jsonrpc_fast.handlers.schemas import object_schema
 from jsonrpc_fast.mcp.protocol.schemas import Schema
-from jsonrpc_fast.mcp.server.generated_schemas import object_schema
-from jsonrpc_fast.mcp.server.json_values import to_json
 from jsonrpc_fast.mcp.server.server import Server
 
 from ...support.mcp_conversation import converse

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 
+from jsonrpc_fast.handlers.params.docstrings import read_docstring
 from jsonrpc_fast.mcp.server import Server
-from jsonrpc_fast.mcp.server.docstrings import read_docstring
 from jsonrpc_fast.mcp.server.functions import RegisteredFunction
 
 from ...support.tables import rows

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ...errors import EncodeError
-from ...handlers.params.types import MsgspecType, PydanticType, ValueType
+from ..errors import EncodeError
 from .json_values import to_json
+from .params.types import MsgspecType, PydanticType, ValueType
 
 
 def value_schema(type_: ValueType) -> dict[str, Any]:

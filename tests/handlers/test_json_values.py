@@ -16,9 +16,9 @@ from pydantic import BaseModel
 
 from jsonrpc_fast.codec._json import dumps, loads
 from jsonrpc_fast.errors import EncodeError
-from jsonrpc_fast.mcp.server.json_values import to_json
+from jsonrpc_fast.handlers.json_values import to_json
 
-from ...support.tables import rows
+from ..support.tables import rows
 
 
 class Colour(enum.Enum):

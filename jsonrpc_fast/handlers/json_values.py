@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from ...codec._json import loads
-from ...errors import EncodeError
-from ...handlers.depth import SAFE_LIMIT, check_depth
-from ...handlers.params.annotations import is_from_pydantic
+from ..codec._json import loads
+from ..errors import EncodeError
+from .depth import SAFE_LIMIT, check_depth
+from .params.annotations import is_from_pydantic
 
 
 def to_json(value: Any) -> Any:

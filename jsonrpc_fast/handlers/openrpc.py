@@ -1,0 +1,158 @@
+"""Documents of OpenRPC 1.3: what handlers serve, from their signatures, annotations and docstrings.
+
+Rules:
+  - A parameter has the schema of its annotation. A parameter without an annotation, and one whose type has no schema,
+    accepts any value, as the function does.
+  - The context of a function is no parameter of its method; neither are `*args` and `**kwargs`.
+  - The schemas that types share stand in `components`, once for each name.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from inspect import Parameter
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from .handler import is_context
+from .params.arguments import Arguments, hints_of, parameters_of
+from .params.docstrings import read_docstring
+from .params.types import type_of
+from .schemas import object_schema, result_schema, value_schema
+
+if TYPE_CHECKING:
+    from .options import HandlerOptions
+
+OPENRPC_VERSION: Final = "1.3.2"
+_REFERENCE: Final = "#/$defs/"
+_COMPONENT: Final = "#/components/schemas/"
+
+
+class Described(Protocol):
+    """What has functions by method: `Handlers`."""
+
+    def functions(self) -> Mapping[str, tuple[Callable[..., Any], HandlerOptions]]:
+        """Return the functions by method, each with its options."""
+        ...
+
+
+def openrpc(handlers: Described, *, title: str, version: str) -> dict[str, Any]:
+    """Return the OpenRPC document of handlers (https://spec.open-rpc.org).
+
+    The schemas need the extra `typed`.
+
+    Args:
+        handlers: The `Handlers`; functions that are registered later are not in the document.
+        title: The name of the service.
+        version: The version of its API.
+
+    Returns:
+        The document: a dict that can be written as JSON.
+
+    Raises:
+        TypeError: Two different types have the same name.
+        ImportError: Msgspec is not installed.
+    """
+    components: dict[str, Any] = {}
+    methods = [
+        _method(name, function, options, components) for name, (function, options) in handlers.functions().items()
+    ]
+    document = {"openrpc": OPENRPC_VERSION, "info": {"title": title, "version": version}, "methods": methods}
+    return {**document, "components": {"schemas": components}} if components else document
+
+
+def _method(
+    name: str, function: Callable[..., Any], options: HandlerOptions, components: dict[str, Any]
+) -> dict[str, Any]:
+    found = _parameters(function)
+    if "params" in options:
+        schema = _schema(lambda: value_schema(type_of(options["params"])), components)
+        params = [
+            {"name": member, "required": member in schema.get("required", ()), "schema": schema["properties"][member]}
+            for member in schema.get("properties", ())
+        ]
+        structure = "by-name"
+    elif not options.get("unpack", True):
+        params, structure = [], "either"
+    else:
+        params = [_parameter(each, components) for each in found.values()]
+        structure = _structure(found)
+    summary, described = read_docstring(inspect.getdoc(function) if inspect.isroutine(function) else None, found)
+    for param in params:
+        if param["name"] in described:
+            param["description"] = described[param["name"]]
+    method: dict[str, Any] = {"name": name, "paramStructure": structure, "params": params}
+    if summary:
+        line, _, rest = summary.partition("\n")
+        method["summary"] = line
+        if rest.strip():
+            method["description"] = summary
+    returns = hints_of(function).get("return", Parameter.empty)
+    result = {} if returns is Parameter.empty else _schema(lambda: result_schema(type_of(returns)), components)
+    return {**method, "result": {"name": "result", "schema": result}}
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
+    """Return the parameters of a function that are params of its method."""
+    try:
+        parameters = parameters_of(function, hints_of(function))
+    except (TypeError, ValueError):
+        return {}  # a built-in without a signature
+    several = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    return {
+        name: each for name, each in parameters.items() if each.kind not in several and not is_context(each.annotation)
+    }
+
+
+def _structure(parameters: Mapping[str, Parameter]) -> str:
+    """Return how params may be passed (OpenRPC, "Method Object", paramStructure)."""
+    required = {each.kind for each in parameters.values() if each.default is Parameter.empty}
+    if Parameter.POSITIONAL_ONLY in required:
+        return "by-position"
+    return "by-name" if Parameter.KEYWORD_ONLY in required else "either"
+
+
+def _parameter(parameter: Parameter, components: dict[str, Any]) -> dict[str, Any]:
+    """Return the content descriptor of a parameter."""
+    name = parameter.name
+
+    def schema() -> dict[str, Any]:
+        arguments = Arguments({name: parameter.replace(kind=Parameter.KEYWORD_ONLY)})
+        defaults = {} if arguments.required else {name: arguments.default_of(name)}
+        made = object_schema(arguments.types, defaults)
+        found: dict[str, Any] = made["properties"][name]
+        return {**found, "$defs": made["$defs"]} if "$defs" in made else found
+
+    is_required = parameter.default is Parameter.empty
+    return {"name": name, "required": is_required, "schema": _schema(schema, components)}
+
+
+def _schema(make: Callable[[], dict[str, Any]], components: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema whose definitions are moved to the document's components; {} if its type has none."""
+    try:
+        schema = make()
+    except ImportError:
+        raise
+    except Exception:  # whatever msgspec or pydantic raises for a type
+        return {}
+    definitions = schema.get("$defs", {})
+    for name, definition in definitions.items():
+        moved = _with_components(definition)
+        if components.setdefault(name, moved) != moved:
+            raise TypeError(f"two types have the name {name}")
+    found: dict[str, Any] = _with_components({name: part for name, part in schema.items() if name != "$defs"})
+    return found
+
+
+def _with_components(schema: Any) -> Any:
+    """Return a schema whose references lead to the components of the document."""
+    if isinstance(schema, list):
+        return [_with_components(inner) for inner in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: _COMPONENT + inner.removeprefix(_REFERENCE)
+        if name == "$ref" and isinstance(inner, str) and inner.startswith(_REFERENCE)
+        else _with_components(inner)
+        for name, inner in schema.items()
+    }

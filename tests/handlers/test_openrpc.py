@@ -1,0 +1,191 @@
+"""OpenRPC documents of handlers, and the method `rpc.discover`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import pytest
+
+msgspec = pytest.importorskip("msgspec", reason="the extra `typed` is not installed")
+
+from jsonrpc_fast.handlers import Handlers, RequestContext  # noqa: E402
+from jsonrpc_fast.handlers.openrpc import openrpc  # noqa: E402
+
+from ..support.tables import rows  # noqa: E402
+
+
+@dataclass
+class Item:
+    name: str
+    price: Annotated[float, msgspec.Meta(ge=0)]
+
+
+ITEM = {
+    "title": "Item",
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "price": {"type": "number", "minimum": 0}},
+    "required": ["name", "price"],
+}
+REFERENCE = {"$ref": "#/components/schemas/Item"}
+
+
+def plain(a, b=2):  # type: ignore[no-untyped-def]
+    return a
+
+
+def typed(context: RequestContext, item: Item, count: int = 1) -> list[Item]:
+    """Order an item.
+
+    It is sent at once.
+
+    Args:
+        item: What to order.
+    """
+    return [item] * count
+
+
+def positional(a: int, /) -> int:
+    return a
+
+
+def named(*, a: int) -> int:
+    return a
+
+
+def several(a: int, *rest: int, **more: int) -> int:
+    return a
+
+
+def odd(value: Callable[[], int]) -> Callable[[], int]:
+    return value
+
+
+async def later(item: Item) -> None:
+    """Later."""
+
+
+def result(schema: Any) -> dict[str, Any]:
+    return {"name": "result", "schema": schema}
+
+
+def param(name: str, required: bool, schema: Any, **more: Any) -> dict[str, Any]:
+    return {"name": name, "required": required, "schema": schema, **more}
+
+
+INTEGER = {"type": "integer"}
+
+
+@rows(
+    ("function", "options", "method"),
+    [
+        (
+            plain,
+            {},
+            {
+                "paramStructure": "either",
+                "params": [param("a", True, {}), param("b", False, {"default": 2})],
+                "result": result({}),
+            },
+        ),
+        (
+            typed,
+            {"typed": True},
+            {
+                "paramStructure": "either",
+                "params": [
+                    param("item", True, REFERENCE, description="What to order."),
+                    param("count", False, {"type": "integer", "default": 1}),
+                ],
+                "summary": "Order an item.",
+                "description": "Order an item.\n\nIt is sent at once.",
+                "result": result({"type": "array", "items": REFERENCE}),
+            },
+        ),
+        (
+            lambda item: None,
+            {"params": Item},
+            {
+                "paramStructure": "by-name",
+                "params": [
+                    param("name", True, {"type": "string"}),
+                    param("price", True, {"type": "number", "minimum": 0}),
+                ],
+                "result": result({}),
+            },
+        ),
+        (lambda params: None, {"unpack": False}, {"paramStructure": "either", "params": [], "result": result({})}),
+        (
+            positional,
+            {},
+            {"paramStructure": "by-position", "params": [param("a", True, INTEGER)], "result": result(INTEGER)},
+        ),
+        (named, {}, {"paramStructure": "by-name", "params": [param("a", True, INTEGER)], "result": result(INTEGER)}),
+        (several, {}, {"paramStructure": "either", "params": [param("a", True, INTEGER)], "result": result(INTEGER)}),
+        (odd, {}, {"paramStructure": "either", "params": [param("value", True, {})], "result": result({})}),
+        (
+            later,
+            {"timeout": 5},
+            {
+                "paramStructure": "either",
+                "params": [param("item", True, REFERENCE)],
+                "summary": "Later.",
+                "result": result({"type": "null"}),
+            },
+        ),
+    ],
+)
+def test_a_method(function: Callable[..., Any], options: Any, method: dict[str, Any]) -> None:
+    handlers = Handlers()
+    handlers.register("f", function, **options)
+    document = openrpc(handlers, title="T", version="1")
+    assert document["methods"] == [{"name": "f", **method}]
+    if "Item" in json.dumps(document):
+        assert document["components"] == {"schemas": {"Item": ITEM}}
+    else:
+        assert document == {
+            "openrpc": "1.3.2",
+            "info": {"title": "T", "version": "1"},
+            "methods": document["methods"],
+        }
+
+
+def test_two_types_of_one_name() -> None:
+    other = msgspec.defstruct("Item", [("x", int)])
+    handlers = Handlers({"a": typed})
+    handlers.register("b", lambda item: None, params=list[other])
+    handlers.register("c", typed)
+    with pytest.raises(TypeError, match="two types have the name Item"):
+        openrpc(handlers, title="T", version="1")
+
+
+def test_discover() -> None:
+    """The document has what is registered later."""
+    handlers = Handlers({"a": plain}, discover={"title": "T", "version": "1"})
+    request = b'{"jsonrpc":"2.0","id":1,"method":"rpc.discover"}'
+
+    def names(found: Handlers) -> list[str]:
+        described = json.loads(found.dispatch(request))["result"]
+        assert described["info"] == {"title": "T", "version": "1"}
+        return [method["name"] for method in described["methods"]]
+
+    assert names(handlers) == ["a"]
+    handlers.register("b", typed, typed=True)
+    assert names(handlers) == ["a", "b"]
+    child = handlers.child()
+    child.register("c", named)
+    assert list(child.functions()) == ["a", "b", "c"]
+    assert names(child) == ["a", "b"]
+
+
+def test_discover_is_off_by_default() -> None:
+    response = json.loads(Handlers({"a": plain}).dispatch(b'{"jsonrpc":"2.0","id":1,"method":"rpc.discover"}'))
+    assert response["error"]["code"] == -32601
+
+
+@rows("discover", [True, {"title": "T"}, {"title": "T", "version": "1", "x": "y"}, [("title", "T")]])
+def test_what_discover_must_be(discover: Any) -> None:
+    with pytest.raises(TypeError, match="discover must "):
+        Handlers(discover=discover)
