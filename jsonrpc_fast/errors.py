@@ -27,7 +27,7 @@ Each backend derives a `ParseError` from the one here, whose `to_response` makes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeVar
 
 from ._repr import shorten
@@ -172,6 +172,25 @@ trio propagate to the caller of the handler."""
 
 LOOP_EXITS: Final = (KeyboardInterrupt, SystemExit)
 """Exceptions that end the event loop. If a callback raises one, it has not failed: it is raised again, never logged."""
+
+
+def run_callback(report: Callable[[BaseException], object], callback: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function of the user that must change nothing here, whatever it raises.
+
+    Args:
+        report: Called with what it raises, except LOOP_EXITS.
+        callback: The function.
+        arguments: Its arguments.
+
+    Returns:
+        What it returns; None if it raises.
+    """
+    try:
+        return callback(*arguments)
+    except LOOP_EXITS:
+        raise
+    except BaseException as error:  # such as the CancelledError of a future whose result the callback asked for
+        return report(error)
 
 
 def standard_error(code: ErrorCode) -> RpcError:

@@ -271,7 +271,7 @@ class Caller:
         quota.take()
         try:
             future = run_threadsafe(loop, partial(self._notify_unless_cancelled, method, params))
-        except BaseException:
+        except Exception:
             quota.give()
             raise
         future.add_done_callback(quota.give)

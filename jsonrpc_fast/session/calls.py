@@ -25,6 +25,7 @@ from ..codec._json import Default
 from ..codec._payloads import decoded
 from ..codes import ErrorCode, ParseErrorCode
 from ..errors import ConnectionLost
+from ..handlers.cancellation import CancelledError
 from ..types import MessageId
 from .conventions import Convention, ProgressToken
 from .requests import with_default
@@ -110,7 +111,7 @@ class Calls:
             if on_progress is not None or idle_timeout is not None:
                 params = self._give_token(call, params, on_progress)
             return call, self._request(call, method, params, True)
-        except BaseException:
+        except (Exception, CancelledError):
             self.withdraw(call)
             raise
 
@@ -148,7 +149,7 @@ class Calls:
                     call = self.tracker.begin(method, now, timeout, may_exceed=may_exceed)
                     found.append(call)
                     texts.append(self._request(call, method, params, False))
-        except BaseException:
+        except (Exception, CancelledError):
             for begun in found:
                 if begun is not None:
                     self.withdraw(begun)

@@ -39,7 +39,15 @@ from ..codec import Error, Message, Notification, ParseError, Raw, Request, Resp
 from ..codec._json import Default
 from ..codec._payloads import decoded
 from ..codes import RPC_MESSAGES, ErrorCode
-from ..errors import HANDLER_FAILURES, LOOP_EXITS, CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
+from ..errors import (
+    HANDLER_FAILURES,
+    CallCancelled,
+    CallTimeout,
+    ConnectionLost,
+    RpcError,
+    StateError,
+    run_callback,
+)
 from ..handlers import NEVER_AWAITABLE, Handlers, RequestContext
 from ..handlers.cancellation import CancelledError
 from ..transports.delivery import TURN_SECONDS
@@ -347,12 +355,7 @@ class Engine:
 
     def run_callback(self, callback: Callable[..., object], *arguments: Any) -> None:
         """Call a function of the user, and report its exceptions as faults."""
-        try:
-            callback(*arguments)
-        except LOOP_EXITS:
-            raise
-        except BaseException as error:  # such as the CancelledError of a future whose result the callback asked for
-            self.hooks.fault(error)
+        run_callback(self.hooks.fault, callback, *arguments)
 
     # Async handlers.
 
@@ -495,7 +498,7 @@ class Engine:
                 self._driver.write(data)
             else:
                 destination.send(data)
-        except BaseException as error:
+        except (Exception, CancelledError) as error:
             for call in calls:
                 self.calls.withdraw(call)
             if isinstance(error, ConnectionLost):

@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
 from .._checks import check_callable
 from .._logs import logger_of
 from .._repr import shorten
-from ..errors import LOOP_EXITS
+from ..errors import run_callback
 from ..types import MessageId
 from .conventions import TRACE_MEMBERS
 from .tracker import Outcome
@@ -178,16 +179,8 @@ def _find(hooks: object, name: str, check: Hook | None = None) -> Hook | None:
     if inspect.iscoroutinefunction(method):
         raise TypeError(f"the hook {name} must not be async")
 
-    def guarded(*arguments: Any) -> Any:
-        try:
-            found = method(*arguments)
-            return found if check is None else check(*found)
-        except LOOP_EXITS:
-            raise
-        except BaseException as error:
-            log_fault(error)
-
-    return guarded
+    hook = method if check is None else lambda *arguments: check(*method(*arguments))
+    return partial(run_callback, log_fault, hook)
 
 
 def log_fault(error: BaseException) -> None:

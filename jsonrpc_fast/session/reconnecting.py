@@ -31,6 +31,7 @@ import inspect
 import random
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -38,9 +39,9 @@ from .._checks import check_callable, check_count, check_seconds
 from .._repr import shorten
 from ..codec import Notification
 from ..codes import SessionErrorCode
-from ..errors import LOOP_EXITS, CallTimeout, ConnectionLost, RpcError, StateError
+from ..errors import CallTimeout, ConnectionLost, RpcError, StateError, run_callback
 from ..handlers import Handlers
-from ..handlers.cancellation import is_foreign_cancellation
+from ..handlers.failures import is_failure, on_failure
 from ..transports.protocol import Transport
 from ..types import TIMEOUT_SECONDS, UNSET, Unset
 from .hooks import FoundHooks, logger
@@ -198,11 +199,8 @@ class ReconnectingSession:
         context = contextvars.copy_context()
         context.run(current_run.set, None)
         self._driver = context.run(lambda: asyncio.Task(self._run(), loop=asyncio.get_running_loop()))
-        try:
+        async with on_failure(partial(self.close, 0)):
             await self.connected()
-        except BaseException:
-            await self.close(0)
-            raise
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -399,10 +397,10 @@ class ReconnectingSession:
     async def _run(self) -> None:
         try:
             await self._keep_connected()
-        except BaseException as error:  # a callback may raise CancelledError, which only `close` should cause
+        except (Exception, asyncio.CancelledError) as error:  # a callback may raise it, which only `close` should cause
             if not self._is_closed or isinstance(error, Exception):
                 self._reason = error
-            if not isinstance(error, Exception) and not is_foreign_cancellation(error):
+            if not is_failure(error):
                 raise
             if not self._is_closed:
                 logger.error("no more connection is made, after %s: %s", type(error).__qualname__, shorten(str(error)))
@@ -421,8 +419,8 @@ class ReconnectingSession:
         while not self._is_closed:
             try:
                 session = await self._connect()
-            except BaseException as error:
-                if not isinstance(error, Exception) and not is_foreign_cancellation(error):
+            except (Exception, asyncio.CancelledError) as error:
+                if not is_failure(error):
                     raise
                 self._hooks.peer_fault(error)
                 failed += 1
@@ -448,42 +446,29 @@ class ReconnectingSession:
         """Let a session take calls as long as it can."""
         self._session = session
         for follower in self._followers:
-            self._tell(follower.session_began, session)
+            run_callback(self._hooks.fault, follower.session_began, session)
         self._changed.set()
         try:
-            if self._is_closed:  # `on_connect` has caught the cancellation by `close`
-                await session.close(0)
-            await session.wait_leaving()
-        except BaseException:  # the loop ends
-            await session.close(0)
-            raise
+            async with on_failure(partial(session.close, 0)):  # such as when the loop ends
+                if self._is_closed:  # `on_connect` has caught the cancellation by `close`
+                    await session.close(0)
+                await session.wait_leaving()
         finally:
             self._session = None
             for follower in self._followers:
-                self._tell(follower.session_ended)
+                run_callback(self._hooks.fault, follower.session_ended)
             if self._on_disconnect is not None:
-                self._tell(self._on_disconnect, session)
+                run_callback(self._hooks.fault, self._on_disconnect, session)
         self._leaving[session] = task = asyncio.Task(self._leave(session), loop=asyncio.get_running_loop())
         task.add_done_callback(lambda _: self._leaving.pop(session))
 
     async def _leave(self, session: Session) -> None:
         """Let a session finish what is in flight. Its peer closes it, or this side when nothing is left."""
         closed = asyncio.ensure_future(session.wait_closed())
-        try:
+        async with on_failure(partial(session.close, 0)):  # such as when the loop ends
             while not (await asyncio.wait([closed], timeout=LEAVING_SECONDS))[0]:
                 if session.is_idle:
                     await session.close(0)
-        except BaseException:  # the loop ends
-            await session.close(0)
-            raise
-
-    def _tell(self, callback: Callable[..., object], *arguments: Any) -> None:
-        try:
-            callback(*arguments)
-        except LOOP_EXITS:
-            raise
-        except BaseException as error:  # such as the CancelledError of a future whose result the callback asked for
-            self._hooks.fault(error)
 
     def follow(self, follower: Follower) -> None:
         """Notify an object about the sessions, beginning with the current one.
@@ -502,16 +487,12 @@ class ReconnectingSession:
         made = self._make_transport()
         transport = await made if inspect.isawaitable(made) else made
         session = Session(transport, self._handlers, **self._options)
-        try:
+        async with on_failure(transport.disconnect), on_failure(partial(session.close, 0)):
             await session.start()
             if self._on_connect is not None:
                 await self._on_connect(session)
                 if not session.is_connected:
                     raise ConnectionLost("the connection ended in on_connect")
-        except BaseException:
-            await session.close(0)
-            await transport.disconnect()
-            raise
         return session
 
 

@@ -29,6 +29,7 @@ from .._checks import check_seconds
 from ..codec import ParseError
 from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, StateError
 from ..handlers import Function, HandlerOptions, Handlers
+from ..handlers.failures import on_failure
 from ..transports.heartbeat import Heartbeat
 from ..transports.protocol import Transport, check_transport
 from ..types import UNSET, Unset
@@ -154,14 +155,14 @@ class Session(Caller):
         for name, callback in callbacks.items():
             setattr(transport, name, callback)
         self._is_started = True
-        try:
-            await transport.start()
-        except BaseException:
-            # The transport may be in use elsewhere.
+
+        def give_back() -> None:  # the transport may be in use elsewhere
             for name, value in before.items():
                 setattr(transport, name, value)
             self._on_close()
-            raise
+
+        with on_failure(give_back):
+            await transport.start()
         if self._heartbeat is not None and self._state is _RUNNING:
             if transport.received_chunks is None:
                 transport.onmessage = partial(self._count_message, self._heartbeat, self._receiver())

@@ -18,11 +18,12 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from .._checks import check_callable, check_count, check_seconds, check_type
 from ..codec import ParseError
-from ..errors import LOOP_EXITS, ConnectionLost, StateError
+from ..errors import ConnectionLost, StateError, run_callback
 from ..framing.frames import Framing
 from ..profile import JSONRPC, Limits, Profile
 from ..types import UNSET, Unset
@@ -381,12 +382,7 @@ class Connection(Transport):
 
     def run_callback(self, name: str, callback: Callable[..., object], *arguments: Any) -> None:
         """Call a function of the user. What it raises is reported, and changes nothing here."""
-        try:
-            callback(*arguments)
-        except LOOP_EXITS:
-            raise
-        except BaseException as error:  # a CancelledError would end what called the callback
-            self.report_callback_error(error, name)
+        run_callback(partial(self.report_callback_error, name=name), callback, *arguments)
 
     def report_callback_error(self, fault: BaseException, name: str = "onmessage") -> None:
         """Report what a callback raised: to `onerror` if it was called for something received, or to the loop."""
