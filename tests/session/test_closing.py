@@ -426,6 +426,24 @@ async def test_a_request_that_is_cut_off_is_no_error_in_the_log(caplog: pytest.L
 
 
 @pytest.mark.virtual_time
+async def test_a_handler_that_continues_after_its_cancellation_is_counted_once() -> None:
+    async def linger() -> None:
+        try:
+            await forever()
+        finally:
+            await asyncio.sleep(60)
+
+    async with sessions({"linger": linger}, hooks=Faults()) as (client, server):
+        call = asyncio.create_task(client.call("linger"))
+        await settle()
+        await server.close(grace_seconds=0)
+        assert server.dropped_requests == 1
+        with pytest.raises(ConnectionLost):
+            await call
+        await asyncio.sleep(60)
+
+
+@pytest.mark.virtual_time
 async def test_the_earlier_deadline_of_two_closes_applies() -> None:
     faults = Faults()
 

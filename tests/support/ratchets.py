@@ -1,4 +1,4 @@
-"""Counts of what the tests are to have less of, found in their sources: waits in real time, and private uses."""
+"""Finds what the tests do without in their sources: waits in real time, and private uses."""
 
 from __future__ import annotations
 
