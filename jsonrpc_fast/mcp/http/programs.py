@@ -35,7 +35,7 @@ from ...handlers.failures import on_failure
 from ...http.requests import Refusal
 from ...profile import MCP_2025_11_25, Profile
 from ...session import SessionOptions
-from ...transports.protocol import Received, Sendable, Transport
+from ...transports.protocol import Received, Sendable
 from ...transports.stdio.client import StdioClient
 from ...types import UNSET, MessageId, Unset
 from ..protocol.meta import LISTEN_METHOD, LOG_LEVEL_KEY, object_members
@@ -165,7 +165,7 @@ class ProgramConnection:
     def __init__(self, server: ProgramServer, transport: HttpTransport) -> None:
         self._server = server
         self._transport = transport
-        self._requests = _Requests(transport)
+        self._router = _Router(transport)
         self._relay: Relay | None = None
         self._gone: asyncio.TimerHandle | None = None
         transport.onlisten = self._on_listen
@@ -177,13 +177,14 @@ class ProgramConnection:
             Refusal: There are too many processes, or the program cannot be started.
         """
         process = await self._server.begin(self)
-        self._relay = Relay(self._requests, process, on_fault=FaultLog())
+        self._relay = Relay(self._transport, process, on_fault=FaultLog())
         with on_failure(partial(self._server.end, self)):
             try:
                 await self._relay.start()
             except OSError as error:
                 _logger.error("the program cannot be started: %s", error.strerror or type(error).__name__)
                 raise Refusal(502, "The program cannot be started.") from None
+        self._router.begin()
         task = asyncio.create_task(self._wait_closed(self._relay))
         self._server.closing.add(task)
         task.add_done_callback(self._server.closing.discard)
@@ -195,7 +196,7 @@ class ProgramConnection:
     @property
     def revision(self) -> Revision | None:
         """The revision that the session agreed on; until then the latest one with sessions."""
-        return self._requests.revision
+        return self._router.revision
 
     def can_serve(self, request: Request | None = None) -> bool:
         """Return whether the process has responded to all requests, and can serve another one.
@@ -207,7 +208,7 @@ class ProgramConnection:
             and self._transport.is_idle
             and self._relay is not None
             and self._relay.has_all_responses
-            and self._requests.can_serve(request)
+            and self._router.can_serve(request)
         )
 
     @property
@@ -218,7 +219,7 @@ class ProgramConnection:
     def idle_seconds(self, now: float) -> float:
         """Return how long the session has been idle, by the loop's clock."""
         is_idle = self._transport.is_idle and not self._transport.is_listening
-        return now - self._requests.used if is_idle else 0.0
+        return now - self._router.used if is_idle else 0.0
 
     def _on_listen(self) -> None:
         """Give a client whose stream has ended some time to come back."""
@@ -227,7 +228,7 @@ class ProgramConnection:
             self._gone = None
         if not self._transport.is_listening and self._transport.is_connected:
             loop = asyncio.get_running_loop()
-            self._requests.used = loop.time()
+            self._router.used = loop.time()
             self._gone = loop.call_later(self._server.gone_seconds, self._end_if_gone)
 
     def _end_if_gone(self) -> None:
@@ -248,11 +249,11 @@ class ProgramConnection:
             await self._relay.close()
 
 
-class _Requests(Transport):
-    """The client's side of a relay: sends each message to the stream that it belongs to.
+class _Router:
+    """Sends each message of a process to the stream that it belongs to. The relay does not know the streams.
 
     Args:
-        inner: The transport of the session or of the request.
+        transport: The transport of the session or of the request.
 
     Attributes:
         is_exclusive: The process serves one request only, which gets every message.
@@ -260,33 +261,28 @@ class _Requests(Transport):
         used: When a message was passed on last, in seconds by the loop's clock.
     """
 
-    def __init__(self, inner: HttpTransport) -> None:
+    def __init__(self, transport: HttpTransport) -> None:
         self.used: float = asyncio.get_running_loop().time()
         self.is_exclusive: bool = False
         self.revision: Revision = REVISIONS[LATEST_HANDSHAKE_VERSION]
         self._initialize: MessageId | Unset = UNSET  # the id of the request `initialize` in flight
-        self.onmessage: Callable[[Received], None] | None = None
-        self.onerror: Callable[[Exception], None] | None = None
-        self.onclose: Callable[[], None] | None = None
-        self.pauses_when_blocked = False
-        self._inner = inner
+        self._transport = transport
+        self._send_to_session = transport.send
+        self._pass_on: Callable[[Received], None]
         self._tokens: dict[tuple[type, Any], MessageId | None] = {}
 
-    async def connect(self) -> None:
-        await self._inner.connect()
+    def begin(self) -> None:
+        """Stand between the transport and its relay, which has been started."""
+        assert self._transport.onmessage is not None
+        self._pass_on, self._transport.onmessage = self._transport.onmessage, self._receive
+        self._transport.send = self._send  # type: ignore[method-assign]
 
-    async def start(self) -> None:
-        self._inner.onmessage = self._on_message
-        self._inner.onerror = self.onerror
-        self._inner.onclose = self.onclose
-        await self._inner.start()
-
-    def _on_message(self, message: Received, _: object = None) -> None:
+    def _receive(self, message: Received, _: object = None) -> None:
         self.used = asyncio.get_running_loop().time()
         for item in message if isinstance(message, list) else (message,):
             if isinstance(item, Request):
                 self._on_request(item)
-        self._receive(message)
+        self._pass_on(message)
         if isinstance(message, Notification) and message.method == "notifications/cancelled":
             id = object_members(message.params).get("requestId")
             if isinstance(id, (int, str)) and id != self._initialize:  # the relay gives it no response
@@ -296,39 +292,39 @@ class _Requests(Transport):
         if request.method == "initialize":
             self._initialize = request.id
         token = _token_of(request)
-        if self._inner.is_shared:
+        if self._transport.is_shared:
             self.is_exclusive = _is_exclusive(request)
             self._tokens = dict.fromkeys(self._tokens)  # those of earlier requests stay known, without an id
         if isinstance(token, (int, str)):
-            if not self._inner.is_shared and len(self._tokens) > 2 * len(self._inner.streams) + 16:
-                in_flight = self._inner.streams
+            if not self._transport.is_shared and len(self._tokens) > 2 * len(self._transport.streams) + 16:
+                in_flight = self._transport.streams
                 self._tokens = {key: id for key, id in self._tokens.items() if id in in_flight}
             self._tokens[type(token), token] = request.id
 
-    def send(self, message: Sendable) -> None:
+    def _send(self, message: Sendable) -> None:
         assert isinstance(message, bytes)
         self.used = asyncio.get_running_loop().time()
-        sent = decode(message, self._inner.profile, raw=True)
+        sent = decode(message, self._transport.profile, raw=True)
         if isinstance(sent, Response):
             if sent.id == self._initialize:
                 self._agree(sent)
             self._respond(UNSET if sent.id is None else sent.id, message)
         elif isinstance(sent, list):
             self._send_batch(message, [item.id for item in sent if isinstance(item, Response)])
-        elif self._inner.is_shared:
+        elif self._transport.is_shared:
             self._send_shared(message, sent)
         elif isinstance(sent, Request) or (isinstance(sent, Notification) and sent.method in _RELATED):
-            stream = self._inner.streams.get(self._request_of(sent))
+            stream = self._transport.streams.get(self._request_of(sent))
             if stream is None:
-                self._inner.send(message)
+                self._send_to_session(message)
             else:
                 stream.send(message)
         else:
-            self._inner.send(message)
+            self._send_to_session(message)
 
     def _respond(self, id: MessageId | Unset, data: bytes) -> None:
         """Send the response to a request, b"" for none; UNSET: to the batch or message that is being delivered."""
-        stream = self._inner.receiving if isinstance(id, Unset) else self._inner.streams.get(id)
+        stream = self._transport.receiving if isinstance(id, Unset) else self._transport.streams.get(id)
         if stream is not None:
             stream.respond(id, data)
 
@@ -341,7 +337,7 @@ class _Requests(Transport):
 
     def _send_batch(self, message: bytes, ids: list[MessageId]) -> None:
         """Send the responses to a batch to the stream of its requests."""
-        in_flight: list[MessageId | Unset] = [id for id in ids if id in self._inner.streams]
+        in_flight: list[MessageId | Unset] = [id for id in ids if id in self._transport.streams]
         *others, last = in_flight or [UNSET]
         for id in others:
             self._respond(id, b"")
@@ -353,9 +349,9 @@ class _Requests(Transport):
             refusal = Response(
                 sent.id, error=Error(ErrorCode.METHOD_NOT_FOUND, RPC_MESSAGES[ErrorCode.METHOD_NOT_FOUND])
             )
-            asyncio.get_running_loop().call_soon(self._receive, refusal)
+            asyncio.get_running_loop().call_soon(self._pass_on, refusal)
         elif isinstance(sent, Notification):
-            stream = self._inner.streams.get(self._request_of(sent))
+            stream = self._transport.streams.get(self._request_of(sent))
             if stream is not None and (self.is_exclusive or sent.method == "notifications/progress"):
                 stream.send(message)
 
@@ -366,39 +362,12 @@ class _Requests(Transport):
         token = None if request is None else _token_of(request)
         return request is None or (not _is_exclusive(request) and (type(token), token) not in self._tokens)
 
-    def _receive(self, message: Received) -> None:
-        if self.onmessage is not None:
-            self.onmessage(message)
-
     def _request_of(self, sent: Request[Any] | Notification[Any]) -> MessageId:
         """Return the id of the request that a message belongs to; None if there is none."""
         if sent.method == "notifications/progress":
             token = object_members(sent.params).get("progressToken")
             return self._tokens.get((type(token), token))
-        return next(reversed(self._inner.streams), None)
-
-    @property
-    def is_connected(self) -> bool:
-        return self._inner.is_connected
-
-    @property
-    def write_buffer_bytes(self) -> int:
-        return self._inner.write_buffer_bytes
-
-    async def drain(self) -> None:
-        await self._inner.drain()
-
-    def pause_reading(self) -> None:
-        self._inner.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._inner.resume_reading()
-
-    async def close(self) -> None:
-        await self._inner.close()
-
-    async def disconnect(self) -> None:
-        await self._inner.disconnect()
+        return next(reversed(self._transport.streams), None)
 
 
 def _token_of(request: Request) -> Any:
