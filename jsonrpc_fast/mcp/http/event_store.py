@@ -15,6 +15,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any, Final
 
 from ..._checks import check_count, check_seconds
@@ -243,64 +244,62 @@ class GuardedStore:
         self._store = store
 
     async def append(self, stream: str, data: bytes | None) -> str | None:
-        try:
+        with _Failures():
             return _id(await self._store.append(stream, data))
-        except asyncio.CancelledError as error:
-            raise _failure(error) from error
 
     async def end(self, stream: str) -> None:
-        try:
+        with _Failures():
             await self._store.end(stream)
-        except asyncio.CancelledError as error:
-            raise _failure(error) from error
 
     async def stream_of(self, event_id: str) -> str | None:
-        try:
+        with _Failures(ConnectionLost, are_reported=True):
             return _id(await self._store.stream_of(event_id))
-        except ConnectionLost:
-            raise
-        except (Exception, asyncio.CancelledError) as error:
-            failure = _failure(error)
-            report(error)
-            raise failure from error
 
     async def follow(self, event_id: str) -> AsyncIterator[tuple[str, bytes]]:
-        events: Any = None
-        try:
-            events = self._store.follow(event_id)
-            async for id, data in events:
-                if type(id) is not str or type(data) is not bytes:
-                    raise TypeError("follow must yield pairs of a str and bytes")
-                yield id, data
-        except (ConnectionLost, EventsLost):
-            raise
-        except (Exception, asyncio.CancelledError) as error:
-            failure = _failure(error)
-            report(error)
-            raise failure from error
-        finally:
-            if hasattr(events, "aclose"):
-                await events.aclose()
+        with _Failures(ConnectionLost, EventsLost, are_reported=True):
+            events: Any = self._store.follow(event_id)
+            try:
+                async for id, data in events:
+                    if type(id) is not str or type(data) is not bytes:
+                        raise TypeError("follow must yield pairs of a str and bytes")
+                    yield id, data
+            finally:
+                if hasattr(events, "aclose"):  # an iterator needs none
+                    await events.aclose()
 
     async def forget(self, session: str) -> None:
-        try:
+        with suppress(ConnectionLost), _Failures(are_reported=True):
             await self._store.forget(session)
-        except (Exception, asyncio.CancelledError) as error:
-            _failure(error)
-            report(error)
+
+
+class _Failures:
+    """A context that calls a store of the user.
+
+    Args:
+        allowed: The exceptions that are raised as they are.
+        are_reported: Whether others are reported, and raised as ConnectionLost. If not, only a foreign cancellation is
+            raised so: the caller reports.
+    """
+
+    def __init__(self, *allowed: type[Exception], are_reported: bool = False) -> None:
+        self._allowed = allowed
+        self._are_reported = are_reported
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        is_failure = isinstance(error, Exception) and self._are_reported and not isinstance(error, self._allowed)
+        if error is not None and (is_failure or is_foreign_cancellation(error)):
+            if self._are_reported:
+                report(error)
+            raise ConnectionLost("the event store failed") from error
 
 
 def _id(found: str | None) -> str | None:
     if found is not None and type(found) is not str:
         raise TypeError(f"an id must be a str, not {type(found).__name__}")
     return found
-
-
-def _failure(error: BaseException) -> ConnectionLost:
-    """Return the exception to raise in place of another one. The cancellation of the task itself is raised again."""
-    if isinstance(error, asyncio.CancelledError) and not is_foreign_cancellation(error):
-        raise error
-    return ConnectionLost("the event store failed")
 
 
 def report(error: BaseException) -> None:

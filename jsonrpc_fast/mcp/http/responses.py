@@ -111,28 +111,30 @@ class AsgiRequest:
             if watcher.done() and not watcher.cancelled():
                 watcher.exception()  # each ASGI server has exceptions of its own for a client that has disconnected
 
-    async def begin(self, status: int, headers: list[Header]) -> bool:
-        """Send the status and the headers; return False if the client has disconnected, like the other methods."""
+    # Each of these returns a coroutine of False if the client has disconnected.
+
+    def begin(self, status: int, headers: list[Header]) -> Awaitable[bool]:
+        """Send the status and the headers."""
         self.is_begun = True
-        return await self._write({"type": "http.response.start", "status": status, "headers": headers})
+        return self._write({"type": "http.response.start", "status": status, "headers": headers})
 
-    async def write(self, data: bytes) -> bool:
+    def write(self, data: bytes) -> Awaitable[bool]:
         """Send a part of the body."""
-        return await self._write({"type": "http.response.body", "body": data, "more_body": True})
+        return self._write({"type": "http.response.body", "body": data, "more_body": True})
 
-    async def end(self, data: bytes = b"") -> bool:
+    def end(self, data: bytes = b"") -> Awaitable[bool]:
         """Send the last part of the body."""
-        return await self._write({"type": "http.response.body", "body": data})
+        return self._write({"type": "http.response.body", "body": data})
 
-    async def send_whole(self, status: int, headers: list[Header], body: bytes) -> bool:
+    def send_whole(self, status: int, headers: list[Header], body: bytes) -> Awaitable[bool]:
         """Send a response whose body is known."""
         self.is_begun = True
-        return await self._guard(self._send_whole(status, headers, body))
+        return self._guard(self._send_whole(status, headers, body))
 
-    async def send_error(self, status: int, data: bytes) -> bool:
+    def send_error(self, status: int, data: bytes) -> Awaitable[bool]:
         """Send an error response as JSON."""
         data = data.rstrip(b"\n")
-        return await self.send_whole(status, [JSON_TYPE, (b"content-length", b"%d" % len(data))], data)
+        return self.send_whole(status, [JSON_TYPE, (b"content-length", b"%d" % len(data))], data)
 
     async def _send_whole(self, status: int, headers: list[Header], body: bytes) -> None:
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
@@ -394,12 +396,12 @@ class Responder:
             await asyncio.wait(self._pumps)
 
 
-async def _respond_with_json(
+def _respond_with_json(
     stream: MessageStream, request: AsgiRequest, headers: Iterable[Header], status_of: Callable[[bytes], int] | None
-) -> bool:
+) -> Awaitable[bool]:
     [text] = stream.take()
     fields = [JSON_TYPE, (b"content-length", b"%d" % len(text)), *headers]
-    return await request.send_whole(200 if status_of is None else status_of(text), fields, text)
+    return request.send_whole(200 if status_of is None else status_of(text), fields, text)
 
 
 def _event(id: str | None, data: bytes) -> bytes:

@@ -12,6 +12,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any, Final
 
 from ...codec import ParseError, Request, encode, encode_error
@@ -110,11 +111,12 @@ class SessionRequests:
         try:
             if session.transport.is_paused:
                 await session.transport.wait_for_reading()
-            await self._post(request, session, message)
+            await self._deliver(request, session, message)
         finally:
             session.requests -= 1
 
-    async def _post(self, request: AsgiRequest, session: HttpSession, message: Any) -> None:
+    def _deliver(self, request: AsgiRequest, session: HttpSession, message: Any) -> Awaitable[bool]:
+        """Deliver a message, and return what sends the response."""
         transport = session.transport
         revision = session.connection.revision
         if type(message) is Request:
@@ -124,20 +126,15 @@ class SessionRequests:
         else:
             ids = [item.id for item in message if type(item) is Request]
             if revision is None or not revision.profile.batches or len(set(ids)) < len(ids):
-                await request.send_error(400, encode(ParseError.batch_not_allowed().to_response()))
-                return
+                return request.send_error(400, encode(ParseError.batch_not_allowed().to_response()))
         if not transport.streams.keys().isdisjoint(ids):
             id = ids[0] if type(message) is Request else None
-            await request.send_error(400, encode_error(id, ErrorCode.INVALID_REQUEST, "the id is in flight"))
-            return
+            return request.send_error(400, encode_error(id, ErrorCode.INVALID_REQUEST, "the id is in flight"))
         stream = transport.open_stream(request, ids)
-        if not ids:
-            transport.deliver(message, stream)
-            await request.send_whole(202, [NO_LENGTH], b"")
-            return
-        stream.name, stream.is_resumable = session.stream_name(), self._is_resumable(revision)
+        if ids:
+            stream.name, stream.is_resumable = session.stream_name(), self._is_resumable(revision)
         transport.deliver(message, stream)
-        await self._responder.respond(stream, request)
+        return self._responder.respond(stream, request) if ids else request.send_whole(202, [NO_LENGTH], b"")
 
     def _is_resumable(self, revision: Revision | None) -> bool:
         """Return whether a client can reconnect although it has got no message yet."""
