@@ -90,6 +90,7 @@ from ._scanner cimport (
     skip_character,
     skip_plain,
     skip_space,
+    skip_string,
     skip_value,
 )
 
@@ -145,6 +146,7 @@ from ._json import ORJSON_VERSION
 from ._json import TOO_DEEP as TOO_DEEP_TO_WRITE
 from ._json import dumps_unchecked as _dumps_unchecked
 from ._json import loads as _loads
+from ._members import find
 from ._pickling import remake
 from ._stream import AT_WORK, FAILED
 from ._stream import M as _M

@@ -7,7 +7,7 @@ the slots.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeAlias, final, overload
 
 from .. import errors
@@ -17,10 +17,11 @@ from ..errors import RpcError, remake_parse_error
 from ..profile import JSONRPC, MAX_DEPTH, MAX_ID_BYTES, Profile, plain_profile
 from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, UNSET, MessageId
 from ._extra import RESERVED_IN_RESPONSES, append_extra, check_extra, extra_of
-from ._json import Default, check_option, dumps, loads_exact, loads_valid
+from ._json import Default, check_option, dumps, loads, loads_exact, loads_valid
 from ._kinds import error_kinds, is_array, is_id_too_long, is_object, kinds_of
+from ._members import find
 from ._pickling import remake
-from ._scanner import Malformed, ScannedValue, scan_value
+from ._scanner import Malformed, ScannedValue, parts_of, scan_value
 from .rules import MAX_PROFILES, VERDICTS, BatchSize, Verdict, batch_fault, bits, verdict
 
 if TYPE_CHECKING:
@@ -512,6 +513,40 @@ class Raw:
             return decoder(self._data)
         return loads_exact(self._data) if self._exact else loads_valid(self._data)
 
+    @overload
+    def get(self, path: str | Sequence[str | int], default: None = None) -> Raw | None: ...
+
+    @overload
+    def get(self, path: str | Sequence[str | int], default: T) -> Raw | T: ...
+
+    def get(self, path: str | Sequence[str | int], default: Any = None) -> Any:
+        """Find a member of a payload without decoding the rest.
+
+        Args:
+            path: A JSON pointer (RFC 6901), such as "/arguments/0/name"; or a list or tuple of names and of indexes,
+                counted from 0.
+            default: What to return if there is no such member.
+
+        Returns:
+            The member as `Raw`, or `default`. Of members with the same name the last one counts, as for `decode`.
+
+        Raises:
+            TypeError: `path` has another type.
+            ValueError: `path` is not a JSON pointer.
+        """
+        return find(self, path, default, _part_of)
+
+    def keys(self) -> list[str]:
+        """Return the names of the members of an object; an empty list for any other value."""
+        return [name for name, _ in self.items()]
+
+    def items(self) -> list[tuple[str, Raw]]:
+        """Return the names and values of the members of an object; an empty list for any other value."""
+        if not self._data.startswith(b"{"):
+            return []
+        members = {loads(name): make_raw(value, self._exact) for name, value in parts_of(self._data)}
+        return list(members.items())
+
     def __bytes__(self) -> bytes:
         return self._data
 
@@ -561,6 +596,14 @@ def make_raw(data: bytes, exact: bool) -> Raw:
     _set_raw_data(raw, data)
     _set_raw_exact(raw, exact)
     return raw
+
+
+def _part_of(raw: Raw, name: str | None, index: int) -> Raw | None:
+    """The member of an object with a name, or the item of an array with an index; None if there is none."""
+    if not raw._data.startswith(b"["):
+        return None if name is None else dict(raw.items()).get(name)
+    parts = parts_of(raw._data)
+    return make_raw(parts[index][1], raw._exact) if 0 <= index < len(parts) else None
 
 
 # Checks in constructors and encoders: a failure is a bug of the caller.

@@ -78,6 +78,33 @@ cdef class Raw:
             return decoder(self.text())
         return loads_part(self.start, self.size, self.exact)
 
+    def get(self, path, default=None):
+        """Find a member of a payload without decoding the rest.
+
+        Args:
+            path: A JSON pointer (RFC 6901), such as "/arguments/0/name"; or a list or tuple of names and of indexes,
+                counted from 0.
+            default: What to return if there is no such member.
+
+        Returns:
+            The member as `Raw`, or `default`. Of members with the same name the last one counts, as for `decode`.
+
+        Raises:
+            TypeError: `path` has another type.
+            ValueError: `path` is not a JSON pointer.
+        """
+        return find(self, path, default, part_of)
+
+    def keys(self):
+        """Return the names of the members of an object; an empty list for any other value."""
+        parts = parts_of(self, None, EVERY_PART)
+        return list(parts) if type(parts) is dict else []
+
+    def items(self):
+        """Return the names and values of the members of an object; an empty list for any other value."""
+        parts = parts_of(self, None, EVERY_PART)
+        return list(parts.items()) if type(parts) is dict else []
+
     def __bytes__(self):
         return self.text()
 
@@ -103,6 +130,75 @@ cdef class Raw:
 
     def __reduce__(self):
         return remake, (__name__, "_make_raw", self.text(), bool(self.exact))
+
+
+cdef enum:
+    EVERY_PART = -2
+
+
+def part_of(Raw raw not None, name, Py_ssize_t index):
+    """The member of an object with a name, or the item of an array with an index; None if there is none."""
+    return parts_of(raw, None if name is None else str.encode(name, "utf-8", "surrogatepass"), index)
+
+
+cdef object parts_of(Raw raw, bytes wanted, Py_ssize_t index):
+    """The member with the wanted name, or the item with the index, as `Raw`; with EVERY_PART all of them, as a dict or
+    a list. None if there is none.
+
+    The text is checked already, so that each step of the cursor succeeds; one that does not ends the loop.
+    """
+    cdef bytes owner = raw.owner  # held: the collector may run, and `text` replace it
+    cdef bint exact = raw.exact
+    cdef bint is_object = raw.start[0] == c"{"
+    cdef bint has_every = index == EVERY_PART
+    cdef bint plain = True
+    cdef bint is_wanted
+    cdef Py_ssize_t size
+    cdef Py_ssize_t count = 0
+    cdef const uint8_t* name = NULL
+    cdef Cursor cursor
+    cdef Value value
+    if not is_object and raw.start[0] != c"[":
+        return None
+    open_cursor(&cursor, raw.start, raw.size, True)
+    found = None
+    if has_every:
+        found = {} if is_object else []
+    cursor.at += 1
+    skip_space(&cursor)
+    while cursor.at < cursor.end and cursor.at[0] != c"}" and cursor.at[0] != c"]":
+        if is_object:
+            name = cursor.at
+            if not skip_string(&cursor, &plain):
+                break
+            size = cursor.at - name
+            skip_space(&cursor)
+            if not expect(&cursor, c":"):
+                break
+            skip_space(&cursor)
+        if not skip_value(&cursor, True, &value):
+            break
+        if is_object:
+            if has_every:
+                key = ascii_of(name + 1, size - 2) if plain else loads_part(name, size, False)
+                (<dict>found)[key] = make_raw(value.start, value.end - value.start, owner, exact)
+            elif wanted is not None:
+                if plain:
+                    is_wanted = size - 2 == PyBytes_GET_SIZE(wanted) and memcmp(name + 1, PyBytes_AS_STRING(wanted), size - 2) == 0
+                else:
+                    is_wanted = str.encode(loads_part(name, size, False)) == wanted
+                if is_wanted:  # the last one counts
+                    found = make_raw(value.start, value.end - value.start, owner, exact)
+        elif has_every:
+            (<list>found).append(make_raw(value.start, value.end - value.start, owner, exact))
+        elif count == index:
+            return make_raw(value.start, value.end - value.start, owner, exact)
+        count += 1
+        skip_space(&cursor)
+        if not expect(&cursor, c","):
+            break
+        skip_space(&cursor)
+    return found
 
 
 def _make_raw(bytes data not None, bint exact):

@@ -1,0 +1,55 @@
+"""Paths into `Raw` payloads, for both backends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+"""A `Raw` of either backend."""
+
+_INDEX: Final = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
+_BAD_ESCAPE: Final = re.compile(r"~(?![01])")
+
+
+def find(
+    raw: T, path: str | Sequence[str | int], default: Any, part_of: Callable[[T, str | None, int], T | None]
+) -> Any:
+    """Return what `Raw.get` does.
+
+    Args:
+        raw: The payload.
+        path: As in `Raw.get`.
+        default: As in `Raw.get`.
+        part_of: Returns the member of an object with a name, or the item of an array with an index; None if there is
+            none. The name is None, or the index -1, for a step that cannot be one.
+    """
+    found: T | None = raw
+    for name, index in _steps_of(path):
+        found = part_of(found, name, index)  # type: ignore[arg-type]  # not None
+        if found is None:
+            return default
+    return found
+
+
+def _steps_of(path: object) -> list[tuple[str | None, int]]:
+    """The steps of a path, each as a name and as an index."""
+    if isinstance(path, str):
+        if path and not path.startswith("/"):
+            raise ValueError('path must be "" or begin with "/"; or pass a list of names')
+        if _BAD_ESCAPE.search(path):
+            raise ValueError('a "~" in a path must be written "~0"')
+        tokens = [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
+        return [(token, int(token) if _INDEX.fullmatch(token) else -1) for token in tokens]
+    if not isinstance(path, (list, tuple)):
+        raise TypeError(f"path must be a str, a list or a tuple, not {type(path).__name__}")
+    steps: list[tuple[str | None, int]] = []
+    for step in path:
+        if isinstance(step, str):
+            steps.append((step, -1))
+        elif type(step) is int:
+            steps.append((None, step if 0 <= step < 10**18 else -1))
+        else:
+            raise TypeError(f"a step of a path must be a str or an int, not {type(step).__name__}")
+    return steps
