@@ -11,6 +11,7 @@ from ..codec import Message, RawMessage
 from ..profile import JSONRPC, Profile
 from .dispatch import Dispatch, DispatchOptions, EncodeOptions
 from .handler import Handler
+from .interface import methods_of
 from .middleware import Middleware
 from .options import HandlerOptions, make_handler
 
@@ -102,6 +103,27 @@ class Handlers:
             for dispatch in self._prepared:
                 dispatch.read_raw()
         return function
+
+    def add(self, served: object, interface: type[Any], *, prefix: str = "", **options: Unpack[HandlerOptions]) -> None:
+        """Register the methods of an object that a class declares. `session.proxy` calls them by the same class.
+
+        Args:
+            served: The object.
+            interface: The class, such as a `Protocol`: its public methods are served, by their own annotations.
+            prefix: What the names of the methods begin with, such as "shop.".
+            options: See `HandlerOptions`. Params are converted (`typed`) unless another option says how to read them.
+
+        Raises:
+            TypeError: The object lacks a method of the class, or an option does not fit.
+            ValueError: A method has a handler already.
+        """
+        for name in methods_of(interface):
+            function = getattr(served, name, None)
+            if not callable(function):
+                raise TypeError(f"{type(served).__name__} must have the method {name} of {interface.__name__}")
+            if "unpack" not in options and "params" not in options:
+                options = {"typed": True, **options}
+            self.register(prefix + name, function, **options)
 
     def functions(self) -> dict[str, tuple[Callable[..., Any], HandlerOptions]]:
         """Return the functions by method, each with its options, in the order in which they were registered."""

@@ -1,0 +1,26 @@
+"""Classes that declare methods for both sides: `Handlers.add` serves an object of one, a proxy calls it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+
+def methods_of(interface: object) -> dict[str, Callable[..., Any]]:
+    """Return the public methods that a class declares or inherits, by name, in the order of their declaration.
+
+    Raises:
+        TypeError: It is not a class, or declares no method.
+    """
+    if not isinstance(interface, type):
+        raise TypeError(f"interface must be a class, not {type(interface).__name__}")
+    found: dict[str, Callable[..., Any]] = {
+        name: member
+        for base in reversed(interface.__mro__)
+        for name, member in vars(base).items()
+        if not name.startswith("_") and inspect.isfunction(member)
+    }
+    if not found:
+        raise TypeError(f"{interface.__name__} must declare a method")
+    return found

@@ -1,0 +1,105 @@
+"""Calls as methods: an object whose methods call the peer, made from a class that declares them.
+
+Rules:
+  - Each public method of the class is a call. Its parameters are the params, passed by name; if one of them is
+    positional-only, all are passed as an array. An argument that is left out is left out of the params.
+  - Arguments are written by their types, and the result is converted into the annotation of the return value, as typed
+    handlers convert params.
+  - A class with `async def` needs a caller whose `call` is async, and one with `def` a blocking one.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from inspect import Parameter
+from typing import Any, Protocol, TypeVar
+
+from ..codec import Raw
+from ..errors import InvalidResponse
+from ..handlers.interface import methods_of
+from ..handlers.json_values import to_json
+from ..handlers.params.arguments import hints_of
+from ..handlers.params.problems import Misfit
+from ..handlers.params.types import type_of
+
+T = TypeVar("T")
+
+
+class Calls(Protocol):
+    """What calls a peer: a session, an HTTP client, a client of a service over NATS."""
+
+    @property
+    def call(self) -> Callable[..., Any]:
+        """Call a method with params; return its result, or an awaitable of it."""
+        ...
+
+
+def proxy(caller: Calls, interface: Callable[..., T], *, prefix: str = "", **options: Any) -> T:
+    """Return an object whose methods call the peer's.
+
+        class Shop(Protocol):
+            async def price(self, item: str) -> float: ...
+
+        shop = proxy(session, Shop, prefix="shop.")
+        await shop.price("tea")  # calls the method shop.price
+
+    `Handlers.add` serves an object of the same class. Needs the extra `typed`.
+
+    Args:
+        caller: A `Session`, an `AsyncHttpClient`, an `HttpClient`, or anything else with their `call`.
+        interface: The class, such as a `Protocol`. Its annotations are the types of params and results.
+        prefix: What the names of the peer's methods begin with.
+        options: Options of every call, such as `timeout`.
+
+    Returns:
+        The object. Its methods raise what `call` raises, and InvalidResponse for a result of another type: the text
+        says where, without a value of it.
+
+    Raises:
+        TypeError: The class has no methods, one is not async although `caller.call` is, or the other way round, or a
+            type is not supported.
+        ImportError: Msgspec is not installed.
+    """
+    is_async = inspect.iscoroutinefunction(caller.call)
+    members = {}
+    for name, function in methods_of(interface).items():
+        if inspect.iscoroutinefunction(function) != is_async:
+            raise TypeError(f"{name} must be {'' if is_async else 'no '}async def, like the call of the caller")
+        members[name] = _member(caller.call, prefix + name, function, is_async, options)
+    proxied: T = type(f"Proxy of {getattr(interface, '__name__', 'a class')}", (), {"__slots__": (), **members})()
+    return proxied
+
+
+def _member(call: Callable[..., Any], method: str, function: Callable[..., Any], is_async: bool, options: Any) -> Any:
+    signature = inspect.signature(function)
+    hints = hints_of(function)
+    kinds = {each.kind for each in signature.parameters.values()}
+    if kinds & {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}:
+        raise TypeError(f"{function.__name__} must not have *args or **kwargs")
+    returns = hints.get("return", Any)
+    result = None if returns is Any else type_of(returns)
+    is_array = Parameter.POSITIONAL_ONLY in [each.kind for each in list(signature.parameters.values())[1:]]
+
+    def params_of(args: Any, kwargs: Any) -> Any:
+        given = signature.bind(None, *args, **kwargs).arguments
+        given.pop(next(iter(signature.parameters)))  # self
+        params = {name: to_json(value) for name, value in given.items()}
+        return (list(params.values()) if is_array else params) or None
+
+    def converted(value: Any) -> Any:
+        if result is None:
+            return value.decode() if isinstance(value, Raw) else value
+        try:
+            return result.convert(value)
+        except Misfit as misfit:
+            path, reason = misfit.problems[0]
+        raise InvalidResponse(f"the result of {method} has another type: {path}: {reason}")
+
+    def wait(self: object, *args: Any, **kwargs: Any) -> Any:
+        return converted(call(method, params_of(args, kwargs), **options))
+
+    async def await_(self: object, *args: Any, **kwargs: Any) -> Any:
+        return converted(await call(method, params_of(args, kwargs), **options))
+
+    return await_ if is_async else wait

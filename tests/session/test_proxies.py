@@ -1,0 +1,156 @@
+"""Calls as methods of a class that both sides know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pytest
+
+pytest.importorskip("msgspec", reason="the extra `typed` is not installed")
+
+from jsonrpc_fast.errors import CallTimeout, InvalidResponse, RpcError
+from jsonrpc_fast.handlers import Handlers
+from jsonrpc_fast.session import Session
+from jsonrpc_fast.session.proxies import proxy
+from jsonrpc_fast.transports import memory_pair
+
+from ..support.tables import rows
+from ..support.waiting import forever
+
+
+@dataclass
+class Item:
+    name: str
+    price: float
+
+
+class Base(Protocol):
+    async def ping(self) -> str: ...
+
+
+class Shop(Base, Protocol):
+    async def price(self, item: Item, count: int = 1) -> float: ...
+
+    async def find(self, *, words: list[str]) -> list[Item]: ...
+
+    async def both(self, a: int, b: int, /) -> Any: ...
+
+    async def _private(self) -> None: ...
+
+
+class Blocking(Protocol):
+    def price(self, item: Item) -> float: ...
+
+
+class Corner:
+    async def ping(self) -> str:
+        return "pong"
+
+    async def price(self, item: Item, count: int = 1) -> float:
+        return item.price * count
+
+    async def find(self, *, words: list[str]) -> list[Item]:
+        return [Item(word, 1.5) for word in words]
+
+    async def both(self, a: int, b: int) -> Any:
+        return [a, b]
+
+
+@rows("raw", [False, True])
+async def test_calls(raw: bool) -> None:
+    handlers = Handlers()
+    handlers.add(Corner(), Shop, prefix="shop.")
+    here, there = memory_pair(raw=raw)
+    async with Session(there, handlers), Session(here) as session:
+        shop = proxy(session, Shop, prefix="shop.", timeout=30)
+        assert await shop.ping() == "pong"
+        assert await shop.price(Item("tea", 2.5)) == 2.5
+        assert await shop.price(count=2, item=Item("tea", 2.5)) == 5
+        assert await shop.find(words=["tea"]) == [Item("tea", 1.5)]
+        assert await shop.both(1, 2) == [1, 2]
+        with pytest.raises(TypeError, match="missing a required argument: 'item'"):
+            await shop.price()  # type: ignore[call-arg]
+        with pytest.raises(RpcError) as caught:
+            await shop.price(Item("tea", "dear"))  # type: ignore[arg-type]
+        data = caught.value.data.decode() if raw else caught.value.data
+        assert data == [{"path": "/item/price", "reason": "Expected `float`, got `str`"}]
+        assert not hasattr(shop, "_private")
+
+
+async def test_what_is_sent() -> None:
+    """Params by name without those that are left out; an array for positional-only parameters; none for none."""
+    found: list[Any] = []
+    handlers = Handlers()
+    for name in ("ping", "price", "both"):
+        handlers.register(name, found.append, unpack=False)
+    here, there = memory_pair()
+    async with Session(there, handlers), Session(here) as session:
+        shop = proxy(session, Shop)
+        await shop.both(1, 2)
+        for calling in (shop.ping(), shop.price(Item("tea", 2.5))):
+            with pytest.raises(InvalidResponse):  # the result is null
+                await calling
+    assert found == [[1, 2], None, {"item": {"name": "tea", "price": 2.5}}]
+
+
+async def test_a_result_of_another_type() -> None:
+    here, there = memory_pair()
+    handlers = {"find": lambda words: [{"name": "secret"}]}
+    async with Session(there, handlers), Session(here) as session:
+        with pytest.raises(InvalidResponse) as caught:
+            await proxy(session, Shop).find(words=[])
+    said = "the result of find has another type: /0/price: is required"
+    assert str(caught.value) == said
+
+
+@pytest.mark.virtual_time
+async def test_options_are_those_of_call() -> None:
+    here, there = memory_pair()
+    async with Session(there, {"ping": forever}, close_seconds=0), Session(here, close_seconds=0) as session:
+        with pytest.raises(CallTimeout):
+            await proxy(session, Shop, timeout=1).ping()
+
+
+def test_a_blocking_caller() -> None:
+    class Caller:
+        def call(self, method: str, params: Any) -> Any:
+            return {"price": 1, "method": method, **params}["price"]
+
+    assert proxy(Caller(), Blocking).price(Item("tea", 2)) == 1
+
+
+class Several(Protocol):
+    async def f(self, *several: int) -> int: ...
+
+
+class Empty(Protocol):
+    value: int
+
+
+@rows(
+    ("interface", "said"),
+    [
+        (Blocking, "price must be async def, like the call of the caller"),
+        (Several, "f must not have *args or **kwargs"),
+        (Empty, "Empty must declare a method"),
+        (Corner(), "interface must be a class, not Corner"),
+    ],
+)
+async def test_a_class_that_does_not_fit(interface: Any, said: str) -> None:
+    here, _ = memory_pair()
+    with pytest.raises(TypeError) as caught:
+        proxy(Session(here), interface)
+    assert str(caught.value) == said
+
+
+def test_what_is_added() -> None:
+    handlers = Handlers()
+    handlers.add(Corner(), Base)
+    assert list(handlers.functions()) == ["ping"]
+    handlers.add(Corner(), Base, prefix="b.", timeout=5)
+    assert list(handlers.functions()) == ["ping", "b.ping"]
+    with pytest.raises(TypeError, match=r"^Item must have the method ping of Base$"):
+        handlers.add(Item("tea", 1), Base, prefix="c.")
+    with pytest.raises(ValueError, match="the method has a handler already"):
+        handlers.add(Corner(), Base)
