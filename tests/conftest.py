@@ -24,7 +24,7 @@ from .support.waiting import blocking_eventually
 BACKENDS = {"cython": "jsonrpc_fast.codec._core", "python": "jsonrpc_fast.codec._pure"}
 BOTH = {"impl", "backends"}
 """The fixtures of tests that use both backends."""
-OF_THE_CORE_ALONE = ("test_fast_path.py", "test_paths.py")
+OF_THE_CORE_ALONE = ("test_fast_path.py", "test_paths.py", "test_templates.py")
 SLOW = pytest.StashKey[int]()
 """How many slow tests are left out."""
 ROOT = Path(__file__).resolve().parent.parent

@@ -3,11 +3,11 @@
     python -m tests.fuzz.differential --inputs 1000000 --seed 1 --processes 2
 
 The core's fast path, its slow path and the pure backend decode each text, eagerly or raw, in one of the profiles; some
-texts go through the other functions, too, as bytes and as a str; the fast path and orjson decode payloads, and both
-backends and orjson write objects; now and then the decoders of both read a stream of texts in different chunks. Any
-difference in class, values, types, error fields or bytes written is printed with the text, and so is a law that a raw
-payload breaks (`tests/support/raw_laws.py`); the exit status is 1. Another seed gives other texts; --seconds bounds the
-time instead.
+texts go through the other functions, too, as bytes and as a str; texts come again while key templates are on, off or at
+their limits; the fast path and orjson decode payloads, and both backends and orjson write objects; now and then the
+decoders of both read a stream of texts in different chunks. Any difference in class, values, types, error fields or
+bytes written is printed with the text, and so is a law that a raw payload breaks (`tests/support/raw_laws.py`); the
+exit status is 1. Another seed gives other texts; --seconds bounds the time instead.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ from .mutate import LINES, Values, message
 from .objects import Objects
 
 VALUES = 24  # payloads that are compared for each message
+
+TEMPLATES = [(), (), (0,), (512, 64, 2**60), (1, 64, 2**60), (512, 0, 2**60), (1, 0, 2**60), (2, 2, 8)]
+"""Arguments of `_use_templates`: as it is, off, and at its limits."""
 
 HEADERS_ENDS = [
     b"\r\n\r\n",
@@ -126,6 +129,19 @@ def value_disagreement(text: bytes) -> str | None:
     if type(raw) is not _core.Response or bytes(raw.result) != text.strip(b" \t\r\n"):
         return f"raw {raw!r}"
     return None
+
+
+def template_disagreement(text: bytes) -> str | None:
+    """What differs when a text comes again and results of it are changed meanwhile, or None."""
+    first = _core.decode(text)
+    expected = shown(_core, first)
+    for _ in range(3):
+        found = _core.decode(text)
+        if shown(_core, found) != expected:
+            return f"again {found!r}, first {first!r}"
+        if isinstance(found, _core.Response) and isinstance(found.result, dict):
+            found.result.clear()
+    return None if shown(_core, first) == expected else f"later {first!r}, first {expected!r}"
 
 
 def entry_disagreement(text: bytes, profile: Profile, raw: bool) -> str | None:
@@ -251,7 +267,9 @@ def run(seed: int, inputs: float, seconds: float) -> tuple[int, str | None]:
         text = message(rng, texts)
         profile = rng.choice(PROFILES)
         raw = rng.random() < 0.3
-        found = disagreement(text, profile, raw)
+        if rng.random() < 0.02:
+            _core._use_templates(*rng.choice(TEMPLATES))
+        found = disagreement(text, profile, raw) or template_disagreement(text)
         if found is None and rng.random() < 0.2:
             found = entry_disagreement(text, profile, raw)
         done += 1
@@ -259,6 +277,8 @@ def run(seed: int, inputs: float, seconds: float) -> tuple[int, str | None]:
             if found is None:
                 text = values.next()
                 found = value_disagreement(text)
+                if found is None and rng.random() < 0.2:
+                    found = template_disagreement(b'{"jsonrpc":"2.0","id":1,"result":%b}' % text)
                 done += 1
         if found is None:
             value = objects.next()

@@ -17,6 +17,7 @@ cdef extern from "Python.h":
     PyObject* new_list "PyList_New"(Py_ssize_t size)
     void set_list_item "PyList_SET_ITEM"(PyObject* items, Py_ssize_t index, PyObject* value)
     PyObject* new_bytes_of "PyBytes_FromStringAndSize"(const char* text, Py_ssize_t size)
+    PyObject* new_dict "PyDict_New"()
     int set_dict_item "PyDict_SetItem"(PyObject* items, PyObject* name, PyObject* value)
     Py_hash_t hash_of "PyObject_Hash"(PyObject* value)
     PyObject* call_with "PyObject_CallOneArg"(PyObject* function, PyObject* value)
@@ -74,7 +75,7 @@ cdef extern from *:
     bint EXACT_DOUBLES "JSONRPC_FAST_EXACT_DOUBLES"
     int highest_bit_of_word "jsonrpc_fast_highest_of_word"(uint64_t bits) noexcept nogil
     uint64_t product_of "jsonrpc_fast_product"(uint64_t a, uint64_t b, unsigned long long* low) noexcept nogil
-    PyObject* new_dict "jsonrpc_fast_new_dict"(Py_ssize_t size)
+    PyObject* new_dict_for "jsonrpc_fast_new_dict"(Py_ssize_t size)
 
 
 cdef enum:

@@ -37,18 +37,6 @@ cdef inline PyObject* list_of(PyObject** items, Py_ssize_t size) noexcept:
     return value
 
 
-cdef inline PyObject* dict_of(PyObject** items, Py_ssize_t size) noexcept:
-    """A dict of alternating names and values. The caller keeps its references."""
-    cdef PyObject* value = new_dict(size >> 1)
-    cdef Py_ssize_t i
-    if value != NULL:
-        for i in range(0, size, 2):
-            if set_dict_item(value, items[i], items[i + 1]) < 0:
-                drop(value)
-                return NULL
-    return value
-
-
 cdef PyObject** grow_values(ValueReader* reader, PyObject** top) noexcept:
     """`top` in a stack of twice the size; NULL and the old stack if there is no memory."""
     cdef Py_ssize_t size = reader.stack_end - reader.stack
@@ -113,7 +101,7 @@ cdef PyObject* value_at(ValueReader* reader, const uint8_t* at, Py_ssize_t level
                 return drop_values(reader, top)
             # In ASCII a bracket and its closing one are two apart.
             if at[0] == byte + 2:
-                value = new_dict(0) if byte == c"{" else new_list(0)
+                value = new_dict() if byte == c"{" else new_list(0)
                 reader.at = at + 1
             else:
                 starts[level] = top - reader.stack
@@ -154,18 +142,13 @@ cdef PyObject* value_at(ValueReader* reader, const uint8_t* at, Py_ssize_t level
                 if unlikely(at[0] != c"}"):
                     return drop_values(reader, top)
                 value = dict_of(reader.stack + i, top - reader.stack - i)
-                if unlikely(value == NULL):
-                    return drop_values(reader, top)
-                while top > reader.stack + i:
-                    top -= 1
-                    drop(top[0])
             else:
                 if unlikely(at[0] != c"]"):
                     return drop_values(reader, top)
                 value = list_of(reader.stack + i, top - reader.stack - i)
-                if unlikely(value == NULL):
-                    return drop_values(reader, top)
-                top = reader.stack + i
+            if unlikely(value == NULL):
+                return drop_values(reader, top)
+            top = reader.stack + i
             at += 1
             reader.at = at
             level -= 1

@@ -1,0 +1,429 @@
+"""Dicts made from templates: where the same names come in the same order again, the key table is copied.
+
+A dict of CPython is an object and a key table: a header, an index by hash, and the entries, which are pairs of name and
+value in the order of insertion. To fill the table name by name costs more than all else that reading a small object
+does. A *template* is a dict of the same names whose values are None. There are two ways to make a dict like it:
+
+  - With few names (`fill_few`): CPython makes a dict of the first name and value, which has the smallest table. The index
+    and the counts of the template are copied to it, and the other names and values are moved to the entries.
+  - With more names (`fill_copy`): CPython copies the template, whose key table it copies as one block. The values are
+    moved to the entries in place of None.
+
+From the call that makes the dict until its last entry is written, no memory is allocated and no other code runs, so
+nothing sees a dict that is not complete.
+
+What this takes from CPython:
+  - The fields of a dict (`ma_used`, `ma_keys`, `ma_values`), which its header files declare.
+  - The header of a key table (`KeyTable`), an index of one byte for each place in tables of up to 2**6 places, and the
+    place of the entries behind it.
+  - A table with str keys alone (`dk_kind`) has entries of two pointers, without the hash.
+  - A dict made by insertion alone has its entries in order and without gaps; where they are in the index depends only on
+    their hashes and this order.
+  - The first insertion into an empty dict makes a table of 2**3 places.
+  - The copy of a dict without deletions has a table of the same form.
+All else is left to CPython: which allocator and which free list a table comes from, the references to the shared table of
+empty dicts, the versions of a dict and of its keys, and the watchers of a dict, of which a new one has none. A dict that
+can be part of a cycle is tracked by the garbage collector, as by insertion.
+
+CPython 3.11 to 3.14 have this layout. In 3.10 the entries have the hash, too. There, without the GIL, where tables are
+shared between threads, and in debug builds, which count all references, JSONRPC_FAST_TEMPLATES is 0. When the core is
+imported, `can_make_templates` compares dicts made so with dicts made by insertion, on the interpreter that runs;
+`has_known_layout` checks each new template. Where anything differs, all dicts are made by insertion.
+
+A template is found by the addresses of its names: a name of the cache (`name_at`) has one address. Their hash chooses the
+place, and each address is compared. A template owns its names, so no other str can have their addresses. A *shape* is names
+and their order; a template is made of a shape that is missed twice at its place, without another miss or a hit between.
+There is none for less than MIN_NAMES names, for names that are not cached, and for a shape with a name that comes twice:
+insertion lets the last value count.
+
+Memory is bounded by the number of places: at most 2.5 MB, where a peer sends thousands of shapes with MAX_NAMES long names
+each. Where shapes do not repeat, the search for them rests.
+
+A dict from a template is as large as one made by insertion into an empty dict. One whose shape has no template has room
+for its names at once (`new_dict_for`), which is faster, and takes a third more memory from 6 names on.
+
+Making a dict may start a garbage collection, which may run any code, and so come back here. What is used after it is owned
+or local: the template by a reference of its own, the items by the stack of the reader. A place is static, and is set when
+its new template is complete.
+"""
+
+cdef extern from *:
+    """
+    #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030F0000 \\
+        && !defined(Py_GIL_DISABLED) && !defined(Py_DEBUG) && !defined(Py_REF_DEBUG) && !defined(Py_TRACE_REFS)
+    #define JSONRPC_FAST_TEMPLATES 1
+    #define jsonrpc_fast_table_of(value) ((struct jsonrpc_fast_key_table *)((PyDictObject *)(value))->ma_keys)
+    #define jsonrpc_fast_has_values_apart(value) (((PyDictObject *)(value))->ma_values != NULL)
+    #define jsonrpc_fast_set_size(value, size) (((PyDictObject *)(value))->ma_used = (size))
+    #else
+    #define JSONRPC_FAST_TEMPLATES 0
+    #define jsonrpc_fast_table_of(value) ((struct jsonrpc_fast_key_table *)NULL)
+    #define jsonrpc_fast_has_values_apart(value) 1
+    #define jsonrpc_fast_set_size(value, size) ((void)(size))
+    #endif
+
+    /* From Python 3.12 on, None is immortal. */
+    #if PY_VERSION_HEX < 0x030C0000
+    #define jsonrpc_fast_drop_nones(count) Py_SET_REFCNT(Py_None, Py_REFCNT(Py_None) - (count))
+    #else
+    #define jsonrpc_fast_drop_nones(count) ((void)(count))
+    #endif
+    """
+    bint TEMPLATES "JSONRPC_FAST_TEMPLATES"
+    KeyTable* table_of "jsonrpc_fast_table_of"(PyObject* items) noexcept
+    bint has_values_apart "jsonrpc_fast_has_values_apart"(PyObject* items) noexcept
+    void set_size "jsonrpc_fast_set_size"(PyObject* items, Py_ssize_t size) noexcept
+    void drop_nones "jsonrpc_fast_drop_nones"(Py_ssize_t count) noexcept
+
+cdef extern from "Python.h":
+    PyObject* copy_of_dict "PyDict_Copy"(PyObject* items)
+    Py_ssize_t references_to "Py_REFCNT"(PyObject* value) noexcept
+    bint is_tracked "PyObject_GC_IsTracked"(PyObject* value) noexcept
+
+cdef enum:
+    MIN_NAMES = 2
+    FEW_NAMES = 5  # the smallest table has room for them
+    MAX_NAMES = 32
+    FEW_BITS = 3  # of the number of places in the smallest table
+    MOST_BITS = 6  # of the number of places in a table for MAX_NAMES
+    STR_KEYS = 1  # the `dk_kind` of a table
+    TEMPLATE_PLACES = 512  # a power of two, so that the some hundred shapes of real traffic rarely share one
+    MAX_MISSES = 512  # more than hits, before the search rests
+    RETRIED_MISSES = 16  # after a rest
+    TEMPLATE_MISSES = 4  # as many as cost what a template does
+    RESTED_DICTS = 4096
+
+
+cdef struct KeyTable "jsonrpc_fast_key_table":
+    # The header of a key table. The index follows, and then the entries.
+    Py_ssize_t references
+    uint8_t bits  # of the number of places in the index
+    uint8_t index_bits  # of the size of the index in bytes
+    uint8_t kind
+    uint32_t version
+    Py_ssize_t usable  # how many entries may be added
+    Py_ssize_t count  # of entries
+
+
+cdef struct Template:
+    uint64_t shape  # the hash of its names, which is odd; 0: the place is free
+    uint64_t missed  # the shape that was missed here last; 0: none
+    PyObject* items  # owned; NULL: insertion makes dicts of this shape
+
+
+cdef Template[TEMPLATE_PLACES] templates
+cdef uint64_t used_places = TEMPLATE_PLACES - 1  # a mask, as the next one: tests make shapes share places and hashes
+cdef uint64_t used_bits = ~<uint64_t>0
+cdef Py_ssize_t most_misses = MAX_MISSES
+cdef Py_ssize_t misses = 0
+cdef Py_ssize_t dicts_to_rest = PY_SSIZE_T_MAX  # how many are made by insertion without a search; now, all
+cdef Py_ssize_t dicts_from_templates = 0
+
+
+cdef inline PyObject** entries_of(KeyTable* table, int index_bits) noexcept:
+    """The names and values of the entries, in turn."""
+    return <PyObject**>(<uint8_t*>(table + 1) + (<size_t>1 << index_bits))
+
+
+cdef bint has_known_layout(PyObject* template, PyObject** items, Py_ssize_t count) noexcept:
+    """Whether a dict has the layout above, each second of `items` as its names, and None as each value."""
+    cdef KeyTable* table = table_of(template)
+    cdef PyObject** entries
+    cdef Py_ssize_t i
+    if has_values_apart(template) or table.references != 1 or table.kind != STR_KEYS or table.count != count:
+        return False
+    if table.bits > MOST_BITS or table.index_bits != table.bits or (table.bits == FEW_BITS) != (count <= FEW_NAMES):
+        return False
+    if table.count + table.usable != (<Py_ssize_t>2 << table.bits) // 3:
+        return False
+    entries = entries_of(table, table.bits)
+    for i in range(0, 2 * count, 2):
+        if entries[i] != items[i] or entries[i + 1] != NULL_VALUE:
+            return False
+    return True
+
+
+cdef PyObject* new_template(PyObject** items, Py_ssize_t count) noexcept:
+    """A template with each second of `items` as its names; None if there can be none; NULL if there is no memory."""
+    cdef PyObject* template = new_dict()
+    cdef Py_ssize_t i
+    if template == NULL:
+        clear_raised()
+        return NULL
+    for i in range(0, 2 * count, 2):
+        if set_dict_item(template, items[i], NULL_VALUE) < 0:
+            clear_raised()
+            drop(template)
+            return NULL
+    untrack(template)  # no other code is to find it
+    if has_known_layout(template, items, count):
+        return template
+    drop(template)
+    hold(NULL_VALUE)
+    return NULL_VALUE
+
+
+cdef inline PyObject* fill_few(PyObject* template, PyObject** items, Py_ssize_t size) noexcept:
+    """A dict like a template of up to FEW_NAMES names. Takes over the references; NULL if there is no memory."""
+    cdef PyObject* made = new_dict()
+    cdef KeyTable* table
+    cdef PyObject** entries
+    cdef Py_ssize_t i
+    if unlikely(made == NULL):
+        return NULL
+    if unlikely(set_dict_item(made, items[0], items[1]) < 0):
+        drop(made)
+        return NULL
+    drop(items[0])
+    drop(items[1])
+    table = table_of(made)
+    table.usable = table_of(template).usable
+    table.count = size >> 1
+    memcpy(table + 1, table_of(template) + 1, <size_t>1 << FEW_BITS)
+    entries = entries_of(table, FEW_BITS)
+    for i in range(2, size):
+        entries[i] = items[i]
+    set_size(made, size >> 1)
+    return made
+
+
+cdef inline PyObject* fill_copy(PyObject* template, PyObject** items, Py_ssize_t size) noexcept:
+    """A dict like a template of any names. Takes over the references; NULL if there is no memory."""
+    cdef PyObject* made = copy_of_dict(template)
+    cdef PyObject** entries
+    cdef Py_ssize_t i
+    if unlikely(made == NULL):
+        return NULL
+    entries = entries_of(table_of(made), table_of(made).bits)
+    for i in range(0, size, 2):
+        entries[i + 1] = items[i + 1]
+        drop(items[i])  # the copy has its own reference
+    drop_nones(size >> 1)
+    return made
+
+
+cdef inline PyObject* dict_like(PyObject* template, PyObject** items, Py_ssize_t size) noexcept:
+    """A dict of alternating names and values, which are those of the template.
+
+    It takes over the references. NULL with an exception if there is no memory; the caller keeps them then.
+    """
+    cdef PyObject* made
+    cdef Py_ssize_t i
+    cdef bint is_in_cycle = False
+    hold(template)
+    made = fill_few(template, items, size) if size <= 2 * FEW_NAMES else fill_copy(template, items, size)
+    drop(template)
+    if unlikely(made == NULL):
+        return NULL
+    for i in range(1, size, 2):
+        is_in_cycle |= can_be_in_cycle(items[i])
+    if is_in_cycle and not is_tracked(made):
+        track(made)
+    return made
+
+
+cdef PyObject* miss_template(Template* place, uint64_t shape, PyObject** items, Py_ssize_t count) noexcept:
+    """Remember a shape that has no template here, or make one of it for the next time. Returns NULL."""
+    global misses, dicts_to_rest
+    cdef PyObject* template
+    cdef PyObject* old
+    cdef Py_ssize_t i
+    misses += 1
+    if misses >= most_misses:
+        misses -= RETRIED_MISSES
+        dicts_to_rest = RESTED_DICTS
+    if place.missed != shape:
+        place.missed = shape
+        return NULL
+    for i in range(0, 2 * count, 2):
+        if references_to(items[i]) < 2:
+            return NULL  # it is not cached
+    template = new_template(items, count)
+    if template == NULL:
+        return NULL
+    if template == NULL_VALUE:
+        drop(template)
+        template = NULL
+    misses += TEMPLATE_MISSES
+    old = place.items
+    place.shape = shape
+    place.missed = 0
+    place.items = template
+    drop_if_any(old)
+    return NULL
+
+
+cdef PyObject* dict_from_template(PyObject** items, Py_ssize_t size) noexcept:
+    """A dict of alternating names and values, which takes over the references.
+
+    NULL without an exception if it is to be made by insertion; the caller keeps them then.
+    """
+    global misses, dicts_from_templates
+    cdef Py_ssize_t count = size >> 1
+    cdef uint64_t shape = <uint64_t>count
+    cdef Template* place
+    cdef PyObject* template
+    cdef PyObject** entries
+    cdef PyObject* made
+    cdef Py_ssize_t i
+    for i in range(0, size, 2):
+        shape = (shape ^ <size_t>items[i]) * <uint64_t>0x9E3779B97F4A7C15
+    place = &templates[(shape >> 55) & used_places]
+    shape = shape & used_bits | 1
+    if place.shape != shape:
+        return miss_template(place, shape, items, count)
+    template = place.items
+    if template == NULL:
+        return NULL
+    if unlikely(table_of(template).count != count):
+        return miss_template(place, shape, items, count)
+    entries = entries_of(table_of(template), table_of(template).bits)
+    for i in range(0, size, 2):
+        if unlikely(entries[i] != items[i]):
+            return miss_template(place, shape, items, count)
+    place.missed = 0
+    if misses > 0:
+        misses -= 1
+    made = dict_like(template, items, size)
+    if unlikely(made == NULL):
+        clear_raised()
+        return NULL
+    dicts_from_templates += 1
+    return made
+
+
+cdef inline PyObject* dict_of(PyObject** items, Py_ssize_t size) noexcept:
+    """A dict of alternating names and values, which takes over the references; NULL if there is no memory."""
+    global dicts_to_rest
+    cdef PyObject* value
+    cdef Py_ssize_t i
+    if TEMPLATES and 2 * MIN_NAMES <= size <= 2 * MAX_NAMES:
+        if dicts_to_rest > 0:
+            dicts_to_rest -= 1
+        else:
+            value = dict_from_template(items, size)
+            if value != NULL:
+                return value
+    value = new_dict_for(size >> 1)
+    if value == NULL:
+        return NULL
+    for i in range(0, size, 2):
+        if set_dict_item(value, items[i], items[i + 1]) < 0:
+            drop(value)
+            return NULL
+    for i in range(size):
+        drop(items[i])
+    return value
+
+
+cdef int note_state(list found, dict items) except -1:
+    found.append((list(items.items()), items.__sizeof__()))
+    return 0
+
+
+cdef list states_of(dict items, list names):
+    """What a dict shows of itself, as it is and after changes of each kind."""
+    cdef list found = []
+    cdef int i
+    note_state(found, items)
+    note_state(found, items.copy())
+    for name in names:
+        found.append(items[name])
+    found.append("no name" in items)
+    items[names[0]] = names
+    note_state(found, items)
+    found.append(items.pop(names[0]))
+    items[names[0]] = 0
+    note_state(found, items)
+    found.append(items.popitem())
+    del items[names[1]]
+    note_state(found, items.copy())
+    items |= {"no name": None, names[1]: 1}
+    note_state(found, items)
+    for i in range(2 * MAX_NAMES):
+        items[i] = None
+    note_state(found, items)
+    items.clear()
+    items[names[1]] = 2
+    note_state(found, items)
+    return found
+
+
+cdef PyObject** held_items(PyObject** items, Py_ssize_t size) noexcept:
+    cdef Py_ssize_t i
+    for i in range(size):
+        hold(items[i])
+    return items
+
+
+cdef bint are_made_dicts_real(int count, bint is_in_cycle) except -1:
+    """Whether dicts made from a template look and behave as others do, and leave no references."""
+    cdef PyObject* items[2 * MAX_NAMES]
+    cdef PyObject* made
+    cdef list names = []
+    cdef dict real = {}
+    cdef bint is_real = True
+    cdef int i
+    for i in range(count):
+        name = f"name {i}"
+        names.append(name)
+        real[name] = [] if is_in_cycle and i == count - 1 else float(i)
+        items[2 * i] = <PyObject*>name
+        items[2 * i + 1] = <PyObject*>real[name]
+    owned_values = list(real.values())
+    cdef Py_ssize_t before = references_to(items[0]) + references_to(items[2 * count - 1])
+    cdef PyObject* template = new_template(items, count)
+    if template == NULL:
+        raise MemoryError
+    owned_template = owned(template)
+    if owned_template is None:
+        return False
+    for i in range(2):
+        made = dict_like(template, held_items(items, 2 * count), 2 * count)
+        if made == NULL:
+            check_raised()
+        # Only before they are changed: a collection may untrack a dict that needs no tracking any more.
+        is_real = is_real and is_tracked(made) == is_tracked(<PyObject*>real)
+        is_real = states_of(owned(made), names) == states_of(dict(real), names) and is_real
+    del owned_template
+    return is_real and before == references_to(items[0]) + references_to(items[2 * count - 1])
+
+
+cdef bint can_make_templates() except -1:
+    """Whether made dicts are like real ones, at the ends of all sizes of tables."""
+    for count in (MIN_NAMES, FEW_NAMES, FEW_NAMES + 1, 10, 11, 21, 22, MAX_NAMES):
+        if not are_made_dicts_real(count, False) or not are_made_dicts_real(count, True):
+            return False
+    return True
+
+
+cdef bint HAS_TEMPLATES = TEMPLATES and can_make_templates()
+
+
+def _use_templates(Py_ssize_t places=TEMPLATE_PLACES, int bits=64, Py_ssize_t misses_at_most=MAX_MISSES):
+    """Forget all templates, and use so many places, a power of two, and so many bits of a hash. For tests.
+
+    places: 0 turns the templates off.
+    misses_at_most: more than hits, before the search rests.
+    Returns how many dicts were made from templates before; None if this Python has none.
+    """
+    global used_places, used_bits, most_misses, misses, dicts_to_rest, dicts_from_templates
+    cdef Template free_place
+    cdef PyObject* old
+    cdef Py_ssize_t made = dicts_from_templates
+    cdef int i
+    free_place.shape = free_place.missed = 0
+    free_place.items = NULL
+    for i in range(TEMPLATE_PLACES):
+        old = templates[i].items
+        templates[i] = free_place
+        drop_if_any(old)
+    used_places = max(places, 1) - 1
+    used_bits = ~<uint64_t>0 >> (64 - bits) if bits > 0 else 0
+    most_misses = misses_at_most
+    misses = dicts_from_templates = 0
+    dicts_to_rest = 0 if HAS_TEMPLATES and places > 0 else PY_SSIZE_T_MAX
+    return made if HAS_TEMPLATES else None
+
+
+_use_templates()
