@@ -32,7 +32,7 @@ from ..types import UNSET, Unset
 from .engine import Engine
 from .loop_driver import LoopDriver
 from .requests import Destination, InboundRequest
-from .running import current_run
+from .running import current_run, waiting
 from .threads import ThreadQuota, run_threadsafe
 from .tracker import Call, Outcome, invalid_timeout
 from .wait_queue import WaitQueue
@@ -191,27 +191,19 @@ class Caller:
             StateError, ConnectionLost, EncodeError, TypeError: As in `call`, before sending.
         """
         items = list(items)
-        run = current_run.get()
-        is_only = False
-        if run is not None:
-            is_only = run.begin_wait()
-        try:
-            count = sum(not isinstance(item, Notification) for item in items)
+        count = sum(not isinstance(item, Notification) for item in items)
+        with waiting() as is_only:
             may_exceed = is_only and count <= self._max_calls
             if not may_exceed:
                 timeout = await self.wait_for_room(count, timeout)
-            return await self._call_batch(items, timeout, may_exceed)
-        finally:
-            if run is not None:
-                run.end_wait()
+            return await self._call_batch(items, count, timeout, may_exceed)
 
     async def _call_batch(
-        self, items: list[tuple[str, Any] | Notification], timeout: float | Unset | None, may_exceed: bool
+        self, items: list[tuple[str, Any] | Notification], left: int, timeout: float | Unset | None, may_exceed: bool
     ) -> list[Any]:
         self._check_started()
         done = self._loop.create_future()
         results: list[Any] = [None] * len(items)
-        left = sum(not isinstance(item, Notification) for item in items)
 
         def settle(index: int, result: Any, error: Exception | None) -> None:
             nonlocal left
@@ -297,14 +289,8 @@ class Caller:
 
     async def _wait_to_notify(self) -> None:
         if self._must_wait(0):
-            run = current_run.get()
-            if run is not None:
-                run.begin_wait()
-            try:
+            with waiting():
                 await self._wait_queue.wait(lambda: self._may_send(0))
-            finally:
-                if run is not None:
-                    run.end_wait()
 
     def notify_soon(self, method: str, params: Any = None, *, destination: Destination | None = None) -> None:
         """Send a notification without waiting for room in the write buffer. `destination` is as in `call`."""

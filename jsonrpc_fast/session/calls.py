@@ -86,21 +86,9 @@ class Calls:
         on_progress: Callable[[Any], object] | None = None,
         may_exceed: bool = False,
     ) -> tuple[Call, bytes]:
-        """Begin a call.
+        """Begin a call as `Engine.call` describes it. Return the call and the request to send.
 
         With an idle timeout or `on_progress` the request carries a progress token, if the convention has them.
-
-        Args:
-            method: The method to call.
-            params: A list, a dict or None.
-            now: The current time.
-            timeout: Seconds until the call expires; None: no deadline.
-            idle_timeout: Maximum seconds without progress; None: no bound.
-            on_progress: Called with each progress value.
-            may_exceed: Whether the call may be one more than `max_calls`.
-
-        Returns:
-            The call and the request to send.
 
         Raises:
             StateError, ValueError, TypeError: As in `Tracker.begin`.
@@ -122,16 +110,7 @@ class Calls:
         timeout: float | None = None,
         may_exceed: bool = False,
     ) -> tuple[list[Call | None], bytes]:
-        """Begin several calls in one batch.
-
-        Args:
-            items: For each call `(method, params)`; or notifications.
-            now: The current time.
-            timeout: Seconds until the calls expire; None: no deadline.
-            may_exceed: As in `begin`.
-
-        Returns:
-            For each item its call, or None for a notification; and the batch to send.
+        """Begin several calls in one batch as `Engine.call_batch` describes it. Return the calls and the batch to send.
 
         Raises:
             ValueError: There are no items.
@@ -211,11 +190,7 @@ class Calls:
         return b"" if message is None else encode_notification(*message)
 
     def goodbye(self, last: MessageId) -> bytes:
-        """Return the notification that this side begins to close; b"" if there is none.
-
-        Args:
-            last: The id of the last request that this side has read; None: it has read none.
-        """
+        """Return the notification that this side begins to close, with the id of the last request that it has read."""
         message = self.convention.goodbye(last)
         return b"" if message is None else encode_notification(*message)
 

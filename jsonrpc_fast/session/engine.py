@@ -389,10 +389,10 @@ class Engine:
         for call in self.calls.expire(now):
             self._settled(call)
             self.send(self.calls.cancellation_notice(call, "timeout"), call.destination)
-        if self.inbox.tick(now):
+        if self.inbox.reading.tick(now):
             self.give_up(ConnectionLost("the peer reads none of the responses"))
             return
-        deadline = min(self.calls.tracker.next_deadline(), self.inbox.deadline)
+        deadline = min(self.calls.tracker.next_deadline(), self.inbox.reading.deadline)
         if deadline != inf:
             self._driver.wake_at(deadline)
 

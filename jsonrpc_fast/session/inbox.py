@@ -85,6 +85,7 @@ class Inbox:
 
     Attributes:
         find: Returns the handler of a method, or None.
+        reading: Whether the stream is read.
         is_draining: Whether new requests are refused. `begin_draining` alone changes it.
         unchecked_bytes: While it is positive, requests may be served without registration. What is written for them is
             subtracted, until `may_serve_at_once` asks again how much is unwritten. 0 while messages must wait.
@@ -111,7 +112,7 @@ class Inbox:
         self._is_traced = any((hooks.request_started, hooks.request_received, hooks.request_served))
         self._group = bounds.group
         self._room = Room(bounds)
-        self._reading = Reading(driver, clock)
+        self.reading: Reading = Reading(driver, clock)
         self._new_context: Callable[[], Context] = contextvars.copy_context().copy
         # The handlers.
         self._runs: dict[Run, None] = {}  # at work, or waiting for a peer
@@ -154,10 +155,7 @@ class Inbox:
     def has_served(self) -> bool:
         """Whether everything that was received is served, except by handlers that close the session."""
         return (
-            not self._reading.is_in_batch
-            and not self._held
-            and not self._queue
-            and len(self._runs) <= len(self._spared)
+            not self.reading.is_in_batch and not self._held and not self._queue and len(self._runs) <= len(self._spared)
         )
 
     # Receiving.
@@ -174,7 +172,7 @@ class Inbox:
 
         Asking for each message how much is unwritten would cost as much as serving it.
         """
-        if self._held or self._is_traced or self.is_draining or self._reading.is_in_batch:
+        if self._held or self._is_traced or self.is_draining or self.reading.is_in_batch:
             return False
         self.unchecked_bytes = self._room.bounds.response_bytes - self._driver.unwritten_bytes
         return self.unchecked_bytes >= 0
@@ -235,11 +233,11 @@ class Inbox:
     def begin_batch(self) -> None:
         """Stop reading until `end_batch`, because a batch takes several turns."""
         self.unchecked_bytes = 0
-        self._reading.begin_batch()
+        self.reading.begin_batch()
 
     def end_batch(self) -> None:
         """Resume reading: the whole batch has been admitted."""
-        self._reading.end_batch()
+        self.reading.end_batch()
         self._check_idle()
 
     def cancel_request(self, request: InboundRequest) -> None:
@@ -281,7 +279,7 @@ class Inbox:
             if self._is_blocked():
                 self._refusal_bytes += len(data)
                 if self._refusal_bytes > _REFUSAL_FACTOR * self._room.bounds.response_bytes:
-                    self._reading.pause(STALL_SECONDS)
+                    self.reading.pause(STALL_SECONDS)
                 self._driver.drain()
             self._write(data)
 
@@ -314,10 +312,10 @@ class Inbox:
     def _hold(self, item: Item, destination: Destination | None) -> None:
         size = self._size_of(item)
         if not self._has_room(size):
-            if self._reading.ignores_bounds:
+            if self.reading.ignores_bounds:
                 self._refuse_for_room(item)
                 return
-            self._reading.pause()
+            self.reading.pause()
         context = None if destination is None else contextvars.copy_context()
         self.unchecked_bytes = 0
         self._held.append((item, size, destination, context))
@@ -327,7 +325,7 @@ class Inbox:
     def drained(self) -> None:
         """Serve held messages, because the peer has read."""
         self._refusal_bytes = 0
-        self._reading.drained()
+        self.reading.drained()
         for _ in range(_TURN_MESSAGES):
             if not self._held:
                 break
@@ -342,28 +340,14 @@ class Inbox:
             # At least one, because the transport's high-water mark may be below `response_bytes`.
             if self._is_blocked():
                 break
-        if self._reading.is_paused:
+        if self.reading.is_paused:
             if len(self._held) <= self._room.bounds.max_inbox // 2:
-                self._reading.resume()
+                self.reading.resume()
             else:
-                self._reading.watch()
+                self.reading.watch()
         if self._held or self._refusal_bytes:
             self._driver.drain()
         self._check_idle()
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether reading is paused, because too much is held for a peer that does not read."""
-        return self._reading.is_paused
-
-    @property
-    def deadline(self) -> float:
-        """When to call `tick`, in seconds; infinite if there is no need."""
-        return self._reading.deadline
-
-    def tick(self, now: float) -> bool:
-        """Resume reading if the peer has read nothing since reading was paused; return True if it must be given up."""
-        return self._reading.tick(now)
 
     # Handlers.
 
@@ -573,7 +557,7 @@ class Inbox:
             self.abandon(run)
         if self._group is not None:
             self._group.leave(self)
-        self._reading.deadline = inf
+        self.reading.deadline = inf
         runs = [run for run in self._runs if run is not but and run not in self._spared]
         for run in runs:
             run.cancel()

@@ -46,7 +46,7 @@ from ..transports.protocol import Transport
 from ..types import TIMEOUT_SECONDS, UNSET, Unset
 from .hooks import FoundHooks, logger
 from .options import SessionOptions, check_options
-from .running import current_run
+from .running import current_run, waiting
 from .session import Session
 from .tracker import invalid_timeout
 
@@ -224,16 +224,11 @@ class ReconnectingSession:
         """
         if self._driver is None:
             raise StateError("the session is not started")
-        run = current_run.get()
-        if run is not None:
-            run.begin_wait()
-        try:
-            return await asyncio.wait_for(self._wait_connected(), timeout)
-        except asyncio.TimeoutError:
-            raise CallTimeout("there was no connection in time") from None
-        finally:
-            if run is not None:
-                run.end_wait()
+        with waiting():
+            try:
+                return await asyncio.wait_for(self._wait_connected(), timeout)
+            except asyncio.TimeoutError:
+                raise CallTimeout("there was no connection in time") from None
 
     async def _wait_connected(self) -> Session:
         while True:

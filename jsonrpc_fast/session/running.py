@@ -126,3 +126,20 @@ class Run:
 
 current_run: Final[ContextVar[Run | None]] = ContextVar("jsonrpc_fast.session.current_run", default=None)
 """The async handler, of any session, that the running code belongs to; it may have ended."""
+
+
+class waiting:  # as a function, like `contextlib.suppress`
+    """A context in which the handler that the code belongs to, if any, waits for a peer.
+
+    It returns whether this is the only wait of a handler that has not ended.
+    """
+
+    __slots__ = ("_run",)
+
+    def __enter__(self) -> bool:
+        self._run = run = current_run.get()
+        return run is not None and run.begin_wait()
+
+    def __exit__(self, *_: object) -> None:
+        if self._run is not None:
+            self._run.end_wait()

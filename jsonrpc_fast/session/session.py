@@ -38,7 +38,7 @@ from .context import SessionContext
 from .engine import Engine
 from .options import SessionOptions, check_options
 from .room import Bounds
-from .running import Run, current_run
+from .running import Run, current_run, waiting
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -240,13 +240,10 @@ class Session(Caller):
 
     async def _wait_until_closed(self) -> None:
         """Wait for the task that closes, if any, or else for the handlers that were cancelled by the loss."""
-        run = current_run.get()
-        if run is not None:
-            run.begin_wait()
-        try:
+        with waiting():
             closer = self._closer
             if closer is None:
-                await self._end_handlers(run)
+                await self._end_handlers(current_run.get())
                 return
             try:
                 # Not `await closer`: another waiter may cancel it.
@@ -258,9 +255,6 @@ class Session(Caller):
                 raise
             if not closer.cancelled():
                 closer.result()
-        finally:
-            if run is not None:
-                run.end_wait()
 
     def _begin_closing(self, seconds: float | None) -> None:
         self._state = _State.CLOSING

@@ -39,7 +39,7 @@ from ..codec import Raw
 from ..errors import CallTimeout, ConnectionLost, RpcError, StateError
 from ..types import UNSET, Unset
 from .reconnecting import ReconnectingSession
-from .running import current_run
+from .running import current_run, waiting
 from .session import Session
 
 if TYPE_CHECKING:
@@ -375,15 +375,9 @@ class Subscriptions:
 
     async def _call(self, routes: _Routes, params: list[Any], timeout: float | Unset | None) -> Any:
         """Call the method that subscribes. If the caller has stopped waiting, unsubscribe when the response arrives."""
-        run = current_run.get()
-        if run is not None:
-            run.begin_wait()
-        try:
+        with waiting():
             seconds = await routes.session.wait_for_room(1, timeout)
             return await self._await_response(routes, params, seconds)
-        finally:
-            if run is not None:
-                run.end_wait()
 
     async def _await_response(self, routes: _Routes, params: list[Any], seconds: float | None) -> Any:
         session = routes.session

@@ -152,17 +152,11 @@ class Tracker:
         *,
         may_exceed: bool = False,
     ) -> Call:
-        """Begin a call.
-
-        Args:
-            method: The method of the request.
-            now: The current time in seconds.
-            timeout: Seconds until the total deadline; None: no deadline.
-            idle_timeout: Maximum seconds without progress; None: no bound.
-            may_exceed: Whether the call may be one more than `max_calls`.
+        """Begin a call at the time `now`, with a total deadline and a maximum time without progress, in seconds.
 
         Raises:
-            StateError: `max_calls` calls are in flight, or the factory returned an id that is still in use.
+            StateError: `max_calls` calls are in flight and the call may not exceed them, or the factory returned an id
+                that is still in use.
             ValueError: A timeout is negative or NaN.
             TypeError: The factory returned something other than an int or a str.
         """

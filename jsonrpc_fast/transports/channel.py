@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar, Final
 
-Data = bytes | bytearray | memoryview | str
-"""What arrives: bytes, or a whole text on a channel that carries texts."""
+Data = bytes | bytearray | memoryview | str | list[bytes]
+"""What arrives: bytes; or on a channel that carries texts a whole text, or several that are at hand."""
 
 READ_BYTES: Final = 64 * 1024
 """How many bytes a channel reads at a time."""
@@ -31,33 +31,26 @@ class Events:
     """What a channel reports.
 
     Attributes:
-        received: Called with what has arrived: any part of a stream of bytes, or one whole text on a channel that
-            carries texts. A view may be of a buffer that is used again. `b""` once, when the peer has ended its stream
-            and may still read. An empty text is reported as `b" "`.
-        received_texts: Called with several texts by a channel that carries texts and has them at hand: the responses
-            to them leave together.
+        received: Called with what has arrived: any part of a stream of bytes; or on a channel that carries texts one
+            whole text, or a list of those at hand, to which the responses leave together. A view may be of a buffer
+            that is used again. `b""` once, when the peer has ended its stream and may still read. An empty text is
+            reported as `b" "`.
         drained: Called when some of the unwritten bytes have been taken, at least when LOW_WATER_BYTES or fewer of
             more are left.
         lost: Called when the channel is closed, with what broke it; None if one of the sides closed it.
     """
 
-    __slots__ = ("drained", "lost", "received", "received_texts")
+    __slots__ = ("drained", "lost", "received")
 
     def __init__(
         self,
         received: Callable[[Data], None],
         drained: Callable[[], None],
         lost: Callable[[Exception | None], None],
-        received_texts: Callable[[list[bytes]], None] | None = None,
     ) -> None:
         self.received: Callable[[Data], None] = received
-        self.received_texts: Callable[[list[bytes]], None] = received_texts or self._received_one_by_one
         self.drained: Callable[[], None] = drained
         self.lost: Callable[[Exception | None], None] = lost
-
-    def _received_one_by_one(self, texts: list[bytes]) -> None:
-        for text in texts:
-            self.received(text)
 
 
 class Channel:

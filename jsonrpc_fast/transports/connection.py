@@ -112,9 +112,7 @@ class Connection(Transport):
         if type(self).send is Connection.send:
             self.send = self._outbox.send  # type: ignore[method-assign]  # saves a call for each message
         self._delivery = Delivery(self, self._outbox, reader, max_faults)
-        self.channel_events: Events = Events(
-            self._delivery.received, self._outbox.drained, self._lost, self._delivery.received_texts
-        )
+        self.channel_events: Events = Events(self._delivery.received, self._outbox.drained, self._lost)
         self._loop: asyncio.AbstractEventLoop
         self._log: debug.WireLog | None = None
         self._state = State.IDLE

@@ -80,9 +80,10 @@ class _End:
         if not len(data):
             self.has_ended = True
             return
-        text = data.encode() if isinstance(data, str) else bytes(data)
-        self.texts.append(text)
-        self.data += text
+        for one in data if isinstance(data, list) else (data,):
+            text = one.encode() if isinstance(one, str) else bytes(one)
+            self.texts.append(text)
+            self.data += text
 
     def _drained(self) -> None:
         self._check("drained")

@@ -145,7 +145,7 @@ class Delivery:
     def received(self, data: Any) -> None:
         """Handle what arrived on the channel; see `Events`."""
         self.chunks += 1
-        if not self._may_deliver or self._has_backlog or not data:
+        if not self._may_deliver or self._has_backlog or not data or type(data) is list:
             self._keep(data)
             return
         reader = self._reader
@@ -180,34 +180,27 @@ class Delivery:
         finally:
             outbox.end_turn()
 
-    def received_texts(self, texts: list[bytes]) -> None:
-        """Handle several texts; see `Events`."""
-        self.chunks += 1
-        if self._connection.is_closing or self._has_ended:
-            self._drop(sum(map(len, texts)))
-            return
-        self._reader.keep_all(texts)
-        had_backlog, self._has_backlog = self._has_backlog, True
-        if self._may_deliver and not had_backlog:
-            self._deliver((), has_more=True)
-
     def add(self, items: list[Any]) -> None:
         """Handle messages and faults that are decoded already."""
         if self._connection.is_closing:
             return
         self.chunks += 1
         self._undelivered += items
+        self._extend_backlog()
+
+    def _extend_backlog(self) -> None:
+        """Deliver what was added to the backlog, unless it has to wait."""
         had_backlog, self._has_backlog = self._has_backlog, True
         if self._may_deliver and not had_backlog:
             self._deliver((), has_more=True)
 
     def _keep(self, data: Any) -> None:
-        """Handle what cannot be delivered now, and the end of the stream."""
+        """Handle what cannot be delivered now, several texts, and the end of the stream."""
         if self._connection.is_closing or self._has_ended:
-            self._drop(len(data))
+            self._drop(sum(map(len, data)) if type(data) is list else len(data))
         elif data:
             self._reader.keep(data)
-            self._has_backlog = True
+            self._extend_backlog()
         else:
             self._has_ended = True
             self._reader.end()

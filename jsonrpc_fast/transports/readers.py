@@ -95,11 +95,6 @@ class StreamReader:
         """Keep what has arrived for `next_items`."""
         self._kept += data
 
-    def keep_all(self, texts: list[bytes]) -> None:
-        """Keep several pieces."""
-        for text in texts:
-            self._kept += text
-
     def next_items(self) -> list[Any]:
         """Take one step through what is kept. Return the items that it ended, if any."""
         if self._decoder.has_more:
@@ -157,11 +152,7 @@ class TextReader:
         return sum(map(len, self._kept))
 
     def keep(self, data: Any) -> None:
-        self._kept.append(bytes(data) if type(data) is memoryview else data)
-
-    def keep_all(self, texts: list[bytes]) -> None:
-        """Keep several texts."""
-        self._kept += texts
+        self._kept += data if type(data) is list else (bytes(data) if type(data) is memoryview else data,)
 
     def next_items(self) -> list[Any]:
         kept, read = self._kept, self._read

@@ -464,8 +464,8 @@ async def test_the_loss_of_the_peer_is_noticed_while_reading_is_paused(channel: 
 
     async def check(session: Session, pid: int | None) -> None:
         assert pid is not None
-        inbox, time = session._engine.inbox, asyncio.get_running_loop().time
-        await eventually(lambda: inbox.is_paused and inbox.deadline > time() + 2 * PAUSE_SECONDS)
+        reading, time = session._engine.inbox.reading, asyncio.get_running_loop().time
+        await eventually(lambda: reading.is_paused and reading.deadline > time() + 2 * PAUSE_SECONDS)
         os.kill(pid, signal.SIGKILL)
         await asyncio.wait_for(session.wait_closed(), 5)
 

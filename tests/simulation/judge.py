@@ -312,7 +312,7 @@ class Judge:
         end = self._end
         engine, bounds = end.engine, end.bounds
         inbox = engine.inbox
-        deadline = inbox.deadline
+        deadline = inbox.reading.deadline
         for call in end.in_flight:
             if (expires := self.deadline_of(call)) < deadline:
                 deadline = expires
@@ -328,7 +328,7 @@ class Judge:
         if waiting > most:
             self._fail(f"{waiting} messages wait, and at most {most} may")
         is_resting = not end.is_reading and not end.is_lost and end.extra_room <= SMALL_BATCH
-        if is_resting and inbox.deadline == inf and not end.has_stopped:
+        if is_resting and inbox.reading.deadline == inf and not end.has_stopped:
             self._fail("nothing is read, without a limit")
         kept = inbox.kept_bytes()
         if (kept > 0) != bool(inbox.items or inbox.runs) or kept < 0:

@@ -21,6 +21,7 @@ DEFAULTS = {
     "kept_bytes": None,
     "dropped_requests": 0,
     "pauses_when_blocked": True,
+    "has_exchanges": False,
     "profile": None,
     "responds_after_end": False,
     "responds_to_faults": True,

@@ -26,7 +26,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final
 
 from ..channel import READ_BYTES, Channel, Events
 
@@ -48,34 +48,73 @@ Drained = Callable[[], None]
 """Called by a writer on the loop's thread, when there are fewer unwritten bytes."""
 
 
-class Reader(Protocol):
-    """Passes on each chunk while it reads."""
+class Reader:
+    """Passes on each chunk of a descriptor while it reads.
+
+    Args:
+        descriptor: Belongs to the reader from now on.
+        received: See `Received`.
+        failed: See `Failed`.
+        read_bytes: How many bytes are read at a time.
+    """
+
+    def __init__(self, descriptor: int, received: Received, failed: Failed, read_bytes: int = READ_BYTES) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = descriptor
+        self._received = received
+        self._failed = failed
+        self._read_bytes = read_bytes
+        self._is_open = True
+        self._has_ended = False
 
     def read(self, wanted: bool) -> None:
         """Start or stop reading."""
+        raise NotImplementedError
 
     def read_rest(self) -> bool:
         """Read what has arrived, without waiting; return False if more may follow before the end of the stream."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Close the descriptor. Nothing more is passed on."""
+        raise NotImplementedError
 
 
-class Writer(Protocol):
-    """Writes bytes in order, and keeps what the system does not take yet."""
+class Writer:
+    """Writes bytes in order, and keeps what the system does not take yet.
 
-    unwritten_bytes: int
-    unread_bytes: int | None
-    """The number of written bytes that were unread when the descriptor was closed; None if unknown or not closed."""
+    Args:
+        descriptor: Belongs to the writer from now on.
+        drained: See `Drained`.
+        failed: See `Failed`.
+
+    Attributes:
+        unwritten_bytes: The number of bytes that are kept.
+        unread_bytes: The number of written bytes that were unread when the descriptor was closed; None if unknown or
+            not closed.
+    """
+
+    def __init__(self, descriptor: int, drained: Drained, failed: Failed) -> None:
+        self.unwritten_bytes: int = 0
+        self.unread_bytes: int | None = None
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = descriptor
+        self._drained = drained
+        self._failed = failed
+        self._is_open = True
+        self._done: Callable[[], None] | None = None
 
     def write(self, data: bytes) -> None:
         """Write bytes, now or later. A fault is reported later."""
+        raise NotImplementedError
 
     def finish(self, done: Callable[[], None]) -> None:
         """Close the descriptor when all is written, then call `done`."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Close the descriptor and drop what is not written."""
+        raise NotImplementedError
 
 
 def duplicate(descriptor: int) -> int:
@@ -170,17 +209,8 @@ class DescriptorChannel(Channel):
         self._reader.read(on)
 
 
-class ReadyReader:
+class ReadyReader(Reader):
     """A `Reader` that the loop calls when there is something to read."""
-
-    def __init__(self, descriptor: int, received: Received, failed: Failed, read_bytes: int = READ_BYTES) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._descriptor = descriptor
-        self._received = received
-        self._failed = failed
-        self._read_bytes = read_bytes
-        self._is_open = True
-        self._has_ended = False
 
     def read(self, wanted: bool) -> None:
         if wanted and not self._has_ended:
@@ -225,25 +255,8 @@ class ReadyReader:
         self._loop.remove_reader(self._descriptor)
 
 
-class _BufferedWriter:
-    """What both writers have in common."""
-
-    def __init__(self, descriptor: int, drained: Drained, failed: Failed) -> None:
-        self.unwritten_bytes: int = 0
-        self.unread_bytes: int | None = None
-        self._loop = asyncio.get_running_loop()
-        self._descriptor = descriptor
-        self._drained = drained
-        self._failed = failed
-        self._is_open = True
-        self._done: Callable[[], None] | None = None
-
-
-class ReadyWriter(_BufferedWriter):
+class ReadyWriter(Writer):
     """A `Writer` that the loop calls when the descriptor takes more."""
-
-    unwritten_bytes: int
-    unread_bytes: int | None
 
     def __init__(
         self,
@@ -334,18 +347,12 @@ class ReadyWriter(_BufferedWriter):
             self._loop.call_soon(self._done)
 
 
-class ThreadReader:
+class ThreadReader(Reader):
     """A `Reader` in a thread, which reads at most one chunk ahead."""
 
     def __init__(self, descriptor: int, received: Received, failed: Failed, read_bytes: int = READ_BYTES) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._descriptor = descriptor
-        self._received = received
-        self._failed = failed
-        self._read_bytes = read_bytes
+        super().__init__(descriptor, received, failed, read_bytes)
         self._is_wanted = False
-        self._is_open = True
-        self._has_ended = False
         self._is_busy = False  # the thread is reading
         self._chunk: bytes | OSError | None = None  # read, not yet wanted
         self._turn = threading.Semaphore(0)
@@ -400,11 +407,8 @@ class ThreadReader:
                 self.read(True)
 
 
-class ThreadWriter(_BufferedWriter):
+class ThreadWriter(Writer):
     """A `Writer` in a thread."""
-
-    unwritten_bytes: int
-    unread_bytes: int | None
 
     def __init__(self, descriptor: int, drained: Drained, failed: Failed) -> None:
         super().__init__(descriptor, drained, failed)

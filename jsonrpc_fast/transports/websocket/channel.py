@@ -324,7 +324,7 @@ class WebSocketChannel(Channel):
             texts = None if self._fragments is not None else reader.next_texts()
             if texts:
                 self._send_pong()
-                self.events.received_texts(texts)
+                self.events.received(texts)
             else:
                 frame = reader.next()
                 if frame is None:
