@@ -4,8 +4,7 @@ A client:
 
     client            `StreamableHttpClient`: the transport
     event_reader      streams of events, and how they are resumed
-    client_session    the session, and how it is begun again
-    request_headers   the headers that repeat what a message says
+    client_session    the session, how it is begun again, and the headers that repeat what a message says
     sending           the requests of HTTP
     pool              the HTTP clients, each with one request in flight
 

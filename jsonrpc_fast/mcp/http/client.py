@@ -36,9 +36,8 @@ from ...transports.connection import Connection, State
 from ...transports.options import MessageOptions
 from ...types import MessageId
 from ..protocol.meta import object_members
-from .client_session import NegotiatedSession, begin_again, session_headers, session_of
+from .client_session import NegotiatedSession, RequestHeaders, begin_again, session_headers, session_of
 from .event_reader import END_SECONDS, Cursor, EventReader, SessionEnded
-from .request_headers import RequestHeaders
 from .sending import (
     EVENT_STREAM,
     STRAY,

@@ -1,6 +1,11 @@
-"""The session of a client, in the revisions up to 2025-11-25, and how it is begun again.
+"""What the requests of a client over HTTP say besides their messages: the session, or the headers of 2026-07-28.
 
-A session that the server ended is begun again with the same `initialize`, and must agree on the same revision.
+Rules:
+  - Up to 2025-11-25 a session that the server ended is begun again with the same `initialize`, and must agree on the
+    same revision.
+  - From 2026-07-28 on headers repeat what a message says.
+
+Source: specification 2026-07-28, "Streamable HTTP", "Request Metadata".
 """
 
 from __future__ import annotations
@@ -9,14 +14,26 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any, Final
 
-from ...codec import Response, encode_notification
-from ...errors import ConnectionLost
+from ..._repr import shorten
+from ...codec import Notification, Request, Response, encode_notification
+from ...errors import ConnectionLost, InvalidResponse
 from ...framing.sse import EventDecoder
-from ..protocol.meta import object_members
+from ..protocol.meta import PROTOCOL_VERSION_KEY, object_members
 from ..protocol.versions import HANDSHAKE_VERSIONS
-from .headers import PROTOCOL_VERSION_HEADER, SESSION_ID_HEADER
+from .headers import (
+    METHOD_HEADER,
+    NAME_HEADER,
+    NAME_MEMBERS,
+    PROTOCOL_VERSION_HEADER,
+    SESSION_ID_HEADER,
+    Path,
+    encode_value,
+    parameter_headers,
+    parameter_values,
+)
 from .sending import EVENT_STREAM, Body, HttpSender, content_type, pieces_of, read, session_id, status_error
 
+_MAX_TOOLS: Final = 10_000
 _WITH_VERSION_HEADER: Final = HANDSHAKE_VERSIONS[HANDSHAKE_VERSIONS.index("2025-06-18") :]
 
 
@@ -109,3 +126,56 @@ async def _first_response(http_response: Any, decode: Callable[[bytes], Any], li
                 if isinstance(item, Response):
                     return item
     return None
+
+
+class RequestHeaders:
+    """Makes the headers of messages. Tools whose calls need headers of their own are learnt from `tools/list`."""
+
+    def __init__(self) -> None:
+        self._version: str | None = None  # of the last request
+        self._tools: dict[str, dict[str, Path]] = {}
+
+    def of(self, message: Request[Any] | Notification[Any]) -> dict[str, str] | None:
+        """Return the headers of a message; None if it belongs to a revision with sessions."""
+        params = object_members(message.params)
+        version = object_members(params.get("_meta")).get(PROTOCOL_VERSION_KEY)
+        if isinstance(message, Notification) and version is None:
+            version = self._version
+        if not isinstance(version, str) or version in HANDSHAKE_VERSIONS:
+            return None
+        self._version = version
+        headers = {PROTOCOL_VERSION_HEADER: encode_value(version), METHOD_HEADER: encode_value(message.method)}
+        name = params.get(NAME_MEMBERS.get(message.method, ""))
+        if isinstance(name, str):
+            headers[NAME_HEADER] = encode_value(name)
+            if message.method == "tools/call" and name in self._tools:
+                headers.update(parameter_values(self._tools[name], params.get("arguments")))
+        return headers
+
+    def without_invalid_tools(self, response: Response, report: Callable[[Exception], None]) -> Response:
+        """Learn the headers of listed tools, and leave out tools whose annotations are invalid.
+
+        Args:
+            response: The response to `tools/list`.
+            report: Called with the fault of each tool that is left out.
+        """
+        result = object_members(response.result)
+        tools = result.get("tools")
+        if not isinstance(tools, list):
+            return response
+        kept = []
+        for tool in tools:
+            name = tool.get("name") if isinstance(tool, dict) else None
+            try:
+                headers = parameter_headers(tool.get("inputSchema")) if isinstance(name, str) else {}
+            except ValueError as fault:
+                report(InvalidResponse(f"the tool {shorten(name)} is left out: {fault}"))
+                continue
+            kept.append(tool)
+            if isinstance(name, str):
+                self._tools.pop(name, None)
+                if headers and len(self._tools) < _MAX_TOOLS:
+                    self._tools[name] = headers
+        if len(kept) == len(tools):
+            return response
+        return Response(response.id, {**result, "tools": kept})
