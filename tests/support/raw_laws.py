@@ -1,8 +1,9 @@
-"""The two laws of raw payloads, as an oracle for fuzz targets and property tests.
+"""The laws of raw payloads, as an oracle for fuzz targets and property tests.
 
 - `json.loads` accepts each `Raw`, and reads from it the value of the plain decode.
 - What a gateway writes from a raw message decodes to the message that it passes on. A reader that takes the last of
   two equal members sees the same message as one that refuses duplicates.
+- `Raw.get`, `keys` and `items` find what the plain decode has.
 """
 
 from __future__ import annotations
@@ -90,10 +91,28 @@ def _broken_payload_law(module: ModuleType, raw: Any, eager: Any, profile: Profi
             if payload is not value or (payload is not None and payload is not UNSET):
                 return f"{payload!r} is no Raw"
             continue
-        found = payload_fault(payload, value, profile)
+        found = payload_fault(payload, value, profile) or _members_fault(payload, value, profile)
         if found is not None:
             return found
     return None
+
+
+def _members_fault(raw: Any, value: Any, profile: Profile) -> str | None:
+    """Return how the members of a `Raw` differ from those of the value, or None. Of many, the first and the last."""
+    parts: dict[Any, Any] = value if type(value) is dict else {}
+    items = raw.items()
+    if [name for name, _ in items] != list(parts) or raw.keys() != list(parts):
+        return f"the names are {raw.keys()!r} instead of {list(parts)!r}"
+    if type(value) is list:
+        parts = dict(enumerate(value))
+    for step in [*parts][:2] + [*parts][-1:]:
+        found = raw.get([step])
+        if found is None or (type(step) is str and found != dict(items)[step]):
+            return f"{step!r} is not found in {raw!r}"
+        fault = payload_fault(found, parts[step], profile)
+        if fault is not None:
+            return fault
+    return None if raw.get([len(parts)]) is None else f"{raw!r} has more than {len(parts)} items"
 
 
 def _broken_gateway_law(module: ModuleType, raw: Any, eager: Any, profile: Profile) -> str | None:
