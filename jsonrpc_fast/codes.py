@@ -9,6 +9,8 @@ from __future__ import annotations
 import enum
 from typing import Final, TypeGuard
 
+from .types import plain_int
+
 
 class ErrorCode(enum.IntEnum):
     """JSON-RPC 2.0's own codes (specification, section 5.1)."""
@@ -85,7 +87,7 @@ def plain_error_code(value: object) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"code must be an int, not {type(value).__name__}")
-    code = int.__int__(value)
+    code = plain_int(value)
     if not is_error_code(code):
         raise ValueError("code must fit in 64 bits")
     return code

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .._checks import check_type
 from ..errors import EncodeError
+from ..types import plain_int
 from ._parts import parts_of
 
 
@@ -313,7 +314,7 @@ def is_longer(text: str, limit: int) -> bool:
 
 def is_integer_longer(number: int, limit: int) -> bool:
     """Return whether `number` has more than `limit` characters, which must be 20 or more."""
-    number = int.__int__(number)
+    number = plain_int(number)
     # 64 bits are at most 20 characters.
     return number.bit_length() > 64 and not -(10 ** (limit - 1)) < number < 10**limit
 

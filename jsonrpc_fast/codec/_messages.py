@@ -15,7 +15,7 @@ from .._repr import shorten
 from ..codes import RPC_MESSAGES, ParseErrorCode, plain_error_code
 from ..errors import RpcError, remake_parse_error
 from ..profile import JSONRPC, MAX_DEPTH, MAX_ID_BYTES, Profile, plain_profile
-from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, UNSET, MessageId
+from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, UNSET, MessageId, plain_int
 from ._extra import RESERVED_IN_RESPONSES, append_extra, check_extra, extra_of
 from ._json import Default, check_option, dumps, loads, loads_exact, loads_valid
 from ._kinds import error_kinds, is_array, is_id_too_long, is_object, kinds_of
@@ -806,7 +806,7 @@ def make_message(found: Verdict, obj: dict[str, Any], profile: Profile) -> Reque
 
 def _error_in(obj: dict[str, Any], keeps_extra: bool) -> Error:
     """The error in a valid error object."""
-    error = make_error(int.__int__(obj["code"]), obj["message"], obj.get("data", UNSET))
+    error = make_error(plain_int(obj["code"]), obj["message"], obj.get("data", UNSET))
     return with_extra(error, extra_of(obj, ERROR_MEMBERS)) if keeps_extra else error
 
 

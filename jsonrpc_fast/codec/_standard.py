@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, time, timedelta
 from enum import EnumMeta
@@ -21,6 +22,7 @@ from operator import itemgetter
 from typing import Any, Final
 from uuid import UUID
 
+from ..types import plain_int
 from ._parts import parts_of
 
 # The functions in C; PyPy has none.
@@ -48,6 +50,8 @@ OPT_UTC_Z: Final = 1 << 7
 
 _ALL_OPTIONS: Final = (1 << 12) - 1
 _READ_DEPTH: Final = 1024
+_SMALL_STACK: Final = sys.platform == "emscripten"
+"""The scanner of the json module overflows the stack there, instead of raising RecursionError."""
 _WRITTEN_DEPTH: Final = 254
 _DEFAULT_CALLS: Final = 255  # of `default` for what `default` returned
 
@@ -92,7 +96,7 @@ def loads(data: bytes | bytearray | memoryview | str) -> Any:
 
 
 def _read(text: str) -> Any:
-    if make_scanner is None:
+    if make_scanner is None or (_SMALL_STACK and text.count("[") + text.count("{") > _READ_DEPTH):
         return _read_in_steps(text)
     decode = _read_unusual if _find_unusual(text) else _read_usual
     try:
@@ -385,7 +389,7 @@ class _Writer:
             if issubclass(kind, str):
                 return _write_string(value)
             if issubclass(kind, int):
-                return self._write_integer(int.__int__(value))
+                return self._write_integer(plain_int(value))
         return None
 
     def _write_integer(self, number: int) -> str:
@@ -438,7 +442,7 @@ class _Writer:
         elif issubclass(kind, str):
             text = str.__str__(key)
         elif issubclass(kind, int):
-            number = int.__int__(key)
+            number = plain_int(key)
             if not -(1 << 63) <= number < 1 << 64:
                 raise JSONEncodeError("Dict integer key must be within 64-bit range")
             text = int.__repr__(number)

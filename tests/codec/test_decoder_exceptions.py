@@ -12,6 +12,7 @@ import pytest
 from jsonrpc_fast.codec import _pure
 from jsonrpc_fast.framing.frames import frame
 
+from ..support import needs
 from ..support.tables import rows
 
 
@@ -152,6 +153,7 @@ def depth() -> int:
     return count
 
 
+@needs.CPYTHON
 @rows("framing", FRAMINGS)
 def test_too_little_stack(impl: ModuleType, framing: str) -> None:
     limit = sys.getrecursionlimit()

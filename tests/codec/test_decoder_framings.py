@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -452,7 +453,8 @@ def test_arguments_are_passed_on(impl: ModuleType, framing: Any) -> None:
 def test_auto_accepts_every_buffer(impl: ModuleType, framing: Any) -> None:
     framed = frame(b'{"jsonrpc":"2.0","method":"m"}', framing)
     with_gaps = memoryview(b"".join([b"%c_" % byte for byte in framed]))[::2]
-    for buffer in (bytearray(framed), memoryview(framed), with_gaps, with_gaps[::-1][::-1]):
+    backwards = with_gaps[::-1][::-1] if sys.implementation.name == "cpython" else with_gaps  # PyPy crashes with it
+    for buffer in (bytearray(framed), memoryview(framed), with_gaps, backwards):
         decoder = impl.Decoder("auto")
         [item] = decoder.feed(buffer)
         assert (item.method, decoder.framing) == ("m", framing)

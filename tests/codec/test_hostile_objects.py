@@ -19,6 +19,7 @@ import pytest
 
 from jsonrpc_fast import JSONRPC, errors
 
+from ..support import needs
 from ..support.memory import measured
 from ..support.places import ROOT
 from ..support.tables import rows
@@ -33,6 +34,7 @@ def run(impl: ModuleType, script: str, *options: str) -> str:
     return ran.stdout
 
 
+@needs.CPYTHON
 def test_a_collector_callback_that_uses_the_same_raw(impl: ModuleType) -> None:
     script = """
         import gc
@@ -48,6 +50,7 @@ def test_a_collector_callback_that_uses_the_same_raw(impl: ModuleType) -> None:
     assert run(impl, script).split() == ["50001", "550051"]
 
 
+@needs.CPYTHON
 def test_a_collector_callback_that_clears_the_parsed_dict(impl: ModuleType) -> None:
     script = """
         import gc
@@ -72,6 +75,7 @@ def test_a_collector_callback_that_clears_the_parsed_dict(impl: ModuleType) -> N
     assert run(impl, script) == "done\n"
 
 
+@needs.CPYTHON
 def test_a_collector_callback_that_begins_the_decoder_again(impl: ModuleType) -> None:
     script = """
         import gc
@@ -435,6 +439,7 @@ def test_a_decoder_is_neither_copied_nor_pickled(impl: ModuleType) -> None:
                 use(impl.Decoder(framing))
 
 
+@needs.CPYTHON
 def test_a_str_keeps_no_copy_of_its_utf_8(impl: ModuleType) -> None:
     text = '{"jsonrpc":"2.0","id":1,"method":"m","params":["' + 1000 * "é" + '"]}'
     before = sys.getsizeof(text)
@@ -516,6 +521,7 @@ METACLASS = """
 """
 
 
+@needs.CPYTHON
 def test_a_class_whose_lookup_empties_the_list(impl: ModuleType) -> None:
     assert run(impl, METACLASS) == "[]\n"
 
@@ -543,6 +549,7 @@ def test_an_item_that_is_freed_while_a_list_shows_it(impl: ModuleType) -> None:
     assert run(impl, script) == "done\n"
 
 
+@needs.CPYTHON
 def test_a_buffer_that_a_finalizer_changes(impl: ModuleType) -> None:
     """Before Python 3.12 the collector runs in the middle of a text, where a list is made."""
     script = """

@@ -159,7 +159,7 @@ BIG_INTS: list[tuple[str, Description, Description, Description]] = [
         REJECTED,
     ),
     ("[18446744073709551616]", request(1, "m", [2.0**64]), request(1, "m", [2**64]), REJECTED),
-    ("[-9223372036854775809]", request(1, "m", [-(2.0**63)]), request(1, "m", [-(2**63) - 1]), REJECTED),
+    ("[-9223372036854775809]", request(1, "m", [-float(2**63)]), request(1, "m", [-(2**63) - 1]), REJECTED),
     *(
         (f"[{value}]", request(1, "m", [value]), request(1, "m", [value]), request(1, "m", [value]))
         for value in (2**64 - 1, 2**63, 2**63 - 1, -(2**63), 10**18, 0)

@@ -6,6 +6,7 @@ has the core. From Python 3.12 on all but the main interpreter work without orjs
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -63,7 +64,7 @@ assert any(reason in backend.CORE_FAULT for reason in reasons), backend.CORE_FAU
 assert ORJSON_FAULT is not None or sys.version_info < (3, 12)
 """
 
-# The interpreter that loads orjson first stays until the end: orjson may crash if it ends.
+# With orjson, before Python 3.12, the other interpreter stays until the end: orjson may crash if it ends.
 OTHER_FIRST = """
 import datetime  # CPython 3.12.1 crashes at its end if the first import is in an interpreter with a GIL of its own
 
@@ -74,6 +75,8 @@ rounds = 50 * times
 exec(USE)
 assert backend.BACKEND == in_main
 run(other, f"rounds = {50 * times}" + USE)
+if sys.version_info >= (3, 12):
+    interpreters.destroy(other)
 """
 
 IN_THREADS = """
@@ -120,6 +123,10 @@ with InterpreterPoolExecutor(2) as pool:
     written = pool.map(operator.methodcaller("to_bytes"), [Request(number, "m") for number in range(20)])
     assert [decode(text).id for text in written] == list(range(20))
 """
+pytestmark = pytest.mark.skipif(
+    not any(map(importlib.util.find_spec, ("_interpreters", "_xxsubinterpreters"))),
+    reason="this Python has one interpreter for each process",
+)
 OWN_GIL = pytest.mark.skipif(sys.version_info < (3, 12), reason="interpreters have one GIL before Python 3.12")
 
 

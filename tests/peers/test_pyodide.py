@@ -25,6 +25,8 @@ assert sys.platform == "emscripten"
 assert version("jsonrpc_fast")
 rounds = 20
 {USE}
+for opening in (b"[", b'{{"a":', b'[{{"a":1,"b":'):
+    assert decode(100_000 * opening).rpc_code == -32700
 assert backend.BACKEND == "python"
 assert backend.CORE_FAULT == "the core was not built: JSONRPC_FAST_EXTENSION=no"
 """

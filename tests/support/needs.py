@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 from collections import Counter
 from typing import Final
 
@@ -28,6 +29,9 @@ DEBIAN: Final = {
 }
 """The programs that tests start, and Debian's package of each."""
 PACKAGES: Final = "pip install -e '.[test]'"
+CPYTHON: Final = pytest.mark.skipif(
+    sys.implementation.name != "cpython", reason="it is about CPython: its collector, its stack, its strings"
+)
 _FOLDERS: Final = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin")
 _NOT_THERE: Final = re.compile(r"(?P<name>\S+) is not installed: apt-get install (?P<package>\S+)")
 _NO_MODULE: Final = re.compile(
