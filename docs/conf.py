@@ -52,6 +52,7 @@ INTERNAL = (
     "Revision",
     "RunOwner",
     "ServerConnection",
+    "ContextConnection",
     "ServerContext",
     "ServerFunctions",
     "SocketTransport",
@@ -63,7 +64,7 @@ INTERNAL = (
 
 project = "jsonrpc_fast"
 version = release = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 nitpicky = True
 nitpick_ignore_regex = [("py:class", rf"jsonrpc_fast\..*\.([A-Z]|{'|'.join(INTERNAL)})")]  # [A-Z]: type variables
 
@@ -73,6 +74,7 @@ html_show_copyright = False
 html_show_sphinx = False
 html_copy_source = False
 html_static_path = ["static"]
+html_extra_path = ["llms.txt"]
 html_css_files = ["site.css"]
 
 myst_heading_anchors = 4

@@ -140,3 +140,10 @@ def test_the_tests_of_the_tutorial(tmp_path: Path) -> None:
     command = f'"{sys.executable}" -m pytest -q -p no:cacheprovider test_calculator.py'
     run = subprocess.run(**shell(command, tmp_path), timeout=60, check=True)
     assert b"2 passed" in run.stdout
+
+
+def test_the_list_for_language_models_names_each_page() -> None:
+    listed = set(re.findall(r"\]\(([\w/-]+)\.html\)", (DOCS / "llms.txt").read_text(encoding="utf-8")))
+    included = {"benchmarks", "changelog", "index", "security"}  # pages that include a file, and the first page
+    pages = {str(page.relative_to(DOCS).with_suffix("")) for page in [*DOCS.glob("*.md"), *DOCS.glob("deploy/*.md")]}
+    assert listed == (pages - included) | {"api/index"}
