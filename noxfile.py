@@ -336,6 +336,10 @@ def pure(session: nox.Session) -> None:
 @nox.session
 def nightly(session: nox.Session) -> None:
     """Run everything that takes long, one session after the other; `-- fuzz guided` chooses some."""
+    names = {name for name, *_ in NIGHTLY}
+    unknown = set(session.posargs) - names - {name.partition("-")[0] for name in names}
+    if unknown:
+        session.error(f"not among the nightly sessions: {', '.join(sorted(unknown))}")
     for name, *arguments in NIGHTLY:
         if not session.posargs or name in session.posargs or name.partition("-")[0] in session.posargs:
             session.notify(name, arguments)

@@ -156,6 +156,7 @@ def decoded(type_: Any, params: Any, raw: bool) -> Any:
         (tuple[int, str], [1, "a"], (1, "a")),
         (list[Point], [{"x": 1}], [Point(1)]),
         (dict[int, str], {"1": "a"}, {1: "a"}),
+        (dict[int, int], {"1": 2.0}, {1: 2}),
         (Model, {"name": "a", "inner": [{"at": "2026-11-22T15:00:00Z"}]}, Model(name="a", inner=[Inner(at=AT)])),
         (StrictModel, {"at": "2026-11-22T15:00:00Z", "pair": [1, 2]}, StrictModel(at=AT, pair=(1, 2))),
         (PydanticPair, {"left": 1}, PydanticPair(1, 5)),

@@ -77,7 +77,7 @@ OPERATORS: Final = (
     *[f"ReplaceComparisonOperator_{pair}" for pair in ("Eq_NotEq", "NotEq_Eq", "Is_IsNot", "IsNot_Is")],
     *[f"ReplaceComparisonOperator_{pair}" for pair in ("Lt_LtE", "LtE_Lt", "Gt_GtE", "GtE_Gt", "Lt_GtE", "Gt_LtE")],
 )
-OPTIONS: Final = ("-q", "-x", "--no-header", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=30")
+OPTIONS: Final = ("-q", "-x", "--no-header", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=120")
 Place = tuple[int, int]
 """A line and a column."""
 MIN_SECONDS: Final = 20.0
