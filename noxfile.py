@@ -451,7 +451,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def adapters(session: nox.Session) -> None:
-    """Run the tests of other libraries over their adapters, and measure both; `-- pylsp` runs one."""
+    """Run the tests of other libraries over their adapters, and measure both; `-- python-lsp-jsonrpc` runs one."""
     session.run("python", "-m", "tests.peers.adapters", *session.posargs)
 
 

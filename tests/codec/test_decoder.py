@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sysconfig
 from types import ModuleType
 from typing import Any
 
@@ -257,6 +258,7 @@ def test_results_between_faults(impl: ModuleType) -> None:
     assert decode_all(impl, [data]) == expected
 
 
+@pytest.mark.skipif(bool(sysconfig.get_config_var("Py_GIL_DISABLED")), reason="without the GIL it is not used")
 def test_the_reader_of_a_decoder_is_checked(backends: tuple[ModuleType, ModuleType]) -> None:
     for other in (5, "text", object(), backends[0].Decoder()):
         decoder = backends[0].Decoder()

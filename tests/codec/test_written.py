@@ -346,6 +346,7 @@ class TestGuardPages:
 
 
 def test_the_output_keeps_inside_its_memory(core: ModuleType) -> None:
+    pytest.importorskip("orjson")
     script = """
         import orjson
         ends = ["s", "\\u4e2d" * 9, "\\n" * 40, "\\U0001f600", -(2**63), -1.2345678901234567e-300, {"n": []}, [[[[]]]]]
