@@ -70,4 +70,4 @@ def has_type(value: object, kind: type | tuple[type, ...]) -> bool:
 
 def plain_int(value: int) -> int:
     """Return the number of an int, whatever the methods of its class say."""
-    return int.__add__(value, 0)  # PyPy's `int.__int__` asks the class
+    return value if type(value) is int else int.__add__(value, 0)  # PyPy's `int.__int__` asks the class

@@ -46,8 +46,6 @@ def _why_missing(folder: str, error: ImportError) -> str:
 if TYPE_CHECKING:
     from . import _pure as backend
 elif is_set("JSONRPC_FAST_PURE"):
-    from . import _pure as backend
-
     CORE_FAULT = "JSONRPC_FAST_PURE is set"
 else:
     _folder = os.path.dirname(__file__)
@@ -65,11 +63,10 @@ else:
         if _found is not None and _found != backend.SOURCES:
             BACKEND = "python"
             CORE_FAULT = "the core was built from other sources than those next to it: build it again"
-    if BACKEND == "python":
-        from . import _pure as backend
 
 if BACKEND == "python" and not TYPE_CHECKING:
-    lower_default_limits()
+    lower_default_limits()  # before the pure backend makes the rules of a preset
+    from . import _pure as backend
 
 if TYPE_CHECKING:
     from ._json import dumps as dumps

@@ -16,6 +16,7 @@ import pytest
 from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.types import UNSET, Unset
 
+from ..support import needs
 from ..support.tables import rows
 from .test_messages import samples
 
@@ -219,6 +220,7 @@ class TestMemory:
             gc.collect()
             assert alive() is None
 
+    @needs.CPYTHON
     def test_references_are_balanced(self, impl: ModuleType) -> None:
         payload: dict[str, Any] = {"a": 1}
         method = "a method of some length"
