@@ -20,7 +20,7 @@ Rules:
     decides. A malformed response gets none: the request it belongs to gets the error -32603. Where that is not certain,
     as in a text that is no JSON because of a NaN, the request waits on: the text may as well be a line of a log.
   - Reading from a side pauses while the write buffer of the other side is full, or its own is full of error responses.
-    Its end is not noticed meanwhile.
+    Its end is not noticed meanwhile, so a side that takes no byte for 300 seconds is disconnected.
   - Over HTTP a single request may fail: it gets the error -32000 with the reason in one sentence.
   - When one side is lost, the requests that wait for it get the error -32000, and the other side is closed once these
     are written. A side that half-closes still gets its responses first, except those that end subscriptions.
@@ -58,7 +58,7 @@ from ..session.requests import InboundBatch
 from ..session.tracker import Call, Outcome, Serving, Tracker, id_in_flight, unknown_response
 from ..transports.channel import HIGH_WATER_BYTES
 from ..transports.protocol import Received, Transport
-from ..types import UNSET, MessageId
+from ..types import TIMEOUT_SECONDS, UNSET, MessageId
 from .protocol.meta import LISTEN_METHOD, SUBSCRIPTION_ID_KEY
 
 if TYPE_CHECKING:
@@ -502,10 +502,25 @@ class Relay:
         return True
 
     async def _drain(self, side: _Side, because_of: _Side) -> None:
+        unwritten = side.transport.write_buffer_bytes
         try:
             with suppress(ConnectionLost, StateError):
-                await side.transport.drain()
+                while not await _is_drained(side.transport):
+                    before, unwritten = unwritten, side.transport.write_buffer_bytes
+                    if unwritten >= before:
+                        self._report(side, ConnectionLost("the side takes nothing"))
+                        await side.transport.disconnect()
+                        break
         finally:
             del because_of.drains[side]
             if not because_of.drains:
                 because_of.transport.resume_reading()
+
+
+async def _is_drained(transport: Transport) -> bool:
+    """Wait until a transport has drained, or for as long as its peer may take nothing."""
+    try:
+        await asyncio.wait_for(transport.drain(), TIMEOUT_SECONDS)
+    except asyncio.TimeoutError:
+        return False
+    return True
