@@ -185,6 +185,21 @@ async def test_reading_pauses_while_the_other_side_does_not_read(left: End, righ
     assert right.received() == [text] * sent
 
 
+@pytest.mark.virtual_time
+async def test_a_side_that_takes_nothing_is_disconnected() -> None:
+    """Its peer is not read meanwhile, so that nothing else would end the relay."""
+    async with relayed() as (left, right, faults, relay):
+        right.transport.pause_reading()
+        text = b'{"jsonrpc":"2.0","method":"m","params":["' + b"x" * 65536 + b'"]}'
+        while left.transport.write_buffer_bytes <= HIGH_WATER_BYTES:
+            await left.send(text)
+        began = asyncio.get_running_loop().time()
+        await relay.wait_closed()
+        assert asyncio.get_running_loop().time() - began == pytest.approx(300, abs=6)
+        assert [str(error) for _, error in faults] == ["the side takes nothing"]
+        assert left.is_closed
+
+
 @through_relay(response_policy="always")
 @pytest.mark.slow
 async def test_reading_pauses_while_error_responses_are_unread(left: End, right: End, faults: list[Any]) -> None:
