@@ -9,12 +9,13 @@ from collections.abc import Set as AbstractSet
 from pathlib import PurePath
 from typing import Any, Final
 
-import msgspec
-
 from ..codec._json import loads
 from ..errors import EncodeError
 from .depth import SAFE_LIMIT, check_depth
 from .params.annotations import is_from_pydantic
+from .params.types import msgspec_module
+
+msgspec = msgspec_module()
 
 
 def to_json(value: Any) -> Any:

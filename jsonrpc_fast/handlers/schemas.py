@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from ..errors import EncodeError
 from .json_values import to_json
-from .params.types import MsgspecType, PydanticType, ValueType
+from .params.types import MsgspecType, PydanticType, ValueType, msgspec_module
+
+msgspec = msgspec_module()
 
 
 def value_schema(type_: ValueType) -> dict[str, Any]:

@@ -29,6 +29,10 @@ for name in sys.argv[2:]:
 print(json.dumps(outcomes))
 """
 NEEDED = {  # what a part of the package tells the user to install; the first that fits
+    "jsonrpc_fast.handlers.json_values": "jsonrpc_fast[typed]",
+    "jsonrpc_fast.handlers.openrpc": "jsonrpc_fast[typed]",
+    "jsonrpc_fast.handlers.schemas": "jsonrpc_fast[typed]",
+    "jsonrpc_fast.session.proxies": "jsonrpc_fast[typed]",
     "jsonrpc_fast.mcp": "jsonrpc_fast[mcp]",
     "jsonrpc_fast.http.client": "jsonrpc_fast[http]",
     "jsonrpc_fast.transports.websocket": "jsonrpc_fast[websocket]",

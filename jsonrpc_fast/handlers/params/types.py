@@ -45,7 +45,7 @@ class MsgspecType:
     __slots__ = ("_decode", "_msgspec", "_names", "_needs_defaults", "annotation")
 
     def __init__(self, annotation: Any) -> None:
-        self._msgspec = msgspec = _msgspec()
+        self._msgspec = msgspec = msgspec_module()
         parts = list(parts_of(annotation))
         for part, is_inside in parts:
             if is_inside and is_constraint(part):
@@ -211,7 +211,7 @@ def type_of(annotation: Any) -> ValueType:
     except (TypeError, RecursionError) as error:
         # Pydantic tries one class of a union after the other, and supports aliases that refer to themselves.
         is_for_pydantic = isinstance(error, RecursionError) or str(error).startswith("Type unions may not contain")
-        meta = _msgspec().Meta
+        meta = msgspec_module().Meta
         if not is_for_pydantic or any(
             is_constraint(each) or isinstance(each, meta) for each, _ in parts_of(annotation)
         ):
@@ -312,7 +312,8 @@ def _strings_in(schema: Any) -> set[str]:
     return found
 
 
-def _msgspec() -> Any:
+def msgspec_module() -> Any:
+    """Return msgspec, or raise an ImportError that says what to install."""
     try:
         return importlib.import_module("msgspec")
     except ImportError:
