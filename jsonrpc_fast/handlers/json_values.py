@@ -15,7 +15,7 @@ from .depth import SAFE_LIMIT, check_depth
 from .params.annotations import is_from_pydantic
 from .params.types import msgspec_module
 
-msgspec = msgspec_module()
+_msgspec = msgspec_module()
 
 
 def to_json(value: Any) -> Any:
@@ -27,7 +27,7 @@ def to_json(value: Any) -> Any:
     try:
         if sys.getrecursionlimit() > SAFE_LIMIT:
             check_depth(value, _to_basic)
-        return msgspec.to_builtins(value, str_keys=True, enc_hook=_to_basic)
+        return _msgspec.to_builtins(value, str_keys=True, enc_hook=_to_basic)
     except (TypeError, ValueError, RecursionError) as error:
         raise EncodeError(str(error)) from error
 

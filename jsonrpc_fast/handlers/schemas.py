@@ -9,7 +9,7 @@ from ..errors import EncodeError
 from .json_values import to_json
 from .params.types import MsgspecType, PydanticType, ValueType, msgspec_module
 
-msgspec = msgspec_module()
+_msgspec = msgspec_module()
 
 
 def value_schema(type_: ValueType) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def object_schema(fields: Mapping[str, ValueType], defaults: Mapping[str, Any]) 
     schemas: dict[str, Any] = {}
     definitions: dict[str, Any] = {}
     msgspecs = {name: field.annotation for name, field in fields.items() if isinstance(field, MsgspecType)}
-    written, components = msgspec.json.schema_components(msgspecs.values(), ref_template="#/$defs/{name}")
+    written, components = _msgspec.json.schema_components(msgspecs.values(), ref_template="#/$defs/{name}")
     schemas |= zip(msgspecs, written, strict=True)
     definitions |= components
     pydantics = [

@@ -258,6 +258,8 @@ class ReadyReader(Reader):
 class ReadyWriter(Writer):
     """A `Writer` that the loop calls when the descriptor takes more."""
 
+    unwritten_bytes: int
+
     def __init__(
         self,
         descriptor: int,
@@ -409,6 +411,8 @@ class ThreadReader(Reader):
 
 class ThreadWriter(Writer):
     """A `Writer` in a thread."""
+
+    unwritten_bytes: int
 
     def __init__(self, descriptor: int, drained: Drained, failed: Failed) -> None:
         super().__init__(descriptor, drained, failed)
