@@ -33,5 +33,7 @@ def add(found: Counter[str], messages: Iterable[Any]) -> None:
                 found["error" if item.is_error else "result"] += 1
 
 
+if len(sys.argv) < 2:
+    sys.exit(__doc__)
 for name, number in sorted(count(sys.argv[1:]).items()):
     print(f"{number:6} {name}")

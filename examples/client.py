@@ -22,4 +22,6 @@ async def main(command: list[str]) -> None:
             print("no response:", error)
 
 
+if len(sys.argv) < 2:
+    sys.exit(__doc__)
 asyncio.run(main(sys.argv[1:]))

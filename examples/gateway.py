@@ -81,4 +81,6 @@ async def main(port: int, routes: list[str]) -> None:
     await asyncio.Event().wait()
 
 
+if len(sys.argv) < 3:
+    sys.exit(__doc__)
 asyncio.run(main(int(sys.argv[1]), sys.argv[2:]))

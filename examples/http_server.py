@@ -30,4 +30,6 @@ def order(item: Item, count: int = 1) -> dict[str, object]:
 app = Endpoint(handlers, raw=True)  # raw: the params are read once, as these types
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
     uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="warning")

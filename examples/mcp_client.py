@@ -20,4 +20,6 @@ async def main(command: list[str]) -> None:
         print((await client.read_resource("weather://Rome/now"))["contents"][0]["text"])
 
 
+if len(sys.argv) < 2:
+    sys.exit(__doc__)
 asyncio.run(main(sys.argv[1:]))

@@ -28,4 +28,6 @@ async def main(host: str, port: int) -> None:
             await asyncio.sleep(0.2)
 
 
+if len(sys.argv) < 3:
+    sys.exit(__doc__)
 asyncio.run(main(sys.argv[1], int(sys.argv[2])))

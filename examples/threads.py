@@ -31,4 +31,6 @@ def main(command: list[str]) -> None:
     loop.join()
 
 
+if len(sys.argv) < 2:
+    sys.exit(__doc__)
 main(sys.argv[1:])

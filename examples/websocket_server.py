@@ -24,4 +24,6 @@ async def main(port: int) -> None:
     await asyncio.Event().wait()
 
 
+if len(sys.argv) < 2:
+    sys.exit(__doc__)
 asyncio.run(main(int(sys.argv[1])))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
+from ..codec import Raw
 from .output import printable
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -48,10 +49,10 @@ def headers_of(given: Sequence[str], environment: Mapping[str, str]) -> dict[str
     return headers
 
 
-def params_of(words: Sequence[str]) -> dict[str, Any] | list[Any] | None:
+def params_of(words: Sequence[str]) -> Raw | None:
     """Return the params that words give: one JSON object or array, or pairs NAME=VALUE, or nothing.
 
-    A VALUE that is JSON is that value; any other is a string.
+    A VALUE that is JSON is that value, written as it stands; any other is a string.
 
     Raises:
         ValueError: A word has another form, or a name is given twice.
@@ -59,35 +60,27 @@ def params_of(words: Sequence[str]) -> dict[str, Any] | list[Any] | None:
     if not words:
         return None
     if len(words) == 1 and words[0].lstrip()[:1] in ("{", "["):
-        params: dict[str, Any] | list[Any] = _loads(words[0])
-        return params
-    named: dict[str, Any] = {}
+        found = _checked(words[0])
+        if found is None:
+            raise ValueError("the params are not JSON")
+        return found
+    named: dict[str, str] = {}
     for word in words:
         name, equals, text = word.partition("=")
         if not name or not equals:
             raise ValueError(f"{printable(word)} is not NAME=VALUE, nor a JSON object or array")
         if name in named:
             raise ValueError(f"{printable(name)} is given twice")
-        try:
-            named[name] = _loads(text)
-        except ValueError:
-            named[name] = text
-    return named
+        named[name] = json.dumps(text) if _checked(text) is None else text
+    found = _checked("{" + ",".join(f"{json.dumps(name)}:{text}" for name, text in named.items()) + "}")
+    if found is None:
+        raise ValueError("a name or a value is not text")
+    return found
 
 
-def _loads(text: str) -> Any:
-    """Return the value of a JSON text.
-
-    Raises:
-        ValueError: It is not JSON; NaN and infinities are not.
-    """
-
-    def refuse(constant: str) -> Any:
-        raise ValueError(f"{constant} is not JSON")
-
+def _checked(text: str) -> Raw | None:
+    """Return a JSON text as the codec accepts it: no NaN, no number beyond a float. None for any other text."""
     try:
-        return json.loads(text, parse_constant=refuse)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"the params are not JSON: {error.msg} at character {error.pos + 1}") from None
-    except RecursionError:
-        raise ValueError("the params are nested too deep") from None
+        return Raw(text)
+    except ValueError:
+        return None

@@ -16,6 +16,7 @@ import errno
 import json
 import os
 import re
+import signal
 import ssl
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -50,9 +51,25 @@ _LOST: Final = 3
 _LATE: Final = 4
 """No response came in time."""
 
+_MAX_FAULTS: Final = 10
 _HTTP: Final = ("http://", "https://")
 _WEBSOCKET: Final = ("ws://", "wss://")
 _NAME: Final = re.compile(r'^( *)("(?:[^"\\]|\\.)*")(?=: )', re.MULTILINE)
+
+
+class _OutputError(Exception):
+    """stdout cannot be written. It is no fault of the connection.
+
+    Attributes:
+        reason: Why.
+    """
+
+    def __init__(self, reason: OSError) -> None:
+        self.reason = reason
+
+
+class _Ended(Exception):
+    """A signal ended the command; the argument is its number."""
 
 
 class _Peer(Protocol):
@@ -73,7 +90,11 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
     program = f"jsonrpc-fast {options.command}"
     try:
         with logging_to_stderr(program, options.debug):
-            return asyncio.run(_run(options, command))
+            return asyncio.run(_run_until_signal(options, command))
+    except _OutputError as error:
+        raise error.reason from None
+    except _Ended as error:
+        return 128 + int(error.args[0])
     except RpcError as error:
         print_error(f"error {error.code}: {escape(error.message)}", program)
         if error.data is not UNSET:
@@ -87,7 +108,10 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
         return _fail(missing_extra(error, "mcp" if options.mcp else "http,websocket"), FAILURE, program)
     except OSError as error:
         statuses = {errno.ENOENT: NOT_FOUND, errno.EACCES: CANNOT_RUN, errno.ENOEXEC: CANNOT_RUN} if command else {}
-        return _fail(error.strerror or error, statuses.get(error.errno or 0, _LOST), program)
+        reason = error.strerror or error
+        if error.errno in statuses and isinstance(error, (FileNotFoundError, PermissionError)):
+            reason = f"{command[0]}: {reason}"
+        return _fail(reason, statuses.get(error.errno or 0, _LOST), program)
     except (ValueError, TypeError) as error:
         return _fail(error, FAILURE, program)
 
@@ -97,28 +121,75 @@ def _fail(reason: object, status: int, program: str) -> int:
     return status
 
 
-async def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
+async def _run_until_signal(options: argparse.Namespace, command: Sequence[str]) -> int:
+    """Run the command. A signal ends the server's program as well, before it ends the command."""
+    task = asyncio.current_task()
+    loop = asyncio.get_running_loop()
+    assert task is not None
+    ends: list[Exception] = []
+
+    def end(reason: Exception) -> None:
+        ends.append(reason)
+        task.cancel()
+
+    def show(method: str, params: Any) -> None:
+        try:
+            _print_notification(method, params)
+        except _OutputError as error:  # a callback of the connection must not raise
+            end(error)
+
+    for name in ("SIGTERM", "SIGHUP"):
+        with contextlib.suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):
+            number = getattr(signal, name)
+            if signal.getsignal(number) is signal.SIG_DFL:
+                loop.add_signal_handler(number, end, _Ended(number))
+    try:
+        return await _run(options, command, show if options.follow else None)
+    except asyncio.CancelledError:
+        if not ends:
+            raise
+        raise ends[0] from None
+
+
+async def _run(
+    options: argparse.Namespace, command: Sequence[str], on_notification: Callable[[str, Any], None] | None
+) -> int:
     words = list(options.words)
     target = None if command else words.pop(0)
     headers = headers_of(options.header, os.environ)
-    on_notification = _print_notification if options.follow else None
     if options.command == "list":
         async with _connected(options, target, command, headers, on_notification) as peer:
             return _print_list(await _offered(peer, options), options)
     method, params = words[0], params_of(words[1:])
     status = SUCCESS
     async with _connected(options, target, command, headers, on_notification) as peer:
-        if options.notify:
+        if options.mcp:
+            arguments = None if params is None else params.decode(json.loads)
+            status = await _call_mcp(peer, method, arguments, options)
+        elif options.notify:
             await peer.notify(method, params)
         else:
-            if options.mcp and method not in _mcp_requests():
-                method, params = "tools/call", {"name": method, "arguments": params or {}}
-            result = await peer.call(method, params)
-            _print_result(result, options.raw)
-            status = _ERROR if options.mcp and result.get("isError") is True else SUCCESS
+            _print_result(await peer.call(method, params), options.raw)
         if options.follow:
             await _closed(peer)
     return status
+
+
+async def _call_mcp(peer: _Peer, method: str, params: Any, options: argparse.Namespace) -> int:
+    """Call a method of MCP, or a tool, and return the exit status."""
+    if options.notify:
+        await peer.notify(method, params)
+        return SUCCESS
+    if method not in _mcp_requests():
+        method, params = "tools/call", {"name": method, "arguments": params or {}}
+    try:
+        result = await peer.call(method, params)
+    except ParseError:
+        raise
+    except ValueError as error:  # the result breaks the protocol
+        raise InvalidResponse(str(error)) from None
+    _print_result(result, options.raw)
+    return _ERROR if result.get("isError") is True else SUCCESS
 
 
 async def _closed(peer: _Peer) -> None:
@@ -170,14 +241,43 @@ async def _connected(
         from ..session import LspConvention, Session
 
         transport = _transport(options, target, command, headers, on_notification)
-        session = Session(transport, convention=LspConvention() if options.lsp else None, timeout=options.timeout)
-        async with session:
+        convention = LspConvention() if options.lsp else None
+        session = Session(transport, convention=convention, timeout=options.timeout, hooks=_Faults(options.command))
+        async with _session_errors(target), session:
             if options.lsp:
                 await _initialize(session)
             yield session
             if options.lsp:
                 await session.call("shutdown")
                 await session.notify("exit")
+
+
+class _Faults:
+    """Shows what the server sends that is no message: without it, a call would only time out."""
+
+    def __init__(self, command: str) -> None:
+        self._program = f"jsonrpc-fast {command}"
+        self._shown = 0
+
+    def fault(self, error: BaseException) -> None:
+        """Print the first faults. The hook of a session."""
+        self._shown += 1
+        if self._shown <= _MAX_FAULTS:
+            print_error(escape(str(error)), self._program)
+
+
+@contextlib.asynccontextmanager
+async def _session_errors(target: str | None) -> AsyncIterator[None]:
+    """Translate what the library of WebSocket raises."""
+    if target is None or not target.lower().startswith(_WEBSOCKET):
+        yield
+        return
+    from websockets.exceptions import WebSocketException
+
+    try:
+        yield
+    except WebSocketException as error:
+        raise ConnectionLost(str(error), was_sent=False) from None
 
 
 def _transport(
@@ -192,8 +292,10 @@ def _transport(
 
     def read(data: Any) -> Any:
         message = decode(data, profile, raw=True)
-        if on_notification is not None and isinstance(message, Notification):
-            on_notification(message.method, message.params)
+        if on_notification is not None:
+            for item in message if isinstance(message, list) else [message]:
+                if isinstance(item, Notification):
+                    on_notification(item.method, item.params)
         return message
 
     framing: Framing = options.framing or ("content-length" if options.lsp else "newline")
@@ -214,9 +316,14 @@ def _transport(
 
         return UnixClient(rest, framing=framing, **common)
     if target.lower().startswith(_WEBSOCKET):
+        from websockets.exceptions import InvalidURI
+
         from ..transports.websocket import WebSocketClient
 
-        return WebSocketClient(target, headers=headers, **common)
+        try:
+            return WebSocketClient(target, headers=headers, **common)
+        except InvalidURI as error:
+            raise ValueError(str(error)) from None
     raise ValueError(
         f"{printable(target)} is not an address: expected http://, https://, ws://, wss://, tcp://HOST:PORT, "
         "tls://HOST:PORT, unix:PATH, or a command after --"
@@ -245,15 +352,21 @@ async def _offered(peer: Any, options: argparse.Namespace) -> dict[str, list[Any
         if not isinstance(methods, list):
             raise InvalidResponse("the result of rpc.discover is not an OpenRPC document")
         return {"methods": methods}
+    lists = {
+        "tools": [("tools", peer.list_tools)],
+        "prompts": [("prompts", peer.list_prompts)],
+        "resources": [("resources", peer.list_resources), ("resourceTemplates", peer.list_resource_templates)],
+    }
     offered = {}
-    supports = peer.server.capabilities.supports
-    if supports("tools"):
-        offered["tools"] = await peer.list_tools()
-    if supports("prompts"):
-        offered["prompts"] = await peer.list_prompts()
-    if supports("resources"):
-        offered["resources"] = await peer.list_resources()
-        offered["resourceTemplates"] = await peer.list_resource_templates()
+    for capability, kinds in lists.items():
+        for kind, list_items in kinds if peer.server.capabilities.supports(capability) else ():
+            try:
+                offered[kind] = await list_items()
+            except RpcError as error:
+                if error.code != ErrorCode.METHOD_NOT_FOUND:
+                    raise
+            except ValueError as error:  # the result breaks the protocol
+                raise InvalidResponse(str(error)) from None
     return offered
 
 
@@ -269,8 +382,18 @@ def _print_list(offered: dict[str, list[Any]], options: argparse.Namespace) -> i
             first = str(members.get("summary") or members.get("description") or "").strip().partition("\n")[0]
             name = escape(str(members.get("name")))
             shown = styled(name, "bold", coloured) + _signature(members)
-            print("  ".join(filter(None, [f"{kind.removesuffix('s')} {shown}", escape(str(about)), escape(first)])))
+            _write_line(
+                "  ".join(filter(None, [f"{kind.removesuffix('s')} {shown}", escape(str(about)), escape(first)]))
+            )
     return SUCCESS
+
+
+def _write_line(line: str) -> None:
+    """Write a line that is escaped already."""
+    try:
+        print(line, flush=True)
+    except OSError as error:
+        raise _OutputError(error) from error
 
 
 def _signature(members: Mapping[str, Any]) -> str:
@@ -324,10 +447,19 @@ def _print_result(result: Any, raw: bool) -> None:
 
 
 def _write(text: str, decorate: Callable[[str], str] = str) -> None:
-    """Write lines to stdout, as UTF-8 whatever the locale. On a terminal, escape control characters and decorate."""
-    if sys.stdout.isatty():
-        # In JSON they stand in strings only, where such an escape means the same.
-        text = decorate("".join([c if c == "\n" or c.isprintable() else json.dumps(c)[1:-1] for c in text]))
-    sys.stdout.flush()
-    sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
-    sys.stdout.buffer.flush()
+    """Write lines to stdout, as UTF-8 whatever the locale. On a terminal, escape control characters and decorate.
+
+    Raises:
+        _OutputError: stdout is closed, or cannot be written.
+    """
+    try:
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        if sys.stdout.isatty():
+            # In JSON they stand in strings only, where such an escape means the same.
+            text = decorate("".join([c if c == "\n" or c.isprintable() else json.dumps(c)[1:-1] for c in text]))
+        sys.stdout.flush()
+        sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        raise _OutputError(error) from error

@@ -25,8 +25,8 @@ messages of a server, serve templates over MCP, relay MCP between stdio and
 HTTP, and show this installation.
 """
 _CALL: Final = """\
-Call a method of a server and print its result: JSON in one line as it arrived,
-or indented on a terminal.
+Call a method of a server and print its result: JSON in one line as it arrived
+(with --mcp, as Python reads and writes it), or indented on a terminal.
 
 TARGET is http://..., https://..., ws://..., wss://..., tcp://HOST:PORT,
 tls://HOST:PORT or unix:PATH. Instead of a TARGET, a command after -- is run as
@@ -99,8 +99,10 @@ exit status:
   4    no response came in time
   126  the server's command cannot be run
   127  the server's command is not found
+  129  hung up
   130  interrupted
   141  the reader of the output closed it
+  143  terminated
 """
 _CHECK_STATUS: Final = """\
 exit status:

@@ -11,16 +11,19 @@ def methods_of(interface: object) -> dict[str, Callable[..., Any]]:
     """Return the public methods that a class declares or inherits, by name, in the order of their declaration.
 
     Raises:
-        TypeError: It is not a class, or declares no method.
+        TypeError: It is not a class, declares no method, or one that needs no object or is a generator.
     """
     if not isinstance(interface, type):
         raise TypeError(f"interface must be a class, not {type(interface).__name__}")
-    found: dict[str, Callable[..., Any]] = {
-        name: member
-        for base in reversed(interface.__mro__)
-        for name, member in vars(base).items()
-        if not name.startswith("_") and inspect.isfunction(member)
-    }
+    members = {name: member for base in reversed(interface.__mro__) for name, member in vars(base).items()}
+    found: dict[str, Callable[..., Any]] = {}
+    for name, member in members.items():
+        if name.startswith("_"):
+            continue
+        if isinstance(member, (staticmethod, classmethod)) or inspect.isasyncgenfunction(member):
+            raise TypeError(f"{name} must be an ordinary method")
+        if inspect.isfunction(member):
+            found[name] = member
     if not found:
         raise TypeError(f"{interface.__name__} must declare a method")
     return found

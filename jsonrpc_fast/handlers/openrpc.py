@@ -4,7 +4,8 @@ Rules:
   - A parameter has the schema of its annotation. A parameter without an annotation, and one whose type has no schema,
     accepts any value, as the function does.
   - The context of a function is no parameter of its method; neither are `*args` and `**kwargs`.
-  - The schemas that types share stand in `components`, once for each name.
+  - The schemas that types share stand in `components`. Two types of one name get two: `Item` and `Item_2`.
+  - What cannot be written as JSON is left out: a default, or the schema that has it.
 """
 
 from __future__ import annotations
@@ -12,8 +13,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from inspect import Parameter
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from .._checks import check_type
+from ..codec._backend import dumps
+from ..codec._json import loads
 from .handler import is_context
 from .params.arguments import Arguments, hints_of, parameters_of
 from .params.docstrings import read_docstring
@@ -50,9 +55,12 @@ def openrpc(handlers: Described, *, title: str, version: str) -> dict[str, Any]:
         The document: a dict that can be written as JSON.
 
     Raises:
-        TypeError: Two different types have the same name.
-        ImportError: Msgspec is not installed.
+        TypeError: `title` or `version` is not a str.
+        ValueError: One of them has a lone surrogate.
     """
+    for name, text in (("title", title), ("version", version)):
+        check_type(name, text, str)
+        text.encode()
     components: dict[str, Any] = {}
     methods = [
         _method(name, function, options, components) for name, (function, options) in handlers.functions().items()
@@ -75,9 +83,13 @@ def _method(
     elif not options.get("unpack", True):
         params, structure = [], "either"
     else:
-        params = [_parameter(each, components) for each in found.values()]
         structure = _structure(found)
-    summary, described = read_docstring(inspect.getdoc(function) if inspect.isroutine(function) else None, found)
+        params = [
+            _parameter(each, components)
+            for each in found.values()
+            if structure != "by-name" or each.kind is not Parameter.POSITIONAL_ONLY
+        ]
+    summary, described = read_docstring(_doc_of(function), found)
     for param in params:
         if param["name"] in described:
             param["description"] = described[param["name"]]
@@ -87,21 +99,34 @@ def _method(
         method["summary"] = line
         if rest.strip():
             method["description"] = summary
-    returns = hints_of(function).get("return", Parameter.empty)
+    returns = _hints(function).get("return", Parameter.empty)
     result = {} if returns is Parameter.empty else _schema(lambda: result_schema(type_of(returns)), components)
     return {**method, "result": {"name": "result", "schema": result}}
+
+
+def _doc_of(function: Callable[..., Any]) -> str | None:
+    doc = inspect.getdoc(function) if inspect.isroutine(function) else None
+    return None if doc is None else doc.encode("utf-8", "replace").decode()
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
     """Return the parameters of a function that are params of its method."""
     try:
-        parameters = parameters_of(function, hints_of(function))
+        parameters = parameters_of(function, _hints(function))
     except (TypeError, ValueError):
         return {}  # a built-in without a signature
     several = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     return {
         name: each for name, each in parameters.items() if each.kind not in several and not is_context(each.annotation)
     }
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of a function; none if one names what is not there, as for a type checker alone."""
+    try:
+        return hints_of(function)
+    except TypeError:
+        return {}
 
 
 def _structure(parameters: Mapping[str, Parameter]) -> str:
@@ -131,28 +156,42 @@ def _schema(make: Callable[[], dict[str, Any]], components: dict[str, Any]) -> d
     """Return a schema whose definitions are moved to the document's components; {} if its type has none."""
     try:
         schema = make()
+        if not _is_writable(schema):
+            schema = {name: part for name, part in schema.items() if name != "default"}
+            dumps(schema)
     except ImportError:
         raise
     except Exception:  # whatever msgspec or pydantic raises for a type
         return {}
     definitions = schema.get("$defs", {})
-    for name, definition in definitions.items():
-        moved = _with_components(definition)
-        if components.setdefault(name, moved) != moved:
-            raise TypeError(f"two types have the name {name}")
-    found: dict[str, Any] = _with_components({name: part for name, part in schema.items() if name != "$defs"})
+    schema = {name: part for name, part in schema.items() if name != "$defs"}
+    for number in count(1):
+        names = {name: name if number == 1 else f"{name}_{number}" for name in definitions}
+        moved = {names[name]: _renamed(definition, names) for name, definition in definitions.items()}
+        if all(components.get(name, part) == part for name, part in moved.items()):
+            break
+    components |= moved
+    found: dict[str, Any] = _renamed(schema, names)
     return found
 
 
-def _with_components(schema: Any) -> Any:
-    """Return a schema whose references lead to the components of the document."""
+def _is_writable(value: Any) -> bool:
+    """Return whether a value is the same after it was written as JSON and read."""
+    try:
+        return bool(loads(dumps(value)) == value)
+    except (TypeError, ValueError):
+        return False
+
+
+def _renamed(schema: Any, names: Mapping[str, str]) -> Any:
+    """Return a schema whose references lead to the components of these names."""
     if isinstance(schema, list):
-        return [_with_components(inner) for inner in schema]
+        return [_renamed(inner, names) for inner in schema]
     if not isinstance(schema, dict):
         return schema
     return {
-        name: _COMPONENT + inner.removeprefix(_REFERENCE)
-        if name == "$ref" and isinstance(inner, str) and inner.startswith(_REFERENCE)
-        else _with_components(inner)
+        name: _COMPONENT + names[inner.removeprefix(_REFERENCE)]
+        if name == "$ref" and isinstance(inner, str) and inner.removeprefix(_REFERENCE) in names
+        else _renamed(inner, names)
         for name, inner in schema.items()
     }

@@ -62,8 +62,14 @@ class Handlers:
         self._serve = self._dispatch.serve
         for method, function in (functions or {}).items():
             self.register(method, function)
+        check_type("discover", discover, Mapping, may_be_none=True)
+        self._about = discover
         if discover is not None:
-            self._handlers["rpc.discover"] = Handler(self._describer(discover))
+            if discover.keys() != {"title", "version"}:
+                raise TypeError("discover must have a title and a version, and nothing else")
+            describe = self._describer()
+            describe()  # raises what is wrong now, not when a client asks
+            self._handlers["rpc.discover"] = Handler(describe)
 
     @overload
     def register(self, method: str, **options: Unpack[HandlerOptions]) -> Callable[[Function], Function]: ...
@@ -109,43 +115,47 @@ class Handlers:
 
         Args:
             served: The object.
-            interface: The class, such as a `Protocol`: its public methods are served, by their own annotations.
+            interface: The class, such as a `Protocol`: its public methods are served. The annotations of the object's
+                methods convert the params; a type checker compares them with those of the class.
             prefix: What the names of the methods begin with, such as "shop.".
-            options: See `HandlerOptions`. Params are converted (`typed`) unless another option says how to read them.
+            options: See `HandlerOptions`. Unless they say how to read params, these are converted (`typed`), and no
+                parameter may be positional-only.
 
         Raises:
             TypeError: The object lacks a method of the class, or an option does not fit.
             ValueError: A method has a handler already.
         """
+        if "unpack" not in options and "params" not in options:
+            options = {"typed": True, **options}
+        found: dict[str, Callable[..., Any]] = {}
         for name in methods_of(interface):
             function = getattr(served, name, None)
-            if not callable(function):
+            if callable(function):
+                found[prefix + name] = function
+            else:
                 raise TypeError(f"{type(served).__name__} must have the method {name} of {interface.__name__}")
-            if "unpack" not in options and "params" not in options:
-                options = {"typed": True, **options}
-            self.register(prefix + name, function, **options)
+            if self._has(prefix + name):
+                raise ValueError("the method has a handler already")
+        for method, function in found.items():
+            self.register(method, function, **options)
 
     def functions(self) -> dict[str, tuple[Callable[..., Any], HandlerOptions]]:
         """Return the functions by method, each with its options, in the order in which they were registered."""
         return dict(self._functions)
 
-    def _describer(self, about: Mapping[str, str]) -> Callable[[], dict[str, Any]]:
+    def _describer(self) -> Callable[[], dict[str, Any]]:
         """Return the function of `rpc.discover`. The document is made again when a function was registered."""
-        from .openrpc import openrpc  # imports msgspec
-
-        check_type("discover", about, Mapping)
-        if about.keys() != {"title", "version"}:
-            raise TypeError("discover must have a title and a version, and nothing else")
         made: tuple[int, dict[str, Any]] = -1, {}
 
         def discover() -> dict[str, Any]:
             nonlocal made
-            functions = self.functions()
-            if made[0] != len(functions):  # they are never replaced
-                made = len(functions), openrpc(self, **about)
+            from .openrpc import openrpc  # imports msgspec
+
+            number = len(self.functions())
+            if made[0] != number:  # they are never replaced
+                made = number, openrpc(self, **(self._about or {}))
             return made[1]
 
-        discover()
         return discover
 
     def prepare(self, profile: Profile = JSONRPC, **options: Unpack[EncodeOptions]) -> Dispatch:
@@ -272,6 +282,9 @@ class _ChildHandlers(Handlers):
         self._parent = parent
         super().__init__(middleware=parent._middleware, timeout=parent._timeout)
         self._prepared = parent._prepared
+        self._about = parent._about
+        if self._about is not None:
+            self._handlers["rpc.discover"] = Handler(self._describer())
         self._dispatch = self.prepare()
         self._serve = self._dispatch.serve
 

@@ -374,15 +374,14 @@ class Caller:
     def _must_wait(self, calls: int) -> bool:
         if not self._engine.may_call:
             return False
-        full = not self._engine.calls.tracker.has_room(calls) or self._transport.write_buffer_bytes > HIGH_WATER_BYTES
-        return full or bool(self._wait_queue.waiters)
+        if self._engine.calls.tracker.lacks_room(calls) or self._transport.write_buffer_bytes > HIGH_WATER_BYTES:
+            return True
+        return bool(self._wait_queue.waiters)
 
     def _may_send(self, calls: int) -> bool:
         if not self._engine.may_call:
             return True
-        tracker = self._engine.calls.tracker
-        # More calls than `max_calls` never have room: sending refuses them.
-        if len(tracker) and not tracker.has_room(calls):
+        if self._engine.calls.tracker.lacks_room(calls):
             return False
         if self._transport.write_buffer_bytes <= HIGH_WATER_BYTES:
             return True

@@ -79,13 +79,20 @@ def _member(call: Callable[..., Any], method: str, function: Callable[..., Any],
         raise TypeError(f"{function.__name__} must not have *args or **kwargs")
     returns = hints.get("return", Any)
     result = None if returns is Any else type_of(returns)
-    is_array = Parameter.POSITIONAL_ONLY in [each.kind for each in list(signature.parameters.values())[1:]]
+    ordered = list(signature.parameters)[1:]  # without self
+    array_kinds = {signature.parameters[name].kind for name in ordered}
+    is_array = Parameter.POSITIONAL_ONLY in array_kinds
+    if is_array and Parameter.KEYWORD_ONLY in array_kinds:
+        raise TypeError(f"{function.__name__} must not have both positional-only and keyword-only parameters")
 
     def params_of(args: Any, kwargs: Any) -> Any:
-        given = signature.bind(None, *args, **kwargs).arguments
-        given.pop(next(iter(signature.parameters)))  # self
-        params = {name: to_json(value) for name, value in given.items()}
-        return (list(params.values()) if is_array else params) or None
+        bound = signature.bind(None, *args, **kwargs)
+        given = bound.arguments
+        if is_array:
+            number = max((place for place, name in enumerate(ordered, 1) if name in given), default=0)
+            bound.apply_defaults()  # of those before the last one that is given
+            return [to_json(bound.arguments[name]) for name in ordered[:number]] or None
+        return {name: to_json(given[name]) for name in ordered if name in given} or None
 
     def converted(value: Any) -> Any:
         if result is None:
@@ -94,12 +101,14 @@ def _member(call: Callable[..., Any], method: str, function: Callable[..., Any],
             return result.convert(value)
         except Misfit as misfit:
             path, reason = misfit.problems[0]
-        raise InvalidResponse(f"the result of {method} has another type: {path}: {reason}")
+        raise InvalidResponse(f"the result of {method} has another type: {path or 'the result'}: {reason}")
 
-    def wait(self: object, *args: Any, **kwargs: Any) -> Any:
+    def wait(self: object, /, *args: Any, **kwargs: Any) -> Any:
         return converted(call(method, params_of(args, kwargs), **options))
 
-    async def await_(self: object, *args: Any, **kwargs: Any) -> Any:
+    async def await_(self: object, /, *args: Any, **kwargs: Any) -> Any:
         return converted(await call(method, params_of(args, kwargs), **options))
 
-    return await_ if is_async else wait
+    member = await_ if is_async else wait
+    member.__name__, member.__doc__ = function.__name__, function.__doc__
+    return member

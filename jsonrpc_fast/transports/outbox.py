@@ -231,7 +231,11 @@ class Outbox:
             else:
                 channel.write(queue[0] if len(queue) == 1 else b"".join(queue))
         except OSError as fault:
+            self._connection.break_off(fault)  # the channel reports the loss when what arrived is read
+            return
+        except Exception as fault:  # of a channel that breaks its contract: nothing else would end the connection
             self._connection.break_off(fault)
+            channel.abort()
             return
         unwritten = channel.unwritten
         self._may_hold_bytes = unwritten > 0

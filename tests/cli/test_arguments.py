@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -66,7 +67,14 @@ def test_an_address_that_is_malformed(text: str) -> None:
     ],
 )
 def test_params(words: list[str], params: Any) -> None:
-    assert params_of(words) == params
+    found = params_of(words)
+    assert (None if found is None else found.decode(json.loads)) == params
+
+
+def test_params_keep_their_text() -> None:
+    found = params_of(["wei=123456789012345678901234567890", "price=1.50", "name=1e999"])
+    assert found is not None
+    assert bytes(found) == b'{"wei":123456789012345678901234567890,"price":1.50,"name":"1e999"}'
 
 
 @rows(
@@ -76,9 +84,11 @@ def test_params(words: list[str], params: Any) -> None:
         (["=1"], "is not NAME=VALUE"),
         (["a=1", "{}"], "is not NAME=VALUE"),
         (["a=1", "a=2"], "^a is given twice$"),
-        (["{a: 1}"], "^the params are not JSON: Expecting property name"),
-        (["[NaN]"], "^NaN is not JSON$"),
-        (["[" * 100_000], "^the params are nested too deep$"),
+        (["{a: 1}"], "^the params are not JSON$"),
+        (["[NaN]"], "^the params are not JSON$"),
+        (["[1e999]"], "^the params are not JSON$"),
+        (["[" * 100_000], "^the params are not JSON$"),
+        (["\ud800=1"], "^a name or a value is not text$"),
     ],
 )
 def test_params_that_are_malformed(words: list[str], said: str) -> None:

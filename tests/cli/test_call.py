@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +19,7 @@ from jsonrpc_fast.cli.main import main
 from ..support.command_line import SECONDS, Terminal, command, environment, posix
 from ..support.http_process import serving
 from ..support.tables import rows
+from ..support.waiting import blocking_eventually
 
 SERVER = """
 import sys
@@ -62,6 +66,7 @@ assert request["method"] == "rpc.discover"
 print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": describe}), flush=True)
 sys.stdin.read()
 """
+NOISE = "import sys; print('noise', flush=True); sys.stdin.read()"
 SOCKETS = """
 import asyncio
 import sys
@@ -165,6 +170,14 @@ def test_a_notification(server: list[str], capfd: pytest.CaptureFixture[str]) ->
     assert call(capfd, "call", "--notify", "add", "a=1", "b=2", *server) == (0, "", "")
 
 
+def test_notifications_in_a_batch_are_followed(capfd: pytest.CaptureFixture[str]) -> None:
+    batch = '[{"jsonrpc":"2.0","method":"a"},{"jsonrpc":"2.0","method":"b","params":[1]}]'
+    response = '{"jsonrpc":"2.0","id":1,"result":1}'
+    source = f"input(); print('{batch}'); print('{response}')"
+    status, output, _ = call(capfd, "call", "--follow", "add", "--", sys.executable, "-c", source)
+    assert (status, output) == (0, '{"method":"a"}\n{"method":"b","params":[1]}\n1\n')
+
+
 def test_notifications_are_followed(server: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     ticks = '{"method":"tick","params":{"number":0}}\n{"method":"tick","params":{"number":1}}\n"done"\n'
     assert call(capfd, "call", "ticks", *server) == (0, '"done"\n', "")
@@ -209,6 +222,12 @@ def test_http(capfd: pytest.CaptureFixture[str]) -> None:
             4,
             "no response came in time",
         ),
+        (["ws://", "add"], 2, "isn't a valid URI"),
+        (
+            ["--timeout", "1", "add", "--", sys.executable, "-c", NOISE],
+            4,
+            "call: the text is not JSON; it looks like a log line or printed text",
+        ),
         (["tcp://127.0.0.1:1", "add"], 3, "Connect call failed ('127.0.0.1', 1)"),
         (["nowhere", "add"], 2, "nowhere is not an address: "),
         (["tcp://nowhere", "add"], 2, "the address nowhere must be HOST:PORT"),
@@ -224,6 +243,53 @@ def test_a_call_that_fails(words: list[str], status: int, said: str, capfd: pyte
     found, output, error = call(capfd, "call", *words)
     assert (found, output) == (status, "")
     assert said in error
+
+
+def test_a_refused_websocket(capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("websockets", reason="the extra `websocket` is not installed")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def refuse() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 404 N\r\nContent-Length: 5\r\n\r\nhello")
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        status, output, said = call(capfd, "call", f"ws://127.0.0.1:{listener.getsockname()[1]}/", "add")
+        thread.join(SECONDS)
+    assert (status, output) == (3, "")
+    assert said.startswith("jsonrpc-fast call: server rejected WebSocket connection: HTTP 404")
+    assert "Traceback" not in said
+
+
+@posix
+@rows("words", [["call", "add", "a=1", "b=2"], ["call", "--follow", "ticks"]])
+def test_a_reader_that_closes_the_output(words: list[str], server: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = subprocess.Popen(
+        command(*words, *server), stdout=writer, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment()
+    )
+    os.close(writer)
+    assert process.communicate(timeout=SECONDS) == (None, b"")
+    assert process.returncode == 141
+
+
+@posix
+def test_a_signal_ends_the_program_too(tmp_path: Path) -> None:
+    source = (
+        "import os, pathlib, signal, sys, time; pathlib.Path(sys.argv[1]).write_text(str(os.getpid())); time.sleep(600)"
+    )
+    file = tmp_path / "pid"
+    words = ["call", "add", "--", sys.executable, "-c", source, str(file)]
+    process = subprocess.Popen(command(*words), env=environment())
+    blocking_eventually(lambda: file.exists() and file.read_text(), SECONDS)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(SECONDS) == 143
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(file.read_text()), 0)
 
 
 @posix

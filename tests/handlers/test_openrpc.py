@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Any
 
 import pytest
 
 msgspec = pytest.importorskip("msgspec", reason="the extra `typed` is not installed")
 
+from jsonrpc_fast.codec._json import dumps  # noqa: E402
 from jsonrpc_fast.handlers import Handlers, RequestContext  # noqa: E402
 from jsonrpc_fast.handlers.openrpc import openrpc  # noqa: E402
 
@@ -155,10 +157,60 @@ def test_a_method(function: Callable[..., Any], options: Any, method: dict[str, 
 def test_two_types_of_one_name() -> None:
     other = msgspec.defstruct("Item", [("x", int)])
     handlers = Handlers({"a": typed})
-    handlers.register("b", lambda item: None, params=list[other])
+    handlers.register("b", lambda item: None, params=msgspec.defstruct("Holder", [("item", other)]))
     handlers.register("c", typed)
-    with pytest.raises(TypeError, match="two types have the name Item"):
-        openrpc(handlers, title="T", version="1")
+    document = openrpc(handlers, title="T", version="1")
+    assert sorted(document["components"]["schemas"]) == ["Item", "Item_2"]
+    assert [method["params"][0]["schema"] for method in document["methods"]] == [
+        REFERENCE,
+        {"$ref": "#/components/schemas/Item_2"},
+        REFERENCE,
+    ]
+
+
+def test_a_model_whose_results_have_another_schema() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    model = pydantic.create_model("M", d=(Decimal, ...))
+
+    def f(m):  # type: ignore[no-untyped-def]
+        return [m]
+
+    f.__annotations__ = {"m": list[model], "return": list[model]}
+    document = openrpc(Handlers({"f": f}), title="T", version="1")
+    assert sorted(document["components"]["schemas"]) == ["M", "M_2"]
+
+
+def unresolved(a: Nope) -> Nope:  # type: ignore[name-defined]  # noqa: F821
+    return a
+
+
+def surrogate(a: int) -> int:
+    return a
+
+
+surrogate.__doc__ = "a \ud800 b"
+
+
+@rows(
+    ("function", "schema"),
+    [
+        (lambda a=10**30: a, {}),
+        (lambda a=float("nan"): a, {}),
+        (lambda a="\ud800": a, {}),
+        (unresolved, {}),
+        (surrogate, INTEGER),
+    ],
+)
+def test_what_cannot_be_written_is_left_out(function: Callable[..., Any], schema: Any) -> None:
+    document = openrpc(Handlers({"f": function}), title="T", version="1")
+    assert document["methods"][0]["params"][0]["schema"] == schema
+    assert json.loads(dumps(document)) == document
+
+
+def test_what_can_only_be_named() -> None:
+    document = openrpc(Handlers({"f": lambda a=1, /, *, c: c}), title="T", version="1")
+    assert document["methods"][0]["paramStructure"] == "by-name"
+    assert [each["name"] for each in document["methods"][0]["params"]] == ["c"]
 
 
 def test_discover() -> None:
@@ -177,7 +229,7 @@ def test_discover() -> None:
     child = handlers.child()
     child.register("c", named)
     assert list(child.functions()) == ["a", "b", "c"]
-    assert names(child) == ["a", "b"]
+    assert names(child) == ["a", "b", "c"]
 
 
 def test_discover_is_off_by_default() -> None:
@@ -185,7 +237,17 @@ def test_discover_is_off_by_default() -> None:
     assert response["error"]["code"] == -32601
 
 
-@rows("discover", [True, {"title": "T"}, {"title": "T", "version": "1", "x": "y"}, [("title", "T")]])
-def test_what_discover_must_be(discover: Any) -> None:
-    with pytest.raises(TypeError, match="discover must "):
+@rows(
+    ("discover", "said"),
+    [
+        (True, "discover must "),
+        ({"title": "T"}, "discover must "),
+        ({"title": "T", "version": "1", "x": "y"}, "discover must "),
+        ([("title", "T")], "discover must "),
+        ({"title": 1, "version": "1"}, "title must be a str"),
+        ({"title": "T", "version": "\ud800"}, "surrogates not allowed"),
+    ],
+)
+def test_what_discover_must_be(discover: Any, said: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=said):
         Handlers(discover=discover)

@@ -358,6 +358,15 @@ async def test_a_waiting_call_is_lost_with_the_connection() -> None:
         assert [type(result) for result in results] == [ConnectionLost] * 3
 
 
+async def test_a_batch_that_can_never_have_room_does_not_wait() -> None:
+    async with session_and_wire(max_calls=2) as (session, _):
+        one = asyncio.create_task(session.call("a", timeout=None))
+        await settle()
+        with pytest.raises(StateError):
+            await asyncio.wait_for(session.call_batch([("b", None)] * 3, timeout=None), 5)
+        one.cancel()
+
+
 async def test_a_batch_with_more_calls_than_max_pending_is_refused() -> None:
     async with session_and_wire(max_calls=2) as (session, _):
         with pytest.raises(StateError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -55,6 +56,11 @@ class Corner:
 
     async def both(self, a: int, b: int) -> Any:
         return [a, b]
+
+
+class Half:
+    async def ping(self) -> str:
+        return "pong"
 
 
 @rows("raw", [False, True])
@@ -124,6 +130,42 @@ class Several(Protocol):
     async def f(self, *several: int) -> int: ...
 
 
+class Mixed(Protocol):
+    async def f(self, a: int, /, *, b: int) -> int: ...
+
+
+class Static(Protocol):
+    @staticmethod
+    async def f(a: int) -> int: ...
+
+
+class Generator(Protocol):
+    async def f(self) -> AsyncIterator[int]:
+        yield 1
+
+
+class Gaps(Protocol):
+    async def f(this, self: int = 1, /, b: int = 2, c: int = 3) -> Any: ...
+
+    async def g(this, self: int) -> Any: ...
+
+
+async def test_an_array_has_the_defaults_before_what_is_given() -> None:
+    here, there = memory_pair()
+    handlers = {"f": lambda *values: list(values), "g": lambda **values: values}
+    async with Session(there, handlers), Session(here) as session:
+        gaps = proxy(session, Gaps)
+        assert await gaps.f(c=9) == [1, 2, 9]
+        assert await gaps.f(5, b=7) == [5, 7]
+        assert await gaps.f() == []
+        assert await gaps.g(self=4) == {"self": 4}
+    assert Gaps.f.__name__ == "f"
+
+
+class Without(Shop, Protocol):
+    price = None  # type: ignore[assignment]
+
+
 class Empty(Protocol):
     value: int
 
@@ -133,6 +175,9 @@ class Empty(Protocol):
     [
         (Blocking, "price must be async def, like the call of the caller"),
         (Several, "f must not have *args or **kwargs"),
+        (Mixed, "f must not have both positional-only and keyword-only parameters"),
+        (Static, "f must be an ordinary method"),
+        (Generator, "f must be an ordinary method"),
         (Empty, "Empty must declare a method"),
         (Corner(), "interface must be a class, not Corner"),
     ],
@@ -150,7 +195,10 @@ def test_what_is_added() -> None:
     assert list(handlers.functions()) == ["ping"]
     handlers.add(Corner(), Base, prefix="b.", timeout=5)
     assert list(handlers.functions()) == ["ping", "b.ping"]
-    with pytest.raises(TypeError, match=r"^Item must have the method ping of Base$"):
-        handlers.add(Item("tea", 1), Base, prefix="c.")
+    with pytest.raises(TypeError, match=r"^Half must have the method price of Shop$"):
+        handlers.add(Half(), Shop, prefix="c.")
+    assert list(handlers.functions()) == ["ping", "b.ping"]
+    handlers.add(Corner(), Without, prefix="d.")
+    assert "d.price" not in handlers.functions()
     with pytest.raises(ValueError, match="the method has a handler already"):
         handlers.add(Corner(), Base)

@@ -221,6 +221,24 @@ async def test_one_text_is_never_two_messages(framing: Framing, received: list[P
     await other.wait_closed()
 
 
+@rows("fault", [RuntimeError("of a library"), MemoryError(), ValueError()])
+async def test_a_channel_that_breaks_its_contract_ends_the_connection(
+    fault: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frame was accepted and is lost: nobody would end the calls in flight otherwise."""
+    one, _, recorder, _ = await started()
+
+    def write(self: MemoryChannel, data: bytes) -> None:
+        raise fault
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryChannel, "write", write)
+        one.send(TEXT)
+        await recorder.wait_for(2)
+    assert not one.is_connected
+    assert recorder.events == [fault, "closed"]
+
+
 async def test_states() -> None:
     one, other = memory_pair()
     at_one = Recorder(one)
