@@ -1,4 +1,4 @@
-"""A gateway: it sends each call to the server of its method, and never decodes params and results.
+"""A gateway that forwards each call to the server of its method, without decoding params or results.
 
 python examples/gateway.py 4001 shop=127.0.0.1:4002 users=127.0.0.1:4003
 jsonrpc-fast call tcp://127.0.0.1:4001 shop.price item=tea
@@ -13,7 +13,7 @@ from jsonrpc_fast.transports import Received, StreamTransport, TcpClient, TcpSer
 
 
 class Upstream:
-    """One server. Clients choose the same ids, so each call gets a new one on its way."""
+    """One server. Several clients may choose the same id, so each forwarded call gets a new one."""
 
     def __init__(self, host: str, port: int) -> None:
         self._transport = TcpClient(host, port, raw=True)

@@ -1,4 +1,4 @@
-"""A server over HTTP whose params have types. It needs the extra `typed`, and uvicorn.
+"""An HTTP server with typed params. It needs the extra `typed`, and uvicorn.
 
 python examples/http_server.py 8000
 jsonrpc-fast call http://127.0.0.1:8000/ order 'item={"name": "tea", "price": 2.5}' count=2
@@ -27,7 +27,7 @@ def order(item: Item, count: int = 1) -> dict[str, object]:
     return {"text": f"{count} x {item.name}", "total": count * item.price}
 
 
-app = Endpoint(handlers, raw=True)  # raw: the params are read once, as these types
+app = Endpoint(handlers, raw=True)  # raw: the params are decoded once, to these types
 
 if __name__ == "__main__":
     if len(sys.argv) < 2:

@@ -1,4 +1,4 @@
-"""A client that stays connected: it connects again when the server restarts, and calls again what surely did not run.
+"""A client that reconnects when the server restarts, and repeats the calls that certainly did not run.
 
 python examples/reconnect.py 127.0.0.1 4000
 """

@@ -1,4 +1,4 @@
-"""A server on standard input and output, such as an editor or another program starts.
+"""A server on standard input and output, for an editor or another program to start.
 
 jsonrpc-fast call add a=1 b=2 -- python examples/server.py
 """

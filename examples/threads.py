@@ -1,4 +1,4 @@
-"""Threads that call through one session, which belongs to the event loop of another thread.
+"""Threads that make calls through one session, which belongs to the event loop of another thread.
 
 python examples/threads.py python examples/server.py
 """

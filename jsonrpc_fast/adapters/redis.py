@@ -1,16 +1,18 @@
-"""An event store for several workers: the events of MCP streams in Redis. Needs the extra `redis`.
+"""An event store that several workers share: it keeps the events of MCP streams in Redis.
+
+It needs the extras `mcp` and `redis`.
 
     store = RedisEventStore(redis.asyncio.from_url("redis://localhost"))
 
 Rules, in addition to those of `EventStore`:
-  - Each stream is a Redis stream with consecutive numbers, written by one worker. A reader compares the
-    numbers, and so notices what Redis has lost or trimmed.
+  - Each MCP stream is a Redis stream with consecutive event numbers, written by one worker. A gap in the numbers shows
+    a reader that Redis has lost or trimmed events.
   - The worker that writes a stream renews its expiry. The streams of a worker that died expire after `lease_seconds`,
-    and those who follow them get `EventsLost`.
-  - An event that Redis does not store in time is sent anyway. After that no more events of its stream are stored, so
+    and their followers get `EventsLost`.
+  - An event that Redis does not store in time is still sent. After that, no more events of its stream are stored, so
     the stream can no longer be resumed.
   - The commands of all streams share one pipeline at a time, and all followers share one connection, on which Redis
-    publishes which streams have new events.
+    announces the streams that have new events.
 """
 
 from __future__ import annotations
@@ -45,13 +47,13 @@ _PIPELINE_BYTES: Final = 1024 * 1024
 _PIPELINE_ITEMS: Final = 256
 _READ_EVENTS: Final = 100
 _PAUSE_SECONDS: Final = 1.0
-"""How long nothing is sent to Redis after it did not respond."""
+"""How long to send nothing to Redis after it failed to respond."""
 
 _RETRY_SECONDS: Final = (0.0, 0.05, 0.2)
-"""How long a pipeline waits after its connection broke, before it is sent again."""
+"""The delays before a pipeline is sent again because its connection broke."""
 
 _LISTEN_SECONDS: Final = 0.1
-"""About how long it takes until a new follower is notified of events at once."""
+"""The approximate time until a new follower is subscribed to its channels."""
 
 _DATA: Final = b"d"
 _NO_DATA: Final = b"n"
@@ -71,15 +73,15 @@ class _Writing:
 
 
 class RedisEventStore:
-    """An `EventStore` in Redis 5 or later, or in a server that speaks its protocol.
+    """An `EventStore` in Redis 6.2 or later (it uses NOMKSTREAM), or in a compatible server.
 
     Args:
-        client: A client of redis-py, without `decode_responses`. It is not closed with the store.
-        prefix: The beginning of all keys and channels. They belong to the store alone, which overwrites and deletes
-            them whatever their type is.
-        max_events: About how many events of a stream are kept.
+        client: A client of redis-py, without `decode_responses`. The store does not close it.
+        prefix: The prefix of all keys and channels. The store owns the keys with this prefix: it overwrites and deletes
+            them, whatever their type.
+        max_events: The approximate maximum number of events kept in a stream.
         max_age_seconds: Seconds that a stream is kept after its end.
-        lease_seconds: Seconds that a stream is kept after its worker died.
+        lease_seconds: Seconds that a stream is kept after its worker has died.
         command_seconds: Seconds that Redis may take to store or to read events.
 
     Raises:
@@ -117,7 +119,7 @@ class RedisEventStore:
         self._queue: list[tuple[_Commands, asyncio.Future[list[Any]]]] = []
         self._paused_until = 0.0
         self._renewal: asyncio.TimerHandle | None = None
-        self._tasks: dict[str, asyncio.Task[None]] = {}  # by purpose, so that each purpose has one
+        self._tasks: dict[str, asyncio.Task[None]] = {}  # by purpose, at most one for each
         self._followers: dict[bytes, set[asyncio.Event]] = {}  # by channel
         self._changed_channels: set[bytes] = set()
 
@@ -256,10 +258,10 @@ class RedisEventStore:
         """Run commands in a pipeline. Return their responses, some of which may be exceptions.
 
         Raises:
-            ConnectionLost: Redis did not answer in time; some commands may have been run.
+            ConnectionLost: Redis did not respond in time; some commands may have run.
         """
         if time.monotonic() < self._paused_until:
-            raise ConnectionLost("Redis does not answer")
+            raise ConnectionLost("Redis does not respond")
         replies: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._queue.append((commands, replies))
         self._start("flush", self._flush)
@@ -274,7 +276,7 @@ class RedisEventStore:
                 replies = await asyncio.wait_for(self._run(commands), self._command_seconds)
             except (RedisError, OSError, asyncio.TimeoutError) as error:
                 if time.monotonic() > self._paused_until:
-                    _logger.warning("Redis does not answer: %r", error)
+                    _logger.warning("Redis does not respond: %r", error)
                 self._paused_until = time.monotonic() + _PAUSE_SECONDS
                 self._fail(some, error)
                 self._fail(self._queue, error)
@@ -291,7 +293,7 @@ class RedisEventStore:
                         future.set_result(own)
 
     async def _run(self, commands: Iterable[_Command]) -> list[Any]:
-        """Run commands. If the connection breaks, run them again: all of them may run twice."""
+        """Run commands. If the connection breaks, run them again: any of them may run twice."""
         retries = iter(_RETRY_SECONDS)
         while True:
             pipeline = self._client.pipeline(transaction=False)
@@ -306,7 +308,7 @@ class RedisEventStore:
                 await asyncio.sleep(delay)
 
     def _take_queued(self) -> list[tuple[_Commands, asyncio.Future[list[Any]]]]:
-        """Take commands from the queue, enough for a pipeline of moderate size."""
+        """Remove commands from the queue, enough for a pipeline of moderate size."""
         size = count = 0
         for commands, _ in self._queue:
             count += 1
@@ -320,12 +322,12 @@ class RedisEventStore:
     def _fail(self, queued: list[tuple[_Commands, asyncio.Future[list[Any]]]], error: Exception) -> None:
         for _, future in queued:
             if not future.done():
-                lost = ConnectionLost("Redis does not answer")
+                lost = ConnectionLost("Redis does not respond")
                 lost.__cause__ = error
                 future.set_exception(lost)
 
     def _start(self, purpose: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a coroutine function in a task, unless the task for that purpose runs already."""
+        """Run a coroutine function in a task, unless a task for that purpose is already running."""
         running = self._tasks.get(purpose)
         if running is None or running.done():
             self._tasks[purpose] = asyncio.create_task(work())
@@ -337,9 +339,9 @@ class RedisEventStore:
 
         Raises:
             EventsLost: Events are missing, or the session has been forgotten.
-            ConnectionLost: Redis does not answer.
+            ConnectionLost: Redis does not respond.
         """
-        # The event with that number is read, too: if neither it nor the next one is there, some may be missing.
+        # Read the event with that number, too: if neither it nor the next one exists, events may be missing.
         read = "XRANGE", self._key(stream), f"{number}-0", "+", "COUNT", count
         events, is_forgotten = await self._execute(read, ("EXISTS", self._key(session_of(stream))))
         if isinstance(events, Exception):
@@ -371,8 +373,8 @@ class RedisEventStore:
                     self._changed_channels.add(channel)
 
     async def _listen(self) -> None:
-        """Receive what Redis publishes, while any stream has a follower."""
-        # One task does everything with the connection: redis-py cannot read and reconnect at the same time.
+        """Receive the announcements of Redis while any stream has a follower."""
+        # One task does all work on the connection: redis-py cannot read and reconnect at the same time.
         while self._followers:
             pubsub: Any = self._client.pubsub()
             self._changed_channels = set(self._followers)
@@ -386,7 +388,7 @@ class RedisEventStore:
                         if changed - new:
                             await pubsub.unsubscribe(*(changed - new))
                     message = await pubsub.get_message(timeout=_LISTEN_SECONDS)
-                    if message is not None:  # a subscription too: there may be events from before it
+                    if message is not None:  # or a confirmed subscription: events may have come before it
                         for event in self._followers.get(message["channel"], ()):
                             event.set()
             except (RedisError, OSError):

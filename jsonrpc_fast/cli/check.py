@@ -27,13 +27,13 @@ from .output import FAILURE, INVALID, SUCCESS, announce_waiting, is_coloured, pr
 
 _KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 _CHUNK_BYTES: Final = 256 * 1024
-_FIRST_BYTES: Final = 4096  # the size of most first messages
+_FIRST_BYTES: Final = 4096  # most first messages fit
 _BAR_BYTES: Final = 8 * 1024 * 1024  # the progress bar is shown after this much input
 _BAR_SECONDS: Final = 2.0  # or after this time
 _MAX_METHODS: Final = 1000  # with a line of their own
 _OTHER_METHODS: Final = "(other methods)"
 
-# What a file begins with that is not UTF-8, and a program that makes text of it.
+# The first bytes of files that are not UTF-8, what they are, and a command that converts them.
 _ENCODINGS: Final = (
     (re.compile(rb"\x1f\x8b"), "compressed with gzip", "gzip -dc FILE"),
     (re.compile(rb"\x28\xb5\x2f\xfd"), "compressed with zstd", "zstd -dc FILE"),
@@ -81,7 +81,7 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
                 for frame, item in items:
                     report.add(frame, item)
         progress.advance(len(chunk))
-        print(end="", flush=True)  # slow input: show what was found at once
+        print(end="", flush=True)  # with slow input, show faults at once
         if decoder.ended:
             break
     for frame, item in decoder.close_located():
@@ -91,12 +91,12 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
 
 
 def _advice(name: str, start: bytes, framing: Framing | None, profile: Profile) -> str:
-    """Return how to check a file that is evidently not a stream of messages in this framing; "" for any other file.
+    """Return advice for a file that is evidently not a stream of messages in this framing; "" for any other file.
 
     Args:
         name: The file's name.
         start: The file's first bytes.
-        framing: The framing that the user asked for; None: newline, and the user did not choose.
+        framing: The framing that the user chose; None: the default, newline.
         profile: The rules for messages.
     """
     for beginning, what, program in _ENCODINGS:
@@ -112,7 +112,7 @@ def _other_framing(start: bytes, profile: Profile) -> Framing | None:
     match looks_like(start):
         case Hint.NEWLINE_FRAMING:
             framing = "concatenated"
-            if _OPENED_ON_ITS_OWN_LINE.match(start):  # whatever is wrong with the rest
+            if _OPENED_ON_ITS_OWN_LINE.match(start):  # even if the rest is invalid
                 return framing
         case Hint.CONTENT_LENGTH_FRAMING:
             framing = "content-length"
@@ -120,7 +120,7 @@ def _other_framing(start: bytes, profile: Profile) -> Framing | None:
             framing = "sse"
         case _:
             return None
-    for size in (_FIRST_BYTES, len(start)):  # a decoder splits all that it is fed
+    for size in (_FIRST_BYTES, len(start)):  # short first: a decoder splits all of its input
         for frame, item in LocatingDecoder(framing, profile).feed_located(start[:size]):
             has_lines = framing != "concatenated" or b"\n" in (frame.text or b"").strip()
             return framing if has_lines and not isinstance(item, ParseError) else None
@@ -159,7 +159,7 @@ class _Report:
         self._coloured = not options.json and is_coloured(sys.stdout)
 
     def add(self, frame: Frame | None, item: Message | list[Message]) -> None:
-        """Count what was decoded from a frame, and show its faults. None stands for a frame without messages."""
+        """Count what was decoded from a frame, and show its faults. Valid items need no frame."""
         if isinstance(item, list):
             self.counts["batch"] += 1
             for message in item:
@@ -168,7 +168,7 @@ class _Report:
             self._add(frame, item)
 
     def add_valid(self, items: list[Message | list[Message]]) -> None:
-        """Count what was decoded without a fault, by types: a loop over the items takes longer than decoding them."""
+        """Count valid items by type: a loop over them would take longer than decoding them."""
         kinds = Counter(map(type, items))
         if list in kinds or self._options.methods:
             for item in items:
@@ -251,7 +251,7 @@ class _Report:
             print(f"{place} byte {offset}{item}: {code}: {fault.message}")
 
     def _offset_of(self, fault: ParseError, frame: Frame) -> int:
-        """Return the byte of the file at which a fault is, or at which its message begins."""
+        """Return the offset of a fault in the file, or that of its message."""
         offset = fault.offset or 0
         # The lines of an event are joined: the text does not show where the second one begins in the file.
         if self._options.framing == "sse" and b"\n" in (frame.text or b"")[:offset]:
@@ -272,7 +272,7 @@ class _Progress:
         self._bar: Any = None
 
     def advance(self, count: int) -> None:
-        """Count `count` more bytes as read."""
+        """Record that `count` more bytes were read."""
         self._bytes += count
         if self._bar is not None:
             self._bar.update(count)
@@ -291,7 +291,7 @@ class _Progress:
 
     def _begin(self) -> None:
         try:
-            # By name: type checkers may have no stubs of this optional library.
+            # Imported by name: type checkers may have no stubs for this optional library.
             tqdm = importlib.import_module("tqdm")
         except ImportError:
             print_error("no progress bar; install the extra: pip install 'jsonrpc_fast[cli]'")
@@ -302,7 +302,7 @@ class _Progress:
 
 
 def _total_bytes(files: Sequence[str]) -> int | None:
-    """Return the size of all input; None if unknown, as for a pipe."""
+    """Return the total size of the input; None if unknown, as for a pipe."""
     try:
         statuses = [os.stat(0 if file == "-" else file) for file in files]
     except OSError:

@@ -17,7 +17,7 @@ CANNOT_RUN: Final = 126
 NOT_FOUND: Final = 127
 INTERRUPTED: Final = 130
 OUTPUT_CLOSED: Final = 141
-"""The status that a shell shows for a process ended by SIGPIPE."""
+"""The status that a shell reports for a process killed by SIGPIPE."""
 
 WAITING_FOR_CLIENT: Final = (
     "waiting for messages of an MCP client on the terminal; usually the client starts this command; Ctrl-D ends it"
@@ -37,7 +37,7 @@ def missing_extra(error: ImportError, extra: str) -> str:
     """Return the message for a library that is not installed.
 
     Raises:
-        ImportError: `error` is about a module of this package.
+        ImportError: A module of this package is missing: `error` is raised again.
     """
     if (error.name or "").startswith(__package__.partition(".")[0]):
         raise error
@@ -46,7 +46,7 @@ def missing_extra(error: ImportError, extra: str) -> str:
 
 @contextlib.contextmanager
 def logging_to_stderr(program: str, debug: bool) -> Iterator[None]:
-    """Print the package's warnings on stderr as messages of a command; with `debug`, all that the package logs."""
+    """Print the package's warnings on stderr as messages of a command; with `debug`, everything it logs."""
     import logging
 
     from .._logs import NAME
@@ -68,7 +68,7 @@ def logging_to_stderr(program: str, debug: bool) -> Iterator[None]:
 
 
 def announce_waiting(text: str, program: str = "jsonrpc-fast") -> None:
-    """Print on stderr what a command waits for, if its stdin is a terminal: it would seem to hang."""
+    """Print on stderr what a command waits for, if its stdin is a terminal: otherwise it would seem to hang."""
     if os.isatty(0):
         print_error(text, program)
 
@@ -79,7 +79,7 @@ def is_coloured(stream: Any) -> bool:
         return False
     if os.environ.get("FORCE_COLOR"):
         return True
-    # Consoles of Windows may show the escape sequences.
+    # Windows consoles may print the escape sequences as text.
     return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb" and sys.platform != "win32"
 
 
@@ -89,7 +89,7 @@ def styled(text: str, style: str, coloured: bool) -> str:
 
 
 def escape(text: str) -> str:
-    """Return `text` with escapes for characters that are not printable."""
+    """Return `text` with non-printable characters escaped."""
     return "".join([char if char.isprintable() else char.encode("unicode_escape").decode() for char in text])
 
 
@@ -99,20 +99,20 @@ def shorten(text: str) -> str:
 
 
 def printable(name: str) -> str:
-    """Return a file name with escapes for characters that stdout cannot show."""
+    """Return a file name with the characters escaped that stdout cannot encode."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     return escape(name).encode(encoding, "backslashreplace").decode(encoding)
 
 
 def point_at_null(descriptor: int, flags: int) -> None:
-    """Replace a descriptor's file by the null device, so that the number stays in use."""
+    """Replace a descriptor's file with the null device, so that the number stays in use."""
     nothing = os.open(os.devnull, flags)
     os.dup2(nothing, descriptor)
     os.close(nothing)
 
 
 def silence_closed_outputs() -> None:
-    """Point outputs that cannot be written at the null device: the interpreter flushes them at exit and complains."""
+    """Redirect closed outputs to the null device: otherwise the interpreter complains when it flushes them at exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:

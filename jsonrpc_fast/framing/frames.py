@@ -1,7 +1,8 @@
-"""Frames, the names of the framings, and writing one frame. Each framing has a module of its own that reads it.
+"""Frames, the names of the framings, and the function that writes one frame. Each framing has its own reader module.
 
-A part of a bytearray is taken through a memoryview: CPython reports "deallocated bytearray object has exported buffers"
-of memory it has not set, where a method or a slice finds no room for the bytes of a new bytearray.
+Parts of a bytearray are copied through a memoryview. A slice or a method would create a new bytearray; if CPython
+cannot allocate its bytes, it frees an object whose fields are not set, and may report "deallocated bytearray object
+has exported buffers".
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Frame(NamedTuple):
         text: The bytes without their framing. For MESSAGE_TOO_LARGE, the first HEAD_BYTES within the limit; for
             TRUNCATED, the bytes that arrived; None for INVALID_FRAMING.
         line: The line number, counted from 1; None if frames are not lines.
-        offset: The byte of the stream at which the text, or the invalid header line, begins, counted from 0.
+        offset: The offset in the stream, counted from 0, of the text or of the invalid header line.
         fault: MESSAGE_TOO_LARGE, TRUNCATED, INVALID_FRAMING or None.
         hint: Details of the fault.
     """
@@ -50,12 +51,12 @@ def frame(
     """Return one JSON text as a frame.
 
     Args:
-        payload: As `encode` returns it, with or without the `\\n` at its end. b"" gives b"".
+        payload: One JSON text, with or without a final `\\n`, as `encode` returns it. b"" gives b"".
         framing: The framing of the stream.
 
     Raises:
         TypeError: `payload` is not bytes.
-        ValueError: `framing` is none of the four, or frames are lines and `payload` holds another `\\n`.
+        ValueError: `framing` is not one of the four, or it is "newline" and `payload` contains another `\\n`.
     """
     if not isinstance(payload, bytes):
         payload = bytes(memoryview(payload))

@@ -1,9 +1,9 @@
 """The HTTP library of the clients: httpx2, or its predecessor httpx.
 
 Rules:
-  - The classes of both are alike, but neither accepts objects of the other. A client uses the library of the objects
-    that it is given: a client, a transport, `auth`. Without any it uses httpx2 if that is installed.
-  - No exception of the library reaches the caller, and no exception holds what the server sent.
+  - Both have the same classes, but neither accepts objects of the other. A client uses the library of the objects that
+    it gets: a client, a transport, `auth`. If it gets none, it uses httpx2 if that is installed, else httpx.
+  - No exception of the library reaches the caller, and no exception contains data that the server sent.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ def library_of(*given: object) -> ModuleType:
     """Return the library to which objects belong.
 
     Args:
-        given: Objects of it, or of other libraries; mappings are searched for them. By default httpx2, or else httpx.
+        given: The objects. The values of mappings are searched, too; objects of other packages are ignored. If none
+            remains, the library is httpx2 if that is installed, else httpx.
 
     Raises:
-        TypeError: There are objects of both.
-        ImportError: Neither is installed.
+        TypeError: There are objects of both libraries.
+        ImportError: Neither library is installed.
     """
     names = {name for value in given for name in _names_in(value)}
     if len(names) > 1:
@@ -42,11 +43,11 @@ def url_of(url: object, library: ModuleType, *, may_be_relative: bool = False) -
     Args:
         url: The URL, as a str or an object of the library.
         library: What `library_of` returned.
-        may_be_relative: Whether the HTTP client may have a base URL.
+        may_be_relative: Whether a relative URL is allowed, because the HTTP client may have a base URL.
 
     Raises:
-        TypeError: It is not a str.
-        ValueError: It is malformed, or not a URL of HTTP.
+        TypeError: It is neither a str nor an object of the library.
+        ValueError: It is malformed, or not an HTTP URL.
     """
     text = str(url) if _names_of(type(url)) else url
     if not isinstance(text, str):
@@ -62,12 +63,12 @@ def url_of(url: object, library: ModuleType, *, may_be_relative: bool = False) -
 
 
 def check_client(client: object, library: ModuleType, kind: str) -> None:
-    """Check an HTTP client that was given, or None.
+    """Check the class of an HTTP client.
 
     Args:
-        client: The client.
+        client: The client, or None.
         library: What `library_of` returned for it.
-        kind: The class that it must have: "Client" or "AsyncClient".
+        kind: The name of the required class: "Client" or "AsyncClient".
 
     Raises:
         TypeError: It is an object of another class.
@@ -80,13 +81,13 @@ def check_client(client: object, library: ModuleType, kind: str) -> None:
 def errors_of(library: ModuleType) -> tuple[type[Exception], ...]:
     """Return the exception classes of the library.
 
-    It reads the location of a redirect even if it does not follow it: the last two are faults of the location.
+    The last two report a malformed `Location` header, which the library parses even if it does not follow redirects.
     """
     return library.HTTPError, library.InvalidURL, UnicodeError
 
 
 def translated(error: Exception, library: ModuleType) -> Exception:
-    """Return the exception of this package for one of `errors_of`."""
+    """Convert an exception of `errors_of` to one of this package."""
     if isinstance(error, library.TimeoutException):
         return CallTimeout("no response arrived in time")
     if isinstance(error, library.DecodingError):
@@ -109,9 +110,9 @@ def translated(error: Exception, library: ModuleType) -> Exception:
 
 
 def received_chunks(response: Any) -> Iterator[bytes]:
-    """Return the body of a response that is read as a stream, as it was sent.
+    """Return the body of a streamed response in chunks, without decompressing it.
 
-    A response that a mock transport made is read already, and decompressed: see `coding_of`.
+    The response of a mock transport has already been read and decompressed; its `coding_of` is "".
     """
     return response.iter_bytes() if response.is_stream_consumed else response.iter_raw()  # type: ignore[no-any-return]
 
@@ -122,7 +123,7 @@ def received_chunks_async(response: Any) -> AsyncIterator[bytes]:
 
 
 def coding_of(response: Any) -> str:
-    """Return the content coding of the chunks of a response: "" for none."""
+    """Return the content coding of the chunks of a response; "" if there is none."""
     coding = str(response.headers.get("content-encoding", "")).strip().lower()
     return "" if coding == "identity" or response.is_stream_consumed else coding
 
@@ -133,7 +134,7 @@ def _names_in(value: object) -> set[str]:
 
 
 def _names_of(kind: type) -> tuple[str, ...]:
-    """Return the library that a class belongs to, or is derived from."""
+    """Return the name of the library that defines a class or one of its bases, if any."""
     packages = (base.__module__.partition(".")[0] for base in kind.__mro__)
     return next(((name,) for name in packages if name in NAMES), ())
 

@@ -34,7 +34,7 @@ class WsgiEndpoint(BaseEndpoint):
     """A WSGI application that serves JSON-RPC over POST, at any path.
 
     Args:
-        handlers: A `Handlers`, or functions by method. A call of an async function gets the error -32603.
+        handlers: A `Handlers`, or functions by method. A call to an async function gets the error -32603.
         options: See `EndpointOptions`.
 
     Raises:
@@ -42,10 +42,10 @@ class WsgiEndpoint(BaseEndpoint):
     """
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
-        """Serve a request, as PEP 3333 says.
+        """Serve a request as defined by PEP 3333.
 
         Raises:
-            TypeError: `environ` lacks what PEP 3333 requires, or has it with another type.
+            TypeError: `environ` lacks a variable that PEP 3333 requires, or has one of the wrong type.
         """
         status, fields, body = self._serve_post(environ, environ, partial(self._read, environ))
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in fields]
@@ -58,18 +58,18 @@ class WsgiEndpoint(BaseEndpoint):
         """Serve a request in a view of a framework.
 
         Args:
-            environ: The WSGI environment. Its `wsgi.input` is not read: the framework may have done so, and some
-                servers would wait for a second body.
-            body: The body, or a function that reads it: it is called when the headers are checked.
-            request: The framework's request: `RequestContext.context` for the functions, or what the hook `context`
-                gets. `environ` by default.
+            environ: The WSGI environment. Its `wsgi.input` is not read: the framework may already have read it, and
+                some servers would wait for a second body.
+            body: The body, or a function that reads it: it is called after the headers have been checked.
+            request: The framework's request; by default `environ`. Functions get it as `RequestContext.context`, unless
+                the hook `context` replaces it.
 
         Returns:
             The status, the headers and the body of the response. The values of a repeated header are joined with a
             comma.
 
         Raises:
-            TypeError: The body is not bytes, or `environ` lacks what PEP 3333 requires.
+            TypeError: The body is not bytes, or `environ` lacks a variable that PEP 3333 requires.
         """
         return joined(self._serve_post(environ, environ if request is UNSET else request, partial(_given_body, body)))
 
@@ -95,14 +95,14 @@ class WsgiEndpoint(BaseEndpoint):
         _check_environ(environ)
         headers = {name: environ[key].encode("latin-1", "replace") for name, key in _HEADERS.items() if key in environ}
         for name in (b"content-type", b"content-length"):
-            if not headers.get(name):  # an empty one may mean that there is none (PEP 3333)
+            if not headers.get(name):  # an empty string may stand for a missing header (PEP 3333)
                 headers.pop(name, None)
         # Some servers do not name the address that they listen on.
         is_local = is_loopback(environ["SERVER_NAME"]) or is_loopback(environ.get("REMOTE_ADDR", ""))
         peer = environ.get("REMOTE_ADDR"), environ.get("REMOTE_PORT")
         path = environ.get("PATH_INFO", "")
         if "HTTP_TRANSFER_ENCODING" in environ and not environ.get("wsgi.input_terminated"):
-            read = _unread  # the server has not removed the chunks' framing
+            read = _unread  # the server has not decoded the chunks
         return self._serve(environ["REQUEST_METHOD"], path, headers, is_local, request, peer, read)
 
     def _serve(
@@ -155,7 +155,7 @@ class WsgiEndpoint(BaseEndpoint):
 
 def _given_body(body: bytes | Callable[[], bytes], declared: int | None) -> bytes:
     found = body() if callable(body) else body
-    # Frameworks of WSGI do not read a body without a declared length.
+    # WSGI frameworks return b"" for a body without a declared length.
     return _unread(declared) if declared is None and found == b"" else found
 
 
@@ -165,10 +165,10 @@ def _unread(_: int | None) -> bytes:
 
 
 def _check_environ(environ: dict[str, Any]) -> None:
-    """Check what PEP 3333 requires of a WSGI environment, as far as it is used here.
+    """Check the variables that PEP 3333 requires and this module uses.
 
     Raises:
-        TypeError: A variable is missing or has the wrong type: the server, or what calls the endpoint, is broken.
+        TypeError: A variable is missing or has the wrong type: the server or the calling code is broken.
     """
     check_type("environ", environ, dict)
     for key in ("REQUEST_METHOD", "SERVER_NAME"):

@@ -1,17 +1,18 @@
-"""The calling half of a session: sends calls and notifications, and settles each call once.
+"""The calling half of a session: sends calls and notifications, and settles each call exactly once.
 
-One class, because the ways to call share the wait for room, the timer and the settling; half of its lines describe
-arguments.
+It is one class because all ways to call share the queue for room, the timer and the settling; half of its lines
+document arguments.
 
 Rules:
-  - When the task that waits for a call is cancelled, so is the call; the peer is notified if the convention allows it,
-    as after a timeout.
-  - Calls and notifications wait while the transport's write buffer is full, and calls also while `max_calls` calls
-    are in flight. The only call or batch of a handler does not wait: the peer may need it to end the calls in
-    flight. A thread whose notifications wait is refused further ones when `max_calls` of them wait.
+  - If the task that awaits a call is cancelled, the call is cancelled. As after a timeout, the peer is notified if the
+    convention has a message for that.
+  - Calls and notifications wait while the transport's write buffer is full; calls also wait while `max_calls` calls
+    are in flight. A handler's only call or batch does not wait: the peer may need it to complete the calls in flight.
+    At most `max_calls` notifications from other threads may be waiting; further ones raise StateError.
   - There is one timer, for the earliest deadline.
-  - After the peer's goodbye only responses are sent. Calls that it has read go on; the others have settled.
-  - A ConnectionLost says that a message was not sent only if the peer cannot have received it, or has disclaimed it.
+  - After the peer's goodbye, only responses are sent. Calls that the peer has read continue; all others have settled.
+  - `ConnectionLost.was_sent` is False only if the peer cannot have received the message, or has said that it will not
+    serve it.
   - Everything except `call_threadsafe` and `notify_threadsafe` runs on the loop's thread.
 """
 
@@ -41,7 +42,7 @@ _RESULT: Final = Outcome.RESULT  # looked up once: before Python 3.12 access to 
 
 
 class Caller:
-    """The half of a `Session` that calls the peer; what a handler sees of its session.
+    """The half of a `Session` that calls the peer; handlers see their session as this class.
 
     Attributes:
         context: Any object of the application, such as the user. A handler may replace it; later handlers get the new
@@ -61,13 +62,13 @@ class Caller:
         self._transport = transport
         self._timeout = timeout
         self._max_calls = max_calls
-        self._wait_queue = WaitQueue()  # for room in flight and in the write buffer
+        self._wait_queue = WaitQueue()  # calls and notifications that wait for room
         self._driver = LoopDriver(transport, self._settled, self._left_by_peer, idle, abort, self._wait_queue.wake)
         self._engine: Engine  # set by the session
         self._loop: asyncio.AbstractEventLoop  # set by `start`
         self._is_started = False
         self._left: asyncio.Future[None]  # set by `start`; done when no more calls can be sent
-        self._thread_quota = ThreadQuota(max_calls)  # for notifications of other threads
+        self._thread_quota = ThreadQuota(max_calls)  # for notifications from other threads
 
     async def call(
         self,
@@ -90,18 +91,18 @@ class Caller:
                 `timeout`.
             idle_timeout: Maximum seconds without progress. The peer is asked for progress if the convention allows it.
             on_progress: Called with each progress value.
-            destination: The `destination` of the peer's request that this call belongs to, where the messages of each
-                request are sent in a stream of their own, as over HTTP.
+            destination: The `destination` of the peer's request to which this call belongs. Transports such as HTTP
+                send the messages of each request on a separate stream.
 
         Returns:
             The result.
 
         Raises:
-            RpcError: The peer responded with an error. The option `errors` may name a subclass for its code.
+            RpcError: The peer responded with an error. The session's option `errors` may map its code to a subclass.
             CallTimeout: No response came in time.
             CallCancelled: `cancel` was called.
-            ConnectionLost: The connection was lost or closed, or the peer is closing it. `was_sent` is False if it has
-                not served the request, and never will.
+            ConnectionLost: The connection was lost or closed, or the peer is closing it. `was_sent` is False if the
+                peer has not served the request and never will.
             ParseError: The response is malformed.
             StateError: The session is not started.
             EncodeError, TypeError: The params cannot be encoded.
@@ -136,10 +137,10 @@ class Caller:
         idle_timeout: float | None = None,
         on_progress: Callable[[Any], object] | None = None,
     ) -> int | str:
-        """Call a method of the peer without waiting. One of the two callbacks is called later.
+        """Call a method of the peer without waiting. Exactly one of the two callbacks is called later.
 
         Args:
-            method: As in `call`, like the other arguments.
+            method: The method to call. `params` and the options without a description are as in `call`.
             on_result: Called with the result.
             on_error: Called with the exception that `call` would raise after sending.
 
@@ -155,7 +156,7 @@ class Caller:
         is_returned = False
 
         def settle(result: Any, error: Exception | None) -> None:
-            if not is_returned:  # a hook has cancelled the call: the caller does not know the id yet
+            if not is_returned:  # a hook cancelled the call before its id was returned: settle it later
                 self._loop.call_soon(self._engine.run_callback, settle, result, error)
                 return
             if run is not None:
@@ -179,12 +180,12 @@ class Caller:
         """Send several calls and notifications in one batch.
 
         Args:
-            items: For each call `(method, params)`; or notifications.
-            timeout: As in `call`, for each call.
+            items: A tuple `(method, params)` for each call, or a `Notification`.
+            timeout: Seconds for each call, as in `call`.
 
         Returns:
-            In the order of the items: the result of each call, or the exception that `call` would raise for it; None
-            for a notification.
+            One value for each item, in order: the result of the call, the exception that `call` would raise for it, or
+            None for a notification.
 
         Raises:
             ValueError: There are no items.
@@ -230,13 +231,13 @@ class Caller:
         """Call a method of the peer from another thread.
 
         Args:
-            method: As in `call`, like the other arguments.
+            method: The method to call. `params` and `timeout` are as in `call`.
 
         Returns:
-            A future with what `call` returns or raises. Cancelling it cancels the call. If the loop is closed before
-            the call begins, it raises ConnectionLost. It is cancelled with the loop's tasks, as `asyncio.run` does at
-            its end. If the loop is stopped, or closed without that, or if the call begins after that, it may stay
-            pending: wait for it with a timeout.
+            A future for the result or exception of `call`. Cancelling it cancels the call. It fails with
+            ConnectionLost if the loop is closed before the call begins, and is cancelled if the loop's tasks are
+            cancelled, as `asyncio.run` does on exit. If the loop stops, is closed without cancelling its tasks, or
+            begins the call only after cancelling them, the future may stay pending: wait for it with a timeout.
 
         Raises:
             StateError: The session is not started, or its loop is not running.
@@ -251,12 +252,13 @@ class Caller:
             params: As in `call`.
 
         Returns:
-            A future that is done when the notification is in the write buffer, or has what `notify` raises. If it is
-            cancelled, nothing is sent. Otherwise as in `call_threadsafe`.
+            A future that completes when the notification is in the write buffer, or fails with the exception of
+            `notify`. If it is cancelled before that, nothing is sent. When the loop ends, it behaves like the future
+            of `call_threadsafe`.
 
         Raises:
-            StateError: The session is not started, its loop is not running, or `max_calls` notifications of other
-                threads wait already: wait for the future of one of them.
+            StateError: The session is not started, its loop is not running, or `max_calls` notifications from
+                other threads are already waiting: wait for one of their futures first.
         """
         loop = self._started_loop()
         quota = self._thread_quota
@@ -302,7 +304,7 @@ class Caller:
 
         Args:
             id: The id of the call.
-            reason: Why, for people. Sent only if the convention has a place for it.
+            reason: The reason, as text for people. It is sent only if the convention has a field for it.
 
         Returns:
             False if no such call is in flight.
@@ -323,12 +325,12 @@ class Caller:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether the peer has said goodbye: no more calls can be sent, and those in flight go on."""
+        """Whether the peer has said goodbye: no more calls can be sent, but those in flight continue."""
         return self._engine.is_leaving
 
     @property
     def fault(self) -> Exception | None:
-        """What broke the connection; None while it is open, and after one of the sides has closed it."""
+        """The exception that broke the connection; None while it is open, and after either side has closed it."""
         return self._engine.fault
 
     async def wait_leaving(self) -> None:
@@ -342,7 +344,7 @@ class Caller:
 
     @property
     def peer(self) -> Any:
-        """The other end, if known to the transport: an address, or the `PeerCredentials` of a Unix socket."""
+        """The peer, if the transport knows it: an address, or the `PeerCredentials` of a Unix socket."""
         return self._transport.peer
 
     async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
@@ -350,20 +352,20 @@ class Caller:
         raise NotImplementedError
 
     def seconds_of(self, timeout: float | Unset | None) -> float | None:
-        """Return the timeout of a call in seconds: the session's own if it is UNSET."""
+        """Return the timeout of a call in seconds; UNSET stands for the session's timeout."""
         return self._timeout if timeout is UNSET else timeout
 
     async def wait_for_room(self, calls: int, timeout: float | Unset | None) -> float | None:
-        """Wait until this many more calls may be sent, and return what is left of the timeout.
+        """Wait until this many more calls may be sent, and return the remaining timeout.
 
-        Returns at once when the session is closed; sending raises the error.
+        Returns at once if the session is closed; sending then raises the error.
 
         Raises:
-            CallTimeout: There was no room in time.
+            CallTimeout: No room became free in time.
             ValueError: The timeout is negative or NaN.
         """
         seconds = self.seconds_of(timeout)
-        if seconds is not None and not seconds >= 0:  # NaN among the loop's timers would block others
+        if seconds is not None and not seconds >= 0:  # a NaN would break the order of the loop's timers
             raise invalid_timeout()
         if not self._must_wait(calls):
             return seconds
@@ -386,7 +388,7 @@ class Caller:
         if self._transport.write_buffer_bytes <= HIGH_WATER_BYTES:
             return True
         if self._driver.may_pass:
-            # The buffer is above this side's mark and below the transport's: let one pass.
+            # The buffer is above HIGH_WATER_BYTES but the transport does not block: let one waiter pass.
             self._driver.may_pass = False
             return True
         self._driver.drain()
@@ -409,7 +411,7 @@ class Caller:
             waiter.set_exception(error)
 
     def _left_by_peer(self) -> None:
-        """Note that no more calls can be sent."""
+        """Wake all waiters: no more calls can be sent."""
         self._wait_queue.wake()
         if not self._left.done():
             self._left.set_result(None)

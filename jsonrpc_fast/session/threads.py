@@ -1,4 +1,4 @@
-"""Run a coroutine of a session's loop for another thread.
+"""Run a coroutine in a session's loop on behalf of another thread.
 
 Rules:
   - The thread gets a future. Cancelling it cancels the coroutine.
@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 from ..errors import ConnectionLost, StateError
 
 Begin: TypeAlias = Callable[[concurrent.futures.Future[Any]], Coroutine[Any, Any, Any]]
-"""Makes the coroutine. It gets the thread's future."""
+"""Creates the coroutine. Its argument is the future that the thread gets."""
 
 
 _lock: Final = threading.Lock()
@@ -26,10 +26,10 @@ _lock: Final = threading.Lock()
 
 
 class ThreadQuota:
-    """Bounds the number of messages from other threads that a session keeps. Thread-safe.
+    """Bounds the number of messages from other threads that wait in a session. Thread-safe.
 
     Args:
-        count: The maximum.
+        count: The maximum number of messages.
     """
 
     __slots__ = ("_left",)
@@ -45,7 +45,7 @@ class ThreadQuota:
         """
         with _lock:
             if not self._left:
-                raise StateError("too many notifications from other threads wait")
+                raise StateError("too many notifications from other threads are waiting")
             self._left -= 1
 
     def give(self, _: object = None) -> None:
@@ -82,10 +82,10 @@ def run_threadsafe(loop: asyncio.AbstractEventLoop, begin: Begin) -> concurrent.
 
     Args:
         loop: The loop of the session.
-        begin: Called on the loop's thread.
+        begin: Creates the coroutine; called on the loop's thread.
 
     Returns:
-        The future of what the coroutine returns or raises.
+        A future for the result or exception of the coroutine.
 
     Raises:
         StateError: The loop is not running.
@@ -98,13 +98,13 @@ def run_threadsafe(loop: asyncio.AbstractEventLoop, begin: Begin) -> concurrent.
         loop.call_soon_threadsafe(_begin, loop, ticket, begin)
     except RuntimeError:
         raise StateError("the session's loop is closed") from None
-    if loop.is_closed():  # since it was asked: it may keep the ticket
+    if loop.is_closed():  # closed after the check above: it may keep the ticket
         ticket.drop()
     return future
 
 
 def _begin(loop: asyncio.AbstractEventLoop, ticket: _Ticket, begin: Begin) -> None:
-    # The loop keeps the task. If the future did, too, a task that a closed loop drops would never be freed.
+    # Only the loop holds the task. If the future held it, too, a task dropped by a closed loop would never be freed.
     found = weakref.ref(asyncio.Task(_run(ticket, begin), loop=loop))
 
     def cancel(future: concurrent.futures.Future[Any]) -> None:
@@ -125,7 +125,7 @@ async def _run(ticket: _Ticket, begin: Begin) -> None:
         ticket.future.cancel()
         raise
     except GeneratorExit:
-        raise  # the loop is gone, and the task with it
+        raise  # the loop has dropped the task
     except BaseException as error:
         ticket.settle(None, error)
         if not isinstance(error, Exception):

@@ -1,4 +1,4 @@
-"""A queue of coroutines that wait for their turn, each with a deadline of its own."""
+"""A queue of coroutines that wait for their turn, each with its own deadline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class WaitQueue:
     It creates no tasks, so no cancellation gets lost.
 
     Attributes:
-        waiters: The waiters, the first one first; for reading only.
+        waiters: The waiters in order of arrival; read-only for callers.
     """
 
     __slots__ = ("waiters",)
@@ -30,12 +30,12 @@ class WaitQueue:
     async def wait(self, may_pass: Callable[[], bool], deadline: float = inf) -> None:
         """Wait until all earlier waiters have left and `may_pass()` is true.
 
-        `may_pass` is called at once, and after each `wake`. The next waiter checks only after the caller has awaited
-        something else.
+        `may_pass` is called when the caller becomes the first waiter, and after each `wake`. The next waiter checks
+        only after the caller has yielded to the loop.
 
         Args:
-            may_pass: Whether the first waiter may pass.
-            deadline: In seconds, by the loop's clock.
+            may_pass: Returns whether the caller may pass.
+            deadline: In seconds, by the loop's clock; inf: none.
 
         Raises:
             CallTimeout: The deadline has passed.

@@ -1,9 +1,9 @@
 """The debug log of the transports: kinds, methods, ids, sizes and times of messages, never a payload.
 
 Rules:
-  - The lines go to the logger `jsonrpc_fast.transports` at the level DEBUG.
-  - A transport looks at the level once, when it connects.
-  - Methods and ids come from the peer: they are shortened and escaped, so that they cannot forge a line.
+  - Lines go to the logger `jsonrpc_fast.transports` at level DEBUG.
+  - A transport checks the level once, when it connects.
+  - Methods and ids come from the peer: they are shortened and escaped, so they cannot forge a log line.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _logger: Final = logger_of("transports")
 
 
 def log_for(label: str, framing: str, limits: Limits) -> WireLog | None:
-    """Return the log of a transport that has just connected; None if the logger is silent."""
+    """Return the log for a transport that has just connected; None if the logger is not enabled for DEBUG."""
     return WireLog(label, framing, limits) if _logger.isEnabledFor(logging.DEBUG) else None
 
 
@@ -43,7 +43,7 @@ class WireLog:
     Args:
         label: The transport's name in each line.
         framing: The transport's framing.
-        limits: The limits of its messages.
+        limits: The transport's limits for messages.
     """
 
     def __init__(self, label: str, framing: str, limits: Limits) -> None:
@@ -60,7 +60,7 @@ class WireLog:
     def feed(
         self, decoder: StreamDecoder[Any], data: bytes | bytearray | memoryview, max_items: int | None = None
     ) -> list[Any]:
-        """Call a decoder's `feed`, and log the items that it returns."""
+        """Call the decoder's `feed` and log the items that it returns."""
         items = decoder.feed(data, max_items)
         self._sizes += self._sizes_of(decoder, data)
         for item in items:
@@ -68,12 +68,12 @@ class WireLog:
         return items
 
     def received(self, item: object, size: str) -> None:
-        """Log what was received as one frame."""
+        """Log the item that was decoded from one frame."""
         self._received += 1
         _logger.debug("%s <- %s, %s", self._label, _description(item), size)
 
     def _sizes_of(self, decoder: StreamDecoder[Any], data: bytes | bytearray | memoryview) -> list[str]:
-        """Return the sizes of the frames that end in `data`, which is split again to know them."""
+        """Split `data` a second time, and return the sizes of the frames that end in it."""
         if self._frames is None:
             self._undetected += data
             framing = decoder.framing
@@ -91,13 +91,13 @@ class WireLog:
 
     def fault(self, fault: Exception) -> None:
         """Log an exception that went to `onerror`, without its text."""
-        # `feed` has logged a ParseError. The text of another exception may contain anything.
+        # `feed` has already logged each ParseError. The text of any other exception may contain payload data.
         if not isinstance(fault, ParseError):
             number = f" {fault.errno}" if isinstance(fault, OSError) and fault.errno is not None else ""
             _logger.debug("%s fault: %s%s", self._label, type(fault).__name__, number)
 
     def closed(self, fault: Exception | None) -> None:
-        """Log the end of the channel."""
+        """Log that the channel has closed."""
         _logger.debug(
             "%s closed%s after %.3f s, %d received, %d sent",
             self._label,

@@ -1,7 +1,7 @@
-"""A task on a server: a call of a tool that goes on after its response.
+"""A task on a server: a tool call that continues after its response.
 
 Rules:
-  - Up to 2025-11-25 `tasks/result` waits for the result, and the handlers of the client serve the requests of the task.
+  - Up to 2025-11-25, `tasks/result` waits for the result, and the client's handlers serve the requests of the task.
   - In 2026-07-28 the client polls with `tasks/get`, as often as the server suggests, and sends the requested
     input with `tasks/update`, once for each request.
 
@@ -25,7 +25,7 @@ InputsFor = Callable[[str, dict[str, Any], int], Awaitable[dict[str, Any]]]
 """Returns the responses to requests for input: `ClientSession.inputs`."""
 
 POLL_SECONDS: Final = 1.0
-"""How often a task is polled, unless the server says it."""
+"""The interval between polls of a task, unless the server suggests one."""
 _MIN_POLL_SECONDS: Final = 0.02
 _MAX_POLL_SECONDS: Final = 60.0
 _FINAL: Final = frozenset({"cancelled", "completed", "failed"})
@@ -35,8 +35,8 @@ class ClientTask:
     """A task that `Client.start_task` returned.
 
     Attributes:
-        id: The id of the task; None if the server has returned the result at once.
-        last: The members of the task as the server described them last; {} without a task.
+        id: The id of the task; None if the server returned the result at once.
+        last: The members of the task, as the server last described them; {} if there is no task.
     """
 
     def __init__(
@@ -62,17 +62,17 @@ class ClientTask:
 
     @property
     def status(self) -> str:
-        """The status when the server described the task last: "working", "input_required", "completed" …"""
+        """The status that the server last reported: "working", "input_required", "completed" …"""
         return "completed" if self.id is None else str(self.last.get("status"))
 
     async def get(self, *, timeout: float | Unset | None = UNSET) -> dict[str, Any]:
         """Ask the server for the task and return its members.
 
         Args:
-            timeout: As for the methods of `Client`.
+            timeout: Seconds until CallTimeout; None: no limit. The default is the client's timeout.
 
         Raises:
-            StateError: The server has returned the result at once, so there is no task.
+            StateError: There is no task, because the server returned the result at once.
         """
         self.last = await self._call("tasks/get", {"taskId": self._known_id()}, timeout=timeout)
         return self.last
@@ -85,10 +85,10 @@ class ClientTask:
         """Wait for the result of the tool and return it as `Client.call_tool` does.
 
         Args:
-            timeout: Seconds until CallTimeout; None: no timeout. The task goes on afterwards.
+            timeout: Seconds until CallTimeout; None: no limit. The task continues on the server.
 
         Raises:
-            RpcError: The error of the call; or the task was cancelled (-32600).
+            RpcError: The tool call failed, or the task was cancelled (-32600).
         """
         if self._result is None:
             if self._is_modern:

@@ -1,9 +1,9 @@
-"""The transport of one session over HTTP, or of one request without a session.
+"""The transport for one session over HTTP, or for requests without a session, one at a time.
 
 Rules:
-  - Each message of the client arrives by `deliver`, with the stream of its POST. That is the destination of what
-    belongs to its requests; other messages go to the stream of the session, which a GET reads.
-  - Nothing here waits: an idle session has no task, no timer and no queue.
+  - Each message from the client arrives through `deliver`, with the stream of its POST. Messages that belong to the
+    POST's requests go to that stream; all others go to the stream of the session, which a GET reads.
+  - An idle session has no task, no timer and no waiting coroutine.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from ..server.context import HttpRequest
 from .streams import MessageStream, without_line_end
 
 MAX_KEPT_MESSAGES: Final = 100
-"""Maximum number of messages that wait for a GET. Beyond it the oldest are dropped."""
+"""Maximum number of messages that are kept for a GET. Beyond it, the oldest are dropped."""
 MAX_KEPT_BYTES: Final = 64 * 1024
-"""Maximum size of these messages: many clients never send a GET."""
+"""Maximum size of these messages in bytes. It is small because many clients never send a GET."""
 
 
 class HttpTransport(Transport):
-    """A `Transport` whose messages arrive and leave in the requests and responses of HTTP.
+    """A `Transport` whose messages travel in HTTP requests and responses.
 
     Args:
         profile: The rules by which the messages were decoded.
-        max_stream_bytes: Maximum size of the messages that wait in one stream.
-        has_session: Whether there is a session. If not, all messages go to the stream of the only POST.
+        max_stream_bytes: Maximum number of bytes buffered in one stream.
+        has_session: Whether there is a session. Without one, all messages go to the stream of the current POST.
 
     Attributes:
         is_shared: Whether the requests of several clients use it, one after another.
-        streams: The streams of requests without a response, by id.
+        streams: The streams of the requests that have no response yet, by request id.
         receiving: The stream whose message is being delivered.
-        buffered: The size of what waits in the streams of requests.
-        is_paused: Whether nothing may be delivered now.
-        listener: The stream of the messages that belong to no request.
-        is_listening: Whether a GET reads it.
+        buffered: The number of bytes buffered in the streams of requests.
+        is_paused: Whether delivery is paused.
+        listener: The stream for messages that belong to no request.
+        is_listening: Whether a GET is reading `listener`.
         onlisten: If set, called when `is_listening` has changed.
     """
 
@@ -67,7 +67,7 @@ class HttpTransport(Transport):
     # Receiving.
 
     def open_stream(self, request: HttpRequest, ids: Collection[MessageId]) -> MessageStream:
-        """Return the stream of a POST with these requests, none of which is in flight. Without any it has ended."""
+        """Return a new stream for a POST with these requests, none of them in flight. Without any it has ended."""
         stream = MessageStream(self, self._max_stream_bytes, ids, request)
         stream.is_ended = not ids
         for id in ids:
@@ -75,7 +75,7 @@ class HttpTransport(Transport):
         return stream
 
     def deliver(self, message: Received, stream: MessageStream | None) -> None:
-        """Deliver a message of the client, whose responses go to a stream."""
+        """Deliver a message from the client; responses to it go to `stream`."""
         assert self.onmessage is not None
         self.receiving = stream
         try:
@@ -98,13 +98,13 @@ class HttpTransport(Transport):
             stream.end()
 
     def cancel_requests(self) -> None:
-        """Cancel the requests without a response, because their client does not wait for it."""
+        """Cancel the requests that have no response yet, because their client no longer waits."""
         for id in list(self.streams):
             self.deliver(Notification("notifications/cancelled", {"requestId": id}), None)
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is without a response, and nothing waits."""
+        """Whether every request has its response, nothing is buffered, and delivery is not paused."""
         return not self.streams and not self.buffered and not self.is_paused
 
     async def wait_for_reading(self) -> None:
@@ -147,11 +147,11 @@ class HttpTransport(Transport):
             ConnectionLost: There is no session.
         """
         if self.is_shared:
-            raise ConnectionLost("the request has been answered")
+            raise ConnectionLost("the request already has its response")
         self.send(data)
 
     def set_listening(self, is_listening: bool) -> None:
-        """Note that a GET begins to read `listener`, or has ended."""
+        """Record that a GET has begun or stopped reading `listener`."""
         self.is_listening = is_listening
         if self.onlisten is not None:
             self.onlisten()
@@ -176,7 +176,7 @@ class HttpTransport(Transport):
                 self._waiters.remove(waiter)
 
     def wake(self) -> None:
-        """Wake what waits for room or for reading."""
+        """Wake the coroutines that wait for room or for reading."""
         if self._waiters:
             for waiter in self._waiters:
                 if not waiter.done():

@@ -4,8 +4,8 @@
     def chart(days: int) -> list[str | Image]:
         return ["The last days:", Image(draw(days))]
 
-A block is a dict in the form of the protocol, so blocks may stand wherever such dicts may: in what a tool returns, in
-`ToolResult.content`, and as the content of a prompt's message.
+A block is a dict in the format of the protocol, so blocks are allowed wherever such dicts are: in the return value of a
+tool, in `ToolResult.content`, and as the content of a prompt message.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SIGNATURES: Final = (
     (0, b"fLaC", "audio/flac"),
     (4, b"ftypM4A", "audio/mp4"),
 )
-"""The bytes at an offset that show a MIME type."""
+"""An offset, the bytes found there, and the MIME type that they identify."""
 
 _BY_SUFFIX: Final = {
     ".aac": "audio/aac",
@@ -73,7 +73,7 @@ class Text(Block):
     Args:
         text: The text.
         annotations: The intended audience and the importance.
-        meta: `_meta` of the block.
+        meta: The block's `_meta`.
     """
 
     def __init__(
@@ -107,12 +107,12 @@ class Image(Media):
 
     Args:
         data: The bytes of the image, or the path of a file, which is read at once.
-        mime_type: The MIME type; by default the type that the suffix of the path or the first bytes show.
+        mime_type: The MIME type; by default derived from the suffix of the path, or from the first bytes.
         annotations: The intended audience and the importance.
-        meta: `_meta` of the block.
+        meta: The block's `_meta`.
 
     Raises:
-        ValueError: There is no `mime_type`, and nothing shows that the data is an image.
+        ValueError: The MIME type is unknown, or not that of an image.
         OSError: The file cannot be read.
     """
 
@@ -120,16 +120,16 @@ class Image(Media):
 
 
 class Audio(Media):
-    """Sound. From 2025-03-26 on: older clients get a text that names its type.
+    """Audio. Clients with a revision before 2025-03-26 get a text block that names the type.
 
     Args:
         data: The bytes of the recording, or the path of a file, which is read at once.
-        mime_type: The MIME type; by default the type that the suffix of the path or the first bytes show.
+        mime_type: The MIME type; by default derived from the suffix of the path, or from the first bytes.
         annotations: The intended audience and the importance.
-        meta: `_meta` of the block.
+        meta: The block's `_meta`.
 
     Raises:
-        ValueError: There is no `mime_type`, and nothing shows that the data is audio.
+        ValueError: The MIME type is unknown, or not that of audio.
         OSError: The file cannot be read.
     """
 
@@ -137,18 +137,18 @@ class Audio(Media):
 
 
 class ResourceLink(Block):
-    """A link to a resource that the client may read. From 2025-06-18 on: older clients get the URI as text.
+    """A link to a resource that the client may read. Clients with a revision before 2025-06-18 get the URI as text.
 
     Args:
         uri: The URI of the resource.
         name: The name of the resource; by default the last part of the URI.
-        title: The name for people.
+        title: The display name.
         description: What the resource is.
-        mime_type: The MIME type; by default the type that the suffix of the URI shows, if any.
+        mime_type: The MIME type; by default derived from the suffix of the URI, if it is known.
         size: The size in bytes.
         icons: Icons for user interfaces.
         annotations: The intended audience and the importance.
-        meta: `_meta` of the block.
+        meta: The block's `_meta`.
     """
 
     def __init__(
@@ -182,14 +182,14 @@ class EmbeddedResource(Block):
 
     Args:
         uri: The URI of the resource.
-        contents: A str, bytes, or the path of a file, which is read at once. A file is text if its type is.
-        mime_type: The MIME type; by default the type that the suffix of the path or of the URI shows, if any.
+        contents: A str, bytes, or the path of a file, which is read at once. A file of a text type is text.
+        mime_type: The MIME type; by default derived from the suffix of the path or of the URI, if it is known.
         annotations: The intended audience and the importance.
-        meta: `_meta` of the block.
+        meta: The block's `_meta`.
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: The file is of a text type, and is not UTF-8.
+        ValueError: The file has a text type but is not UTF-8.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class EmbeddedResource(Block):
 
 
 class UserMessage(dict[str, Any]):
-    """A message of the user, for the function of a prompt.
+    """A message from the user, for prompt functions to return.
 
     Args:
         content: A str, or a content block.
@@ -224,7 +224,7 @@ class UserMessage(dict[str, Any]):
 
 
 class AssistantMessage(dict[str, Any]):
-    """A message of the assistant, for the function of a prompt.
+    """A message from the assistant, for prompt functions to return.
 
     Args:
         content: A str, or a content block.
@@ -235,7 +235,7 @@ class AssistantMessage(dict[str, Any]):
 
 
 def has_blocks(value: Any) -> bool:
-    """Return whether what a function returned is a content block, or a list with one."""
+    """Return whether a function's return value is a content block, or a list that contains one."""
     if isinstance(value, (list, tuple)):
         return any(isinstance(item, Block) for item in value)
     return isinstance(value, Block)
@@ -257,7 +257,7 @@ def _media(kind: str, data: Data, mime_type: str | None) -> dict[str, Any]:
         raise TypeError(f"the data of {kind} must be bytes or a path, not {type(data).__name__}")
     mime_type = mime_type or _type_of_bytes(bytes(data[:16]))
     if mime_type is None or not mime_type.startswith(f"{kind}/"):
-        raise ValueError(f"the MIME type of {kind} must be given: the data does not show it")
+        raise ValueError(f"the MIME type of {kind} must be given and begin with {kind}/")
     return {"type": kind, "data": _base64(data), "mimeType": mime_type}
 
 

@@ -1,10 +1,10 @@
-"""Forms: what `Context.elicit` asks a user for, from a type, and the check of what the user entered.
+"""Forms for `Context.elicit`: made from a type, filled in by the user, and checked.
 
 Rules:
   - A form is a flat object. Its fields are strings, numbers, booleans, enums of strings, and lists of such enums
     (specification, "Elicitation").
-  - A field that may be None is one that the user may leave out.
-  - Errors name the field, and never show what the user entered.
+  - Forms have no null: None is removed from the type of a field. The user may leave out a field with a default.
+  - Errors name the field but never show the user's input.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Elicited(Generic[T]):
     """What a user did with a form or a URL.
 
     Attributes:
-        action: "accept", "decline" (the user said no) or "cancel" (the user closed the question).
-        content: What the user entered; None unless the user accepted a form.
+        action: "accept", "decline" (the user said no) or "cancel" (the user dismissed the question).
+        content: The user's input; None unless the user accepted a form.
     """
 
     action: Action
@@ -41,11 +41,11 @@ class Elicited(Generic[T]):
 
 
 class Form:
-    """A form.
+    """A form: a schema, and the type that its contents are converted to.
 
     Args:
         schema: The schema for `requestedSchema`.
-        value_type: The type of its contents; None: they are dicts.
+        value_type: The type of the contents; None: they stay dicts.
 
     Attributes:
         schema: The schema.
@@ -62,7 +62,7 @@ class Form:
         self._type = value_type
 
     def read(self, content: Any) -> Any:
-        """Convert what the user entered.
+        """Check the user's input, and convert it to the type of the contents.
 
         Raises:
             ValueError: It does not match the form.
@@ -99,7 +99,7 @@ def action_of(result: Mapping[str, Any]) -> Action:
     """Return the action in a client's response.
 
     Raises:
-        ValueError: There is none.
+        ValueError: The response has no valid action.
     """
     action = result.get("action")
     if action not in _ACTIONS:
@@ -120,7 +120,7 @@ def _form_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _field(part: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a field, without references and without null."""
+    """Return the schema of a field, without references and without null."""
     part = dict(part)
     if "$ref" in part:
         target = definitions.get(part.pop("$ref").rpartition("/")[2], {})

@@ -1,15 +1,15 @@
-"""Requests to a modern client (2026-07-28), which accepts no requests: its input comes in several rounds.
+"""Input from a modern client (2026-07-28): such a client accepts no requests, so input takes several rounds.
 
 Rules:
-  - A function that needs a response it does not have yet stops there. The result is `input_required` with all requests
-    of that run. The client sends its request again with the responses, and the function runs from the start.
-  - What a run returns or raises is ignored if a response is missing.
-  - A response belongs to a request with the same method and params; the same request sent twice has two responses. A
-    request with a key of the function's own is identified by this key only.
+  - A function that needs a response it does not have yet stops there. The server returns `input_required` with all
+    requests of that run. The client repeats its request with the responses, and the function runs from the start.
+  - If a response is missing, the return value or exception of the run is ignored.
+  - A response is matched to its request by method and params; if a function makes the same request twice, each gets its
+    own response. If the function chose a key for a request, the response is matched by that key alone.
   - A client sends only the responses of the last round. `requestState` (request_state.py) carries those of earlier
     rounds, the keys of the requests that were made, and the values of `Context.state`.
-  - A response to a request that was not made is ignored, unless the key is the function's own.
-  - Only `tools/call`, `prompts/get` and `resources/read` may need input, and only of kinds that the client declared.
+  - A response to a request that was not made is ignored, unless the function chose its key.
+  - Only `tools/call`, `prompts/get` and `resources/read` may request input, and only kinds that the client declared.
 
 Source: specification 2026-07-28, "Multi Round-Trip Requests".
 """
@@ -34,20 +34,20 @@ _INPUT_REQUESTS: Final = frozenset({"elicitation/create", "roots/list", "samplin
 
 
 class InputRequired(BaseException):
-    """Stops a run that needs a response. It is not an Exception: a function must not handle it as a failed request."""
+    """Stops a run that needs a response. It is a BaseException: functions must not handle it as a failed request."""
 
 
 class Inputs:
-    """The input of one request: the responses that the client sent, those that are missing, and the function's values.
+    """The input for one request: the responses received, the requests still without one, and the function's values.
 
     Args:
         method: The method of the request.
         params: The params of the request.
-        seal: Makes and opens `requestState`.
-        subject: Who sent the request, as in `Context.subject`.
+        seal: Signs or encrypts `requestState`, and opens it.
+        subject: The subject that the request's bearer token stands for; None without authorization.
 
     Attributes:
-        state: The values of the function: see `Context.state`.
+        state: The values that the function keeps between rounds (`Context.state`).
 
     Raises:
         RpcError: `inputResponses` or `requestState` is invalid (-32602).
@@ -56,7 +56,7 @@ class Inputs:
     def __init__(self, method: str, params: Mapping[str, Any], seal: StateSeal, subject: object) -> None:
         self._method, self._params, self._seal, self._subject = method, params, seal, subject
         self._may_need_input = method in _MAY_NEED_INPUT
-        self._responses: dict[str, bytes] = {}  # as JSON: a function may change what it gets
+        self._responses: dict[str, bytes] = {}  # encoded: a function may change the dict that it gets
         self._asked: frozenset[str] = frozenset()  # the keys of the requests that were made in earlier rounds
         self._digests: dict[str, str] = {}  # of the requests, by key
         self._used: dict[str, bytes] = {}
@@ -68,12 +68,12 @@ class Inputs:
                 self._responses = _read_responses(params["inputResponses"])
             if "requestState" in params:
                 contents = loads(seal.open(params["requestState"], method, params, subject))
-                self._responses |= _written(contents["responses"])  # earlier responses stay
+                self._responses |= _written(contents["responses"])  # earlier responses take precedence
                 self._asked, self.state = frozenset(contents["asked"]), contents["values"]
 
     @property
     def are_missing(self) -> bool:
-        """Whether the function made a request without a response yet."""
+        """Whether the function made a request that has no response yet."""
         return bool(self._missing)
 
     async def call(self, method: str, params: Mapping[str, Any] | None, key: str | None) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class Inputs:
         Args:
             method: The method of the request.
             params: The params of the request.
-            key: The name of the request in `inputRequests`; None: derived from method and params.
+            key: The key of the request in `inputRequests`; None: derive one from method and params.
 
         Raises:
             InputRequired: There is no response yet.
@@ -98,10 +98,10 @@ class Inputs:
             self._repeats[digest] = self._repeats.get(digest, 0) + 1
             key = f"{digest}-{self._repeats[digest]}"
         if self._digests.setdefault(key, digest) != digest:
-            raise ValueError("the key belongs to another request")
+            raise ValueError("two requests of one run have the same key")
         if key not in self._responses or not (is_named or key in self._asked):
             self._missing[key] = request
-            await _next_turn()  # eager tasks get to make their requests in the same round
+            await _next_turn()  # with eager tasks, lets the others make their requests in this round
             raise InputRequired
         self._used[key] = self._responses[key]
         response: dict[str, Any] = loads(self._responses[key])
@@ -111,11 +111,11 @@ class Inputs:
         """Return the `InputRequiredResult` with the missing requests.
 
         Args:
-            whole: Such a result that the function made itself, without a `requestState`.
+            whole: An `InputRequiredResult` that the function built, without `requestState`; None: build one.
 
         Raises:
             RpcError: `requestState` would be too large (-32603).
-            EncodeError: A value of `state` is not one that JSON keeps.
+            EncodeError: A value of `state` does not survive a round trip through JSON.
         """
         if whole is None:
             whole = {"resultType": "input_required", "inputRequests": dict(self._missing)}
@@ -129,18 +129,18 @@ class Inputs:
 
 
 def _encode_values(values: dict[str, Any]) -> bytes:
-    """Return the values of a function as JSON. Raises EncodeError where the next round would get other values."""
+    """Return a function's values as JSON. Raises EncodeError if decoding them would give different values."""
     try:
         text = dumps(values)
     except EncodeError as error:
         raise EncodeError(f"context.state cannot be written as JSON: {error}") from None
     if loads(text) != values:
-        raise EncodeError("context.state holds what JSON does not keep, such as a tuple, a date or NaN")
+        raise EncodeError("context.state holds a value that JSON does not preserve, such as a tuple, a date or NaN")
     return text
 
 
 def capability_for(method: str, params: Mapping[str, Any] | None) -> str | None:
-    """Return the capability that a client needs for a request, as in `Capabilities.supports`; None if it needs none.
+    """Return the capability that a request needs, such as "sampling.tools"; None if it needs none.
 
     Args:
         method: The method of the request.
@@ -171,7 +171,7 @@ def check_input_required(method: str, result: Mapping[str, Any], rules: RequestR
 
     Raises:
         RpcError: The client cannot receive the requests, or lacks a capability.
-        TypeError, ValueError: The result breaks the protocol.
+        TypeError, ValueError: The result violates the protocol.
     """
     if method not in _MAY_NEED_INPUT or not rules.revision.is_modern:
         raise cannot_send()
@@ -200,7 +200,7 @@ def _read_responses(members: object) -> dict[str, bytes]:
     try:
         return _written(members)
     except EncodeError:
-        raise invalid_params("inputResponses nests too deep") from None
+        raise invalid_params("inputResponses is nested too deeply") from None
 
 
 def _written(responses: Mapping[str, Any]) -> dict[str, bytes]:

@@ -1,10 +1,10 @@
 """Servers on TCP ports and Unix sockets.
 
 Rules:
-  - A server that closes stops accepting, then lets all its connections finish their work and close, at the same time.
+  - A closing server stops accepting, then lets all its connections finish their work and close, concurrently.
   - A connection over a limit (see admission.py) is closed at once, before TLS and before anything is read.
-  - A connection that begins with an HTTP request line is dropped, unread: a web page can make a browser send messages
-    to a server on localhost in the body of a request.
+  - A connection that begins with an HTTP request line is dropped: a web page can make a browser send messages to a
+    server on localhost in the body of a request.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ class ListeningOptions(TypedDict, total=False):
 
 
 class ServerOptions(SocketOptions, ListeningOptions, total=False):
-    """Keyword options of servers of streams; `StreamServer` describes them."""
+    """Keyword options of stream servers; `StreamServer` describes them."""
 
 
 Serve = Callable[[StreamTransport], Coroutine[Any, Any, object]]
 
 
 class AcceptedSocket(SocketChannel):
-    """The channel of a connection that a server accepted. `begin` comes first."""
+    """The channel of an accepted connection. Call `begin` first."""
 
     def begin(self, server: StreamServer, connection: SocketTransport, detector: HttpDetector | None = None) -> None:
-        """Belong to a connection of a server. A detector finds the streams that begin like HTTP, to refuse them."""
+        """Attach this channel to a connection of a server. With a detector, it refuses streams that begin like HTTP."""
         self._server = server
         self._admission = server.admission
         self._connection = connection
@@ -64,7 +64,7 @@ class AcceptedSocket(SocketChannel):
             super().connection_made(transport)
             self._server.accept(self._connection)
 
-    # The two that each chunk and each write take repeat those of the base: a call less for each.
+    # `buffer_updated` and `write` repeat the code of the base class, which saves a call per chunk and per write.
 
     def buffer_updated(self, nbytes: int) -> None:
         data = self._buffer[:nbytes]
@@ -108,14 +108,15 @@ class StreamServer:
     """The base of servers that accept connections; see `TcpServer` and `UnixServer`.
 
     Args:
-        serve: Called with each new connection, a transport that is not started: it sets the callbacks and starts it.
-            It may then return or go on; it is cancelled when the server closes. A connection that is not started when
-            it returns is closed. If it raises, the connection is dropped, and the exception goes to the loop's
-            exception handler unless the connection was lost.
-        sock: The socket to listen on, bound already: for a socket that several processes share, or that was inherited
-            (`inherited_sockets`). The server owns it from now on. None: the server binds a socket to its address.
-        backlog: How many connections the system keeps until they are accepted; 100 by default.
-        options: Options of `Admission`, and those of `SocketTransport` and `Connection` for each connection.
+        serve: A coroutine function, called with each new connection: a transport that is not started. It sets the
+            callbacks and starts the transport. It may then return or keep running; it is cancelled when the server
+            closes. A connection that is not started when `serve` returns is closed. If `serve` raises, the connection
+            is dropped, and the exception goes to the loop's exception handler unless the connection was lost.
+        sock: A bound socket to listen on, such as one that several processes share, or an inherited one
+            (`inherited_sockets`). The server takes ownership of it. None: the server binds a socket to its address.
+        backlog: How many connections the kernel queues until they are accepted; 100 by default.
+        options: The bounds of `Admission`, such as `max_connections`; the options of `SocketTransport` and
+            `Connection`, which apply to each connection.
 
     Raises:
         TypeError, ValueError: An option has the wrong type or value.
@@ -153,7 +154,7 @@ class StreamServer:
 
     @property
     def refused(self) -> int:
-        """The number of connections that were refused at a maximum, or dropped because of max_buffered_bytes."""
+        """The number of connections refused at a maximum, or dropped because max_buffered_bytes was exceeded."""
         return self.admission.refused + self.admission.dropped
 
     @property
@@ -168,10 +169,10 @@ class StreamServer:
         return self._server.sockets[0].getsockname()
 
     async def start(self) -> None:
-        """Begin to listen.
+        """Start listening.
 
         Raises:
-            StateError: The server was started before, or closed.
+            StateError: The server is already started, or closed.
             OSError: The address cannot be used. `start` may be called again.
         """
         if self._is_started or self._is_closed:
@@ -202,11 +203,11 @@ class StreamServer:
         """Stop accepting, let all connections finish their work, and close them.
 
         Sessions finish their handlers. A connection with neither `onstop` nor `onend` set is closed at once. `serve`
-        tasks that still run at the end are cancelled. A second call only waits.
+        tasks that are still running at the end are cancelled. A second call only waits.
 
         Args:
-            drain_seconds: How long each connection may take to write what it accepted; None: without limit.
-            grace_seconds: How long the work in progress may take; None: without limit.
+            drain_seconds: Seconds that each connection may take to write the messages it accepted; None: no limit.
+            grace_seconds: Seconds that the work in progress may take; None: no limit.
 
         Raises:
             TypeError, ValueError: An argument is not a duration.
@@ -240,7 +241,7 @@ class StreamServer:
             connection.begin_closing(drain_seconds)
 
     def _free_address(self) -> None:
-        """Free the address when the server no longer listens; for subclasses."""
+        """Free the address after the server has stopped listening; subclasses override this."""
 
     async def _listen(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
         """Bind a socket to the address, and listen on it."""
@@ -270,20 +271,20 @@ class StreamServer:
         return True
 
     def leave(self, transport: asyncio.Transport) -> None:
-        """Remove a socket from the count; for its channel. Further calls do nothing."""
+        """Remove a socket from the count. Its channel calls this; further calls do nothing."""
         host = self._hosts.pop(transport, None)
         if host is not None:
             self.admission.leave(host)
 
     def admits(self, transport: asyncio.Transport) -> bool:
-        """Return whether a connection may be accepted; abort it if not. With TLS its socket was counted before."""
+        """Return whether a connection may be accepted; abort it if not. With TLS, its socket is already counted."""
         if self._is_closed or (self._ssl is None and not self._enter(transport)):
             transport.abort()
             return False
         return True
 
     def accept(self, connection: SocketTransport) -> None:
-        """Serve a connection; for its channel."""
+        """Serve a connection. Its channel calls this."""
         self._connections.add(connection)
         task = asyncio.get_running_loop().create_task(self._run(connection))
         self._tasks.add(task)
@@ -300,7 +301,7 @@ class StreamServer:
                 await self._serve(connection)
                 await self._close_unstarted(connection)
         except Exception as error:
-            # A transport cannot be started when its peer closed the connection already.
+            # Starting a transport fails if its peer has already closed the connection.
             if not isinstance(error, (ConnectionError, StateError)):
                 connection.report_unhandled(error, "serve")
             connection.channel.abort()
@@ -321,17 +322,17 @@ class TcpServer(StreamServer):
 
     Args:
         serve: As in `StreamServer`.
-        host: The host to listen on, on all its addresses; None: all addresses of the machine.
-        port: The port; 0 takes a free one, which `address` returns; None with `sock`.
-        ssl: The TLS settings, with a certificate; None: no TLS.
-        handshake_seconds: How long a client may take for the TLS handshake; None: no limit.
-        reuse_port: Whether several processes may listen on the port (SO_REUSEPORT); the system chooses one for each
-            connection. When one closes, connections that it has not accepted yet are lost, unlike those of a shared
+        host: The host name or address to listen on; None: all interfaces.
+        port: The port; 0 picks a free one, which `address` returns; None with `sock`.
+        ssl: An SSLContext with a certificate; None: no TLS.
+        handshake_seconds: Seconds that a client may take for the TLS handshake; None: no limit.
+        reuse_port: Whether several processes may listen on the port (SO_REUSEPORT); the kernel picks one for each
+            connection. When a process closes, connections that it has not yet accepted are lost, unlike with a shared
             `sock`.
         options: As in `StreamServer`.
 
     Raises:
-        TypeError, ValueError: An argument has the wrong type or value, or there is not exactly one place to listen on.
+        TypeError, ValueError: An argument has the wrong type or value, or not exactly one of `port` and `sock`.
     """
 
     def __init__(
@@ -369,18 +370,17 @@ class TcpServer(StreamServer):
 class UnixServer(StreamServer):
     """A server on a Unix socket.
 
-    It replaces a stale socket of another server. `start` raises OSError (EADDRINUSE) if a server still listens
-    on it.
+    `start` replaces a stale socket of another server, and raises OSError (EADDRINUSE) if a server still listens on it.
 
     Args:
         serve: As in `StreamServer`.
         path: The socket's path; a leading NUL byte makes it a name in Linux's abstract namespace. None with `sock`.
-        mode: The permissions of the path, such as 0o660; None: those that the umask leaves. Whoever may write to the
-            path may connect.
+        mode: The permissions of the path, such as 0o660; None: those that the umask leaves. A client needs permission
+            to write to the path.
         options: As in `StreamServer`.
 
     Raises:
-        TypeError, ValueError: An argument has the wrong type or value, or there is not exactly one place to listen on.
+        TypeError, ValueError: An argument has the wrong type or value, or not exactly one of `path` and `sock`.
     """
 
     def __init__(
