@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -270,10 +270,12 @@ async def serving(start: str, server: Any) -> AsyncIterator[int]:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     port = await eventually(lambda: port_of(server._server))
+    loop = server._server.get_loop()
     try:
         yield port
     finally:
-        server.shutdown()
+        with suppress(RuntimeError):  # the loop is closed: the server ends with its client
+            loop.call_soon_threadsafe(server.shutdown)  # called in this thread, it would not wake the loop
     await asyncio.to_thread(thread.join, 20)
     assert not thread.is_alive()
 
