@@ -145,7 +145,8 @@ cdef object payload_by_orjson(ValueReader* reader, Rules rules, bint is_item, Py
     try:
         return loads_by_orjson(start, payload_end - start)
     except JSONDecodeError:
-        return ABSENT
+        pass
+    return ABSENT
 
 
 cdef inline PyObject* payload_at(

@@ -451,7 +451,8 @@ cdef class Error:
         except (MemoryError, RecursionError):
             raise
         except Exception:  # from the comparison of a key
-            return None
+            pass
+        return None
 
     def to_dict(self):
         """Return the error as a dict. `data` is shared, not copied."""

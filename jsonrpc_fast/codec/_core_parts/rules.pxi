@@ -340,7 +340,8 @@ cdef object check_dict_or_none(obj, Rules rules):
     except (MemoryError, RecursionError):
         raise
     except Exception:
-        return None
+        pass
+    return None
 
 
 cdef inline uint32_t kind_of_token(

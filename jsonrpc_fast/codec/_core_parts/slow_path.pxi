@@ -59,7 +59,8 @@ cdef object certain_id(Value* value, Rules rules):
     try:
         return id_of(value, rules.id_bytes)
     except JSONDecodeError:
-        return None
+        pass
+    return None
 
 
 cdef object fault_of_large(const uint8_t* start, Py_ssize_t size, Rules rules):
@@ -68,12 +69,15 @@ cdef object fault_of_large(const uint8_t* start, Py_ssize_t size, Rules rules):
     cdef Cursor cursor
     cdef Envelope envelope
     cdef Value* id
+    cdef Py_ssize_t read = -1
     size = min(size, rules.message_bytes, HEAD_BYTES)
     try:
-        size = utf_8_decode(PyBytes_FromStringAndSize(<char*>start, size), "strict", False)[1]
+        read = utf_8_decode(PyBytes_FromStringAndSize(<char*>start, size), "strict", False)[1]
     except UnicodeDecodeError:
+        pass
+    if read < 0:
         return make_fault(MESSAGE_TOO_LARGE)
-    open_cursor(&cursor, start, size, True)
+    open_cursor(&cursor, start, read, True)
     cursor.any_surrogate = True
     skip_space(&cursor)
     if cursor.at >= cursor.end or cursor.at[0] != c"{":

@@ -74,7 +74,8 @@ cdef Name* names_of_thread() noexcept:
     try:
         return make_names()
     except MemoryError:
-        return NULL
+        pass
+    return NULL
 
 
 cdef PyObject* keep_name(Name* name, const uint8_t* start, Py_ssize_t size, uint64_t first, uint64_t last) noexcept:
