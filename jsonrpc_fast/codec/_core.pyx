@@ -82,6 +82,7 @@ from ._scanner cimport (
     is_wide,
     lowest_bit,
     name_of,
+    name_of_escaped,
     past_space,
     plain_bytes,
     read_end,
@@ -96,6 +97,7 @@ from ._scanner cimport (
 
 from codecs import utf_8_decode
 from enum import EnumMeta
+from gc import is_tracked as _is_tracked
 from inspect import Parameter, Signature
 from types import GenericAlias
 
@@ -148,7 +150,7 @@ from ._json import dumps_unchecked as _dumps_unchecked
 from ._json import loads as _loads
 from ._members import find
 from ._pickling import remake
-from ._stream import AT_WORK, FAILED
+from ._stream import AT_WORK, CLOSED, FAILED
 from ._stream import M as _M
 from ._stream import StreamDecoder
 from .rules import KIND_BITS as _KIND_BITS
@@ -158,7 +160,6 @@ from .rules import batch_fault as find_batch_fault
 from .rules import verdict as find_verdict
 
 cdef extern from "Python.h":
-    object PyUnicode_New(Py_ssize_t size, Py_UCS4 maxchar)
     void* PyUnicode_DATA(object text)
     bint PyUnicode_IS_ASCII(object text)
     Py_ssize_t PyUnicode_GET_LENGTH(object text)
@@ -245,5 +246,7 @@ include "_core_parts/write_strings.pxi"
 include "_core_parts/write_numbers.pxi"
 include "_core_parts/write_values.pxi"
 include "_core_parts/encoding.pxi"
+include "_core_parts/invariants.pxi"
 
+check_invariants()
 keep_shared_objects()

@@ -23,7 +23,7 @@ cdef class BodyReader(Reader):
     cdef Py_ssize_t head_due  # missing bytes of the head that is kept of a body over the limit
     cdef object header  # the HeaderReader of the current headers, or None
 
-    def close(self):
+    def rest(self):
         """Return the same as `ContentLengthFrames.close`, without the offset."""
         if self.ended:
             return []

@@ -19,7 +19,7 @@ cdef class ConcatenatedReader(Reader):
     cdef Py_ssize_t depth  # open brackets
     cdef bint begins_line  # while lost: the last byte was a line feed
 
-    def close(self):
+    def rest(self):
         """Return the same as `ConcatenatedFrames.close`, without the offset."""
         cdef const uint8_t* end = self.buffer + self.size
         if self.dropping or self.size == 0:

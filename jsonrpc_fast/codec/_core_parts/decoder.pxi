@@ -9,7 +9,6 @@ def _too_large_fault(bytes head not None, profile):
 class Decoder(StreamDecoder[_M]):
     __doc__ = StreamDecoder.__doc__
     # `_fast` is the reader, or None while bytes cannot go to it directly: the stream is closed, or its framing unknown.
-    # Without the GIL it is not used: `StreamDecoder.feed` has the lock.
     __slots__ = ("_fast",)
     _fault_class = ParseError
 
@@ -19,7 +18,7 @@ class Decoder(StreamDecoder[_M]):
         return self._frames.has_more
 
     def feed(self, data, max_items=None):
-        reader = None if FREE_THREADED else self._fast
+        reader = self._fast
         if reader is not None and isinstance(data, (bytes, bytearray, memoryview)):
             if max_items is None:
                 return reader.feed(data)
@@ -31,7 +30,7 @@ class Decoder(StreamDecoder[_M]):
 
     def close(self):
         with self._lock:
-            state = (<Reader?>self._frames).state
+            state = (<Reader?>self._frames).state_at_rest()
             if state == WORKING:
                 raise ValueError(AT_WORK)
             self._fast = None
@@ -53,7 +52,8 @@ class Decoder(StreamDecoder[_M]):
     def _fail(self):
         super()._fail()
         self._fast = None
-        (<Reader?>self._frames).fail()
+        if acquire(&(<Reader?>self._frames).lock):
+            (<Reader>self._frames).fail()
 
     def _decode(self, text):
         return decode(text, self._profile, raw=self._raw)
@@ -71,11 +71,19 @@ cdef extern from *:
     #include <structmember.h>
     /* Where an object has what a descriptor of `__slots__` gets. */
     #define jsonrpc_fast_offset_of(slot) (((PyMemberDescrObject *)(slot))->d_member->offset)
-    #define jsonrpc_fast_at_offset(self, offset) (*(PyObject **)((char *)(self) + (offset)))
     #else
     #define jsonrpc_fast_offset_of(slot) 0
-    #define jsonrpc_fast_at_offset(self, offset) NULL
     #endif
+
+    /* What is at an offset, as a new reference, or NULL. Descriptors set it in a critical section, too. */
+    static CYTHON_INLINE PyObject *jsonrpc_fast_at_offset(PyObject *self, Py_ssize_t offset) {
+        PyObject *value;
+        jsonrpc_fast_begin_section(self);
+        value = offset == 0 ? NULL : *(PyObject **)((char *)self + offset);
+        Py_XINCREF(value);
+        jsonrpc_fast_end_section();
+        return value;
+    }
     """
     Py_ssize_t offset_of "jsonrpc_fast_offset_of"(object slot)
     PyObject* at_offset "jsonrpc_fast_at_offset"(PyObject* self, Py_ssize_t offset)
@@ -87,20 +95,19 @@ cdef Py_ssize_t FAST_OFFSET = offset_of(Decoder._fast)
 cdef object call_feed(PyObject* function, PyObject** arguments, size_t flags, PyObject* names):
     """Call `Decoder.feed`: with a Decoder and exact bytes alone here, in any other form by Cython's function."""
     cdef PyObject* found
-    cdef Reader reader
     if (
-        not FREE_THREADED
-        and PyVectorcall_NARGS(flags) == 2
+        PyVectorcall_NARGS(flags) == 2
         and names == NULL
         and <PyObject*>type_of(arguments[0]) == <PyObject*>DECODER
         and is_bytes(arguments[1])
     ):
         # NULL before `__init__`. The object is exactly a Decoder, whose layout does not change.
         found = at_offset(arguments[0], FAST_OFFSET)
-        if found != NULL and found != NULL_VALUE:
+        if found != NULL:
             # Held: a finalizer that runs meanwhile may begin the decoder again. Checked: anyone may set `_fast`.
-            reader = <Reader?><object>found
-            return reader.feed_bytes(<bytes>arguments[1])
+            reader = owned(found)
+            if reader is not None:
+                return (<Reader?>reader).feed_bytes(<bytes>arguments[1])
     return slow_feed(function, arguments, flags, names)
 
 

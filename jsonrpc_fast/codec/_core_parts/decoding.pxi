@@ -30,8 +30,6 @@ cdef str BATCH = "batch"
 cdef str INVALID = "invalid"
 
 cdef extern from "Python.h":
-    Py_ssize_t tuple_size "PyTuple_GET_SIZE"(PyObject* items)
-    PyObject* tuple_item "PyTuple_GET_ITEM"(PyObject* items, Py_ssize_t index)
     void set_record_item "PyTuple_SET_ITEM"(object record, Py_ssize_t index, PyObject* value)
     bint is_bytes "PyBytes_CheckExact"(PyObject* value)
 

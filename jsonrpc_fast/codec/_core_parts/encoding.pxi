@@ -317,12 +317,11 @@ cdef char* write_raw(Output* output, char* at, Raw raw) except NULL:
 cdef inline char* write_payload "jsonrpc_fast_write_payload"(
     Output* output, char* at, value, default, option
 ) except NULL:
-    cdef bint is_left = is_left_at_once(output, at)
-    if default is None and option is ZERO and type(value) is not Raw and not is_left:
+    output.payload = at - output.start
+    if default is None and option is ZERO and type(value) is not Raw:
         at = write_value(output, at, <PyObject*>value, WRITTEN_DEPTH)
         if at != NULL:
             return at
-        note_left(output)
     return write_other_payload(output, value, default, option)
 
 

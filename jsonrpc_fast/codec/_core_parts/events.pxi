@@ -61,7 +61,7 @@ cdef class EventReader(Reader):
     def __cinit__(self, profile, raw):
         self.frames = EventFrames(self.rules.message_bytes)
 
-    def close(self):
+    def rest(self):
         """Return what `EventFrames.close` does."""
         return self.frames.close()
 

@@ -70,7 +70,6 @@ cdef enum:
 cdef struct FreeList:
     PyTypeObject* type
     PyObject* (*make)(PyTypeObject*, PyObject*, PyObject*) noexcept  # the class's `tp_new`
-    Call call  # the class's own `tp_vectorcall`
     Py_ssize_t fields
     Py_ssize_t count
     PyObject* values[FREE_MESSAGES]
@@ -312,45 +311,16 @@ cdef void free_error(PyObject* value) noexcept:
         clear_deep(value, clear_error, free_error)
 
 
-# Calls of the classes with positional arguments only, which most are. Others go to Cython's function, which takes new
+# A call of the class with an id and a result, which a handler makes. Others go to Cython's function, which takes new
 # memory; what they make is freed into the lists, too.
-
-
-cdef object call_request(PyObject* type, PyObject** arguments, size_t flags, PyObject* names):
-    cdef Py_ssize_t count = PyVectorcall_NARGS(flags)
-    if names != NULL or count not in (2, 3):
-        return requests.call(type, arguments, flags, names)
-    params = <object>arguments[2] if count == 3 else None
-    check_id(<object>arguments[0])
-    check_method(<object>arguments[1])
-    check_params(params)
-    return make_request(<object>arguments[0], <object>arguments[1], params)
-
-
-cdef object call_notification(PyObject* type, PyObject** arguments, size_t flags, PyObject* names):
-    cdef Py_ssize_t count = PyVectorcall_NARGS(flags)
-    if names != NULL or count not in (1, 2):
-        return notifications.call(type, arguments, flags, names)
-    params = <object>arguments[1] if count == 2 else None
-    check_method(<object>arguments[0])
-    check_params(params)
-    return make_notification(<object>arguments[0], params)
 
 
 cdef object call_response(PyObject* type, PyObject** arguments, size_t flags, PyObject* names):
     if names != NULL or PyVectorcall_NARGS(flags) != 2:
-        return responses.call(type, arguments, flags, names)
+        return slow_response(type, arguments, flags, names)
     check_id(<object>arguments[0])
     check_result(<object>arguments[1])
     return make_response(<object>arguments[0], <object>arguments[1], None)
-
-
-cdef object call_error(PyObject* type, PyObject** arguments, size_t flags, PyObject* names):
-    cdef Py_ssize_t count = PyVectorcall_NARGS(flags)
-    if names != NULL or count not in (2, 3):
-        return free_errors.call(type, arguments, flags, names)
-    code = check_error(<object>arguments[0], <object>arguments[1])
-    return make_error(code, <object>arguments[1], <object>arguments[2] if count == 3 else UNSET)
 
 
 cdef int use_free_list(
@@ -358,24 +328,23 @@ cdef int use_free_list(
     type,
     Py_ssize_t fields,
     Py_ssize_t size,
-    Call call,
     void (*release)(PyObject*) noexcept,
 ) except -1:
     free.type = <PyTypeObject*>type
     if free.type.tp_basicsize != size:
         raise SystemError(f"{type.__name__} has another layout")
     free.make = free.type.tp_new
-    free.call = <Call>free.type.tp_vectorcall
     free.fields = fields
     free.count = 0
     if FREE_LISTS:
         free.type.tp_dealloc = release
-        if free.call != NULL:
-            free.type.tp_vectorcall = <vectorcallfunc>call
     return 0
 
 
-use_free_list(&requests, Request, 3, sizeof(RequestFields), call_request, free_request)
-use_free_list(&notifications, Notification, 2, sizeof(NotificationFields), call_notification, free_notification)
-use_free_list(&responses, Response, 3, sizeof(ResponseFields), call_response, free_response)
-use_free_list(&free_errors, Error, 3, sizeof(ErrorFields), call_error, free_error)
+use_free_list(&requests, Request, 3, sizeof(RequestFields), free_request)
+use_free_list(&notifications, Notification, 2, sizeof(NotificationFields), free_notification)
+use_free_list(&responses, Response, 3, sizeof(ResponseFields), free_response)
+use_free_list(&free_errors, Error, 3, sizeof(ErrorFields), free_error)
+cdef Call slow_response = <Call>responses.type.tp_vectorcall
+if FREE_LISTS and slow_response != NULL:
+    responses.type.tp_vectorcall = <vectorcallfunc>call_response

@@ -5,7 +5,7 @@
 cdef class LineReader(Reader):
     """Split a stream into lines and decode them in place. Only a line that continues in the next chunk is copied."""
 
-    def close(self):
+    def rest(self):
         """Return the same as `LineFrames.close`, without line and offset."""
         cdef const uint8_t* start = self.buffer
         cdef const uint8_t* end = start + self.size

@@ -11,9 +11,6 @@ cdef enum:
     # as so many bytes of other text.
     ODD_NUMBERS = 3
     ODD_BYTES = 128
-    # orjson also reads a payload that begins with so many floats of so few bytes each, and is much longer than those.
-    FLOATS = 8
-    FLOAT_BYTES = 24
 
 cdef double[23] TENS = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
@@ -220,7 +217,6 @@ cdef PyObject* float_at(
     cdef Py_ssize_t size = at - digits
     cdef Py_ssize_t power = 0
     cdef Py_ssize_t shown
-    cdef Py_ssize_t read
     cdef bint negative = False
     cdef double value
     if at[0] == c".":
@@ -253,12 +249,6 @@ cdef PyObject* float_at(
         power = digits - at
     if size > MANTISSA_DIGITS or power < -TEN_POWERS or power > TEN_POWERS:
         return odd_number(reader, start)
-    reader.floats += 1
-    if reader.floats == FLOATS and not reader.is_alone:
-        read = at - reader.start
-        if read < FLOATS * FLOAT_BYTES and read * FLOATS < end - at:
-            reader.is_for_orjson = True
-            return NULL
     if EXACT_DOUBLES and number <= <uint64_t>1 << 53 and -22 <= power <= 22:
         # Both operands are exact, so one operation rounds correctly (Clinger 1990).
         value = <double><int64_t>number

@@ -42,7 +42,6 @@ cdef struct Output "jsonrpc_fast_output":
     char* full  # MARGIN before the end of the memory
     PyObject* owner  # the bytes object with the memory, owned; NULL: the memory is `small`
     Py_ssize_t payload  # where the payload begins
-    int foreign  # how many of its values orjson has written
     char[OUTPUT_BYTES] small
 
 

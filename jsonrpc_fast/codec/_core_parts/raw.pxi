@@ -180,7 +180,7 @@ cdef object parts_of(Raw raw, bytes wanted, Py_ssize_t index):
             break
         if is_object:
             if has_every:
-                key = ascii_of(name + 1, size - 2) if plain else loads_part(name, size, False)
+                key = made(ascii_at(name + 1, size - 2)) if plain else loads_part(name, size, False)
                 (<dict>found)[key] = make_raw(value.start, value.end - value.start, owner, exact)
             elif wanted is not None:
                 if plain:

@@ -167,14 +167,16 @@ cdef RulePlace[RULE_PLACES] rule_places  # the profiles in use, by their address
 cdef dict known_rules = {}  # all profiles, by their address
 
 
-cdef inline Rules rules_of(profile):
+cdef inline RulePlace* place_of(profile) noexcept:
     cdef size_t address = <size_t><PyObject*>profile
-    cdef RulePlace* place = &rule_places[(address >> 4 ^ address >> 9) % RULE_PLACES]
-    if FREE_THREADED:
-        return shared_rules(profile)
+    return &rule_places[(address >> 4 ^ address >> 9) % RULE_PLACES]
+
+
+cdef inline Rules rules_of(profile):
+    cdef RulePlace* place = place_of(profile)
     if place.profile == <PyObject*>profile:
         return <Rules>place.rules
-    return find_rules(profile, place)
+    return find_rules(profile, NULL if FREE_THREADED else place)
 
 
 cdef Rules find_rules(profile, RulePlace* place):

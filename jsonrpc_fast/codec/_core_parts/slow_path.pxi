@@ -143,7 +143,7 @@ cdef inline object string_of(Value* value):
     """The str of a string token."""
     if not value.plain:
         return loads(bytes_of(value))
-    return ascii_of(value.start + 1, value.end - value.start - 2)
+    return made(ascii_at(value.start + 1, value.end - value.start - 2))
 
 
 cdef object id_of(Value* value, Py_ssize_t limit):
@@ -186,27 +186,41 @@ cdef bint is_refused(Value* value, Rules rules) except -1:
     return True
 
 
-cdef dict unexpected_members(Envelope* envelope, frozenset names, Rules rules, bint* refused):
-    """The members of an object, which is valid JSON, except those in `names`; None for what is too deep or refused."""
+cdef dict unexpected_members(Envelope* envelope, bint of_error, Rules rules, bint* refused):
+    """The unknown members of an object, which is valid JSON; None for what is too deep or refused."""
     cdef Cursor cursor
+    cdef ValueReader reader
     cdef Value name
     cdef Value value
+    cdef Member member
+    cdef PyObject* found
     cdef dict members = {}
     open_cursor(&cursor, envelope.start + 1, envelope.end - envelope.start - 1, True)
+    open_reader(&reader, envelope.start, envelope.end, rules.depth, rules.big_ints_as_float, rules.big_ints_exact)
     skip_space(&cursor)
     while skip_value(&cursor, False, &name):  # false at the closing brace
+        if name.plain:
+            member = name_of(name.start + 1, name.end - name.start - 2, of_error)
+        else:
+            member = name_of_escaped(name.start + 1, name.end - 1, of_error)
         skip_space(&cursor)
         expect(&cursor, c":")
         skip_space(&cursor)
-        if not skip_value(&cursor, True, &value):
-            raise MemoryError
-        text = string_of(&name)
-        if text not in names:
-            if is_refused(&value, rules):
-                refused[0] = True
-                members[text] = None
-            else:
-                members[text] = None if value.depth > rules.depth else payload_of(&value, rules, None)
+        found = NULL if member != MEMBER_UNKNOWN else value_at(&reader, cursor.at, reader.depth)
+        if found != NULL:
+            cursor.at = reader.at
+            members[string_of_method(&name)] = owned(found)
+        else:
+            check_raised()
+            if not skip_value(&cursor, True, &value):
+                raise MemoryError
+            if member == MEMBER_UNKNOWN:
+                text = string_of_method(&name)
+                if is_refused(&value, rules):
+                    refused[0] = True
+                    members[text] = None
+                else:
+                    members[text] = None if value.depth > rules.depth else payload_of(&value, rules, None)
         skip_space(&cursor)
         expect(&cursor, c",")
         skip_space(&cursor)
@@ -229,7 +243,7 @@ cdef object read_envelope(Envelope* envelope, Rules rules, index, raw):
     if envelope.unexpected:
         kinds |= HAS_EXTRA
         if rules.keeps_extra:
-            extra = unexpected_members(envelope, ENVELOPE_MEMBERS, rules, &refused)
+            extra = unexpected_members(envelope, False, rules, &refused)
 
     value = &envelope.members[<int>MEMBER_JSONRPC]
     if value.start != NULL:
@@ -270,7 +284,7 @@ cdef object read_envelope(Envelope* envelope, Rules rules, index, raw):
     value = &envelope.members[<int>MEMBER_ERROR]
     extra_in_error = None
     if rules.keeps_extra and error.unexpected:
-        extra_in_error = extra_of(payload_of(value, rules, None), ERROR_MEMBERS)
+        extra_in_error = unexpected_members(&error, True, rules, &refused) or None
     found = error_of_parts(
         payload_of(&error.members[<int>MEMBER_CODE], rules, None),
         string_of(&error.members[<int>MEMBER_MESSAGE]),
@@ -320,16 +334,7 @@ cdef object string_of_method(Value* value):
 
 cdef inline object method_of(const uint8_t* start, Py_ssize_t size):
     """The str of an ASCII method name, cached with its hash."""
-    cdef PyObject* text = name_at(start, size)
-    if text == NULL:
-        raise MemoryError
-    return owned(text)
-
-
-cdef inline object ascii_of(const uint8_t* start, Py_ssize_t size):
-    text = PyUnicode_New(size, 0x7F)
-    memcpy(PyUnicode_DATA(text), start, size)
-    return text
+    return made(name_at(start, size))
 
 
 cdef inline void open_cursor(Cursor* cursor, const uint8_t* start, Py_ssize_t size, bint any_width) noexcept:

@@ -4,6 +4,7 @@ cdef enum State:
     AT_REST
     WORKING
     BROKEN  # by an exception; nothing more is read
+    ENDED  # by `close`, likewise
 
 
 cdef class Reader:
@@ -17,6 +18,7 @@ cdef class Reader:
     cdef bint at_start  # nothing of the stream is read yet
     cdef bint dropping  # inside a message over the limit
     cdef State state
+    cdef Lock lock  # from `begin` to `end`
     cdef readonly bint ended
     cdef uint8_t* buffer
     cdef Py_ssize_t size
@@ -46,32 +48,33 @@ cdef class Reader:
         return self.feed_bytes(<bytes>data if PyBytes_CheckExact(data) else <bytes>copied_bytes(data))
 
     cdef inline list feed_bytes(self, bytes data):
-        if self.items is not None or self.left is not None:
-            return self.feed_some(data, None)
-        return self.feed_text(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-
-    cdef list feed_text(self, const uint8_t* start, Py_ssize_t size):
-        """The items whose frames end in a text, part of a bytes object that the caller holds, if nothing is left over."""
         cdef list items = []
         self.begin()
+        if self.items is not None or self.left is not None:
+            return self.read_some(data, PY_SSIZE_T_MAX - 1)
+        return self.read_text(items, <const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+    cdef list read_text(self, list items, const uint8_t* start, Py_ssize_t size):
+        """The items whose frames end in a text, part of a bytes object that the caller holds, if nothing is left over."""
         self.next = start
         try:
             self.split(start + size, items, PY_SSIZE_T_MAX)
         except BaseException:
             self.fail()
             raise
-        self.state = AT_REST
+        self.end(AT_REST)
         return items
 
     def feed_some(self, data, max_items):
-        """As `feed`, but return at most `max_items` items unless None, and keep the rest."""
-        cdef Py_ssize_t maximum = PY_SSIZE_T_MAX - 1
+        """As `feed`, but return at most `max_items` items, and keep the rest."""
+        cdef Py_ssize_t maximum = min(max_items, PY_SSIZE_T_MAX - 1)
+        self.begin()
+        return self.read_some(data, maximum)
+
+    cdef list read_some(self, data, Py_ssize_t maximum):
         cdef Py_ssize_t taken = 0  # the number of items to return
         cdef Py_ssize_t weight = 0  # the number of their messages
         cdef list items
-        if max_items is not None:
-            maximum = min(max_items, maximum)
-        self.begin()
         try:
             self.push(data)
             items = [] if self.items is None else self.items
@@ -91,22 +94,45 @@ cdef class Reader:
         except BaseException:
             self.fail()
             raise
-        self.state = AT_REST
+        self.end(AT_REST)
         return items
 
     cdef inline int begin(self) except -1:
         """Begin a call. A finalizer that runs meanwhile may call again, or let another thread do so."""
+        if not acquire(&self.lock) or self.state == WORKING:
+            raise ValueError(AT_WORK)
         if self.state != AT_REST:
-            raise ValueError(AT_WORK if self.state == WORKING else FAILED)
+            release(&self.lock)
+            raise ValueError(FAILED if self.state == BROKEN else CLOSED)
         self.state = WORKING
         return 0
+
+    cdef inline void end(self, State state) noexcept:
+        self.state = state
+        release(&self.lock)
 
     cdef void fail(self) noexcept:
         """Drop what is left over: an exception may have torn a frame."""
         self.items = None
         self.left = None
         self.later = None
-        self.state = BROKEN
+        self.end(BROKEN)
+
+    cdef State state_at_rest(self) noexcept:
+        """The state after the calls of other threads; WORKING if the call is one of this thread, or with the GIL."""
+        cdef State state = WORKING
+        if acquire(&self.lock):
+            state = self.state
+            release(&self.lock)
+        return state
+
+    def close(self):
+        """Return what `close` of the framing does, without the offset. Nothing more is read."""
+        self.begin()
+        try:
+            return self.rest()
+        finally:
+            self.end(ENDED)
 
     cdef int push(self, data) except -1:
         """Append `data` to the unread bytes."""

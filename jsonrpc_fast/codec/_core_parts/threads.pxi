@@ -5,8 +5,9 @@ Rules:
   - What every message refers to is immortal: threads that count the references to one object wait for each other.
   - A list or a dict of the caller is locked while its items are read. The lock is given up where this thread waits, so
     that what the core says about Python code that runs meanwhile holds for other threads, too.
-  - The rules of a profile are looked up in a dict, which has a lock of its own; their table is filled atomically.
-  - A `Decoder` is locked as a whole (`decoder.pxi`), so that no two threads are in one `Reader`.
+  - The rules of a preset have their place when the core is imported, those of other profiles are in a dict, which has a
+    lock of its own; the tables of verdicts are filled atomically.
+  - A `Reader` has a lock, so that no two threads are in it.
 With the GIL, FREE_THREADED is False when the core is compiled, and nothing of this is left.
 """
 
@@ -18,6 +19,23 @@ cdef extern from *:
     #define JSONRPC_FAST_FREE_THREADED 1
     #define jsonrpc_fast_begin_section(value) Py_BEGIN_CRITICAL_SECTION(value)
     #define jsonrpc_fast_end_section() Py_END_CRITICAL_SECTION()
+
+    typedef struct {
+        PyMutex mutex;
+        uintptr_t holder; /* the thread that has it, or 0 */
+    } jsonrpc_fast_lock;
+    static CYTHON_INLINE int jsonrpc_fast_acquire(jsonrpc_fast_lock *lock) {
+        uintptr_t thread = (uintptr_t)PyThread_get_thread_ident();
+        if (_Py_atomic_load_uintptr_relaxed(&lock->holder) == thread)
+            return 0;
+        PyMutex_Lock(&lock->mutex);
+        _Py_atomic_store_uintptr_relaxed(&lock->holder, thread);
+        return 1;
+    }
+    static CYTHON_INLINE void jsonrpc_fast_release(jsonrpc_fast_lock *lock) {
+        _Py_atomic_store_uintptr_relaxed(&lock->holder, 0);
+        PyMutex_Unlock(&lock->mutex);
+    }
 
     static void jsonrpc_fast_make_immortal(PyObject *value) {
     #if PY_VERSION_HEX >= 0x030F0000
@@ -52,6 +70,9 @@ cdef extern from *:
     #define jsonrpc_fast_set_page(place, page) (*(place) = (page))
     #define jsonrpc_fast_begin_section(value) ((void)(value))
     #define jsonrpc_fast_end_section() ((void)0)
+    typedef char jsonrpc_fast_lock;
+    #define jsonrpc_fast_acquire(lock) 1
+    #define jsonrpc_fast_release(lock) ((void)0)
     #define jsonrpc_fast_make_immortal(value) ((void)(value))
     static struct jsonrpc_fast_name *jsonrpc_fast_thread_names;
     #endif
@@ -75,6 +96,11 @@ cdef extern from *:
     # Both are in one block of code, with no other way out of it.
     void begin_section "jsonrpc_fast_begin_section"(PyObject* value) noexcept
     void end_section "jsonrpc_fast_end_section"() noexcept
+    # Without the GIL other threads wait for a lock; the thread that has it gets False.
+    ctypedef struct Lock "jsonrpc_fast_lock":
+        pass
+    bint acquire "jsonrpc_fast_acquire"(Lock* lock) noexcept
+    void release "jsonrpc_fast_release"(Lock* lock) noexcept
     void set_immortal "jsonrpc_fast_make_immortal"(PyObject* value) noexcept
     PyObject* value_in "jsonrpc_fast_value_in"(PyObject* items, PyObject* name) except? NULL
     uint8_t* page_at "jsonrpc_fast_page_at"(uint8_t** place) noexcept
@@ -132,19 +158,9 @@ cdef Name* make_names() except? NULL:
     return made
 
 
-cdef dict kept_rules = {}  # those of the presets, by the address of the profile
-
-
-cdef Rules shared_rules(profile):
-    """What `rules_of` returns, from dicts that threads share."""
-    found = kept_rules.get(<size_t><PyObject*>profile)
-    return find_rules(profile, NULL) if found is None else <Rules>found
-
-
 cdef int keep_presets() except -1:
-    for profile in PRESETS.values():
-        kept_rules[<size_t><PyObject*>profile] = make_immortal(find_rules(profile, NULL))
-        make_immortal(profile)
+    for profile in (*PRESETS.values(), JSONRPC):  # JSONRPC last: another preset may have the same place
+        make_immortal(find_rules(make_immortal(profile), place_of(profile)))
     return 0
 
 

@@ -92,7 +92,6 @@ cdef struct ValueReader "jsonrpc_fast_value_reader":
     const uint8_t* start  # of the value that `value_at` reads
     Py_ssize_t depth  # of values that are read, at most VALUE_DEPTH
     Py_ssize_t odd  # numbers that orjson has read
-    Py_ssize_t floats  # numbers with a fraction or an exponent
     bint any_integer  # whether integers may have more than 64 bits, which orjson makes floats of
     bint exact_integers  # whether they are read exactly
     bint is_alone  # orjson is not there, or cannot read this payload

@@ -84,7 +84,6 @@ cdef PyObject* value_at(ValueReader* reader, const uint8_t* at, Py_ssize_t level
     cdef uint8_t byte
     reader.start = at
     reader.odd = 0
-    reader.floats = 0
     reader.is_for_orjson = False
     while True:
         # A value begins here.

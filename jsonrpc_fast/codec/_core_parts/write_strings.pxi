@@ -33,11 +33,6 @@ cdef extern from *:
             _mm_or_si128(JSONRPC_FAST_SPECIAL(c), JSONRPC_FAST_SPECIAL(d)));
         return (unsigned int)_mm_movemask_epi8(a);
     }
-    static CYTHON_INLINE unsigned int jsonrpc_fast_copy_eight(char *to, const unsigned char *at) {
-        __m128i bytes = _mm_loadl_epi64((const __m128i *)at);
-        _mm_storel_epi64((__m128i *)to, bytes);
-        return (unsigned int)_mm_movemask_epi8(JSONRPC_FAST_SPECIAL(bytes)) & 0xFF;
-    }
     /* Copy eight characters as bytes; return one bit for each that is not ASCII, or that JSON escapes. What has more bits
        than fit becomes 0xFF or 0. */
     static CYTHON_INLINE unsigned int jsonrpc_fast_narrow(char *to, __m128i bytes) {
@@ -61,48 +56,24 @@ cdef extern from *:
         return (unsigned int)_mm_movemask_epi8(JSONRPC_FAST_SPECIAL(bytes));
     }
     #else
-    #if !defined(JSONRPC_FAST_PLAIN_C) && defined(__aarch64__) && defined(__GNUC__)
-    #include <arm_neon.h>
-    static CYTHON_INLINE uint8x16_t jsonrpc_fast_special_block(uint8x16_t bytes) {
-        return vorrq_u8(
-            vorrq_u8(vceqq_u8(bytes, vdupq_n_u8(0x22)), vceqq_u8(bytes, vdupq_n_u8(0x5C))),
-            vcltq_u8(bytes, vdupq_n_u8(0x20)));
+    /* Loops without branches, which compilers turn into the instructions of the processor. */
+    static CYTHON_INLINE unsigned int jsonrpc_fast_is_special(unsigned char byte) {
+        return (byte == 0x22) | (byte == 0x5C) | (byte < 0x20);
     }
-    static CYTHON_INLINE unsigned int jsonrpc_fast_copy_16(char *to, const unsigned char *at) {
-        uint8x16_t bytes = vld1q_u8(at);
-        vst1q_u8((unsigned char *)to, bytes);
-        return vmaxvq_u8(jsonrpc_fast_special_block(bytes));
+    static CYTHON_INLINE unsigned int jsonrpc_fast_copy_some(char *to, const unsigned char *at, int size) {
+        unsigned char special = 0;
+        int i;
+        memcpy(to, at, size);
+        for (i = 0; i < size; i++)
+            special |= (unsigned char)jsonrpc_fast_is_special(at[i]);
+        return special;
     }
     static CYTHON_INLINE unsigned int jsonrpc_fast_special_words(unsigned long long a, unsigned long long b) {
         unsigned char bytes[16];
+        char copied[16];
         memcpy(bytes, &a, 8);
         memcpy(bytes + 8, &b, 8);
-        return vmaxvq_u8(jsonrpc_fast_special_block(vld1q_u8(bytes)));
-    }
-    #else
-    /* The highest bit of a byte is set where the byte is special, and perhaps in bytes above it. */
-    static CYTHON_INLINE unsigned long long jsonrpc_fast_special_word(unsigned long long word) {
-        const unsigned long long ones = 0x0101010101010101ULL;
-        unsigned long long quote = word ^ ones * 0x22, backslash = word ^ ones * 0x5C;
-        return (((quote - ones) & ~quote) | ((backslash - ones) & ~backslash) | ((word - ones * 0x20) & ~word))
-            & (ones * 0x80);
-    }
-    static CYTHON_INLINE unsigned int jsonrpc_fast_special_words(unsigned long long a, unsigned long long b) {
-        return (jsonrpc_fast_special_word(a) | jsonrpc_fast_special_word(b)) != 0;
-    }
-    static CYTHON_INLINE unsigned int jsonrpc_fast_copy_16(char *to, const unsigned char *at) {
-        unsigned long long words[2];
-        memcpy(words, at, 16);
-        memcpy(to, words, 16);
-        return jsonrpc_fast_special_words(words[0], words[1]);
-    }
-    #endif
-    static CYTHON_INLINE unsigned int jsonrpc_fast_copy_eight(char *to, const unsigned char *at) {
-        unsigned int i, special = 0;
-        memcpy(to, at, 8);
-        for (i = 0; i < 8; i++)
-            special |= (unsigned int)(at[i] == 0x22 || at[i] == 0x5C || at[i] < 0x20) << i;
-        return special;
+        return jsonrpc_fast_copy_some(copied, bytes, 16);
     }
     #define JSONRPC_FAST_NARROW(unit) \\
         unsigned int i, unusual = 0; \\
@@ -118,14 +89,13 @@ cdef extern from *:
     static CYTHON_INLINE unsigned int jsonrpc_fast_copy_block(char *to, const unsigned char *at) {
         unsigned int special = 0;
         int i;
-        if (jsonrpc_fast_copy_16(to, at) != 0)
+        if (jsonrpc_fast_copy_some(to, at, 16) != 0)
             for (i = 0; i < 16; i++)
-                special |= (unsigned int)(at[i] == 0x22 || at[i] == 0x5C || at[i] < 0x20) << i;
+                special |= jsonrpc_fast_is_special(at[i]) << i;
         return special;
     }
     static CYTHON_INLINE unsigned int jsonrpc_fast_copy_blocks(char *to, const unsigned char *at) {
-        return jsonrpc_fast_copy_16(to, at) | jsonrpc_fast_copy_16(to + 16, at + 16)
-            | jsonrpc_fast_copy_16(to + 32, at + 32) | jsonrpc_fast_copy_16(to + 48, at + 48);
+        return jsonrpc_fast_copy_some(to, at, 64);
     }
     #endif
 
@@ -187,15 +157,6 @@ cdef extern from *:
         return special != 0;
     }
 
-    /* The UTF-8 that a str keeps, or NULL. Without the GIL another thread may be storing it. */
-    #if defined(PYPY_VERSION) || defined(Py_GIL_DISABLED)
-    #define jsonrpc_fast_kept_utf8(text) NULL
-    #define jsonrpc_fast_kept_size(text) 0
-    #else
-    #define jsonrpc_fast_kept_utf8(text) ((const unsigned char *)((PyCompactUnicodeObject *)(text))->utf8)
-    #define jsonrpc_fast_kept_size(text) (((PyCompactUnicodeObject *)(text))->utf8_length)
-    #endif
-
     /* Strings without characters of their own exist only before Python 3.12. */
     #if PY_VERSION_HEX >= 0x030C0000
     #define jsonrpc_fast_is_ready(text) 1
@@ -204,14 +165,11 @@ cdef extern from *:
     #endif
     """
     unsigned int copy_block "jsonrpc_fast_copy_block"(char* to, const uint8_t* at) noexcept
-    unsigned int copy_eight "jsonrpc_fast_copy_eight"(char* to, const uint8_t* at) noexcept
     unsigned int narrow_1 "jsonrpc_fast_narrow_1"(char* to, const void* at) noexcept
     unsigned int narrow_2 "jsonrpc_fast_narrow_2"(char* to, const void* at) noexcept
     unsigned int narrow_4 "jsonrpc_fast_narrow_4"(char* to, const void* at) noexcept
     bint copy_plain "jsonrpc_fast_copy_plain"(
         char** to, const uint8_t** at, Py_ssize_t size, bint has_before) noexcept
-    const uint8_t* kept_utf8 "jsonrpc_fast_kept_utf8"(PyObject* text) noexcept
-    Py_ssize_t kept_size "jsonrpc_fast_kept_size"(PyObject* text) noexcept
     bint is_ready "jsonrpc_fast_is_ready"(PyObject* text) noexcept
 
 cdef extern from "Python.h":
@@ -285,11 +243,6 @@ cdef char* write_specials(Output* output, char* at, const uint8_t* text, const u
             special = copy_block(at, text)
             if not special:
                 return at + BLOCK
-        elif not special and end - text >= 8:
-            special = copy_eight(at, text)
-            if not special:
-                at += 8
-                text += 8
         if special:
             at += lowest_bit(special)
             text += lowest_bit(special)
@@ -394,7 +347,6 @@ cdef inline char* write_characters(Output* output, char* at, const Character* te
 
 
 cdef char* write_other_string(Output* output, char* at, PyObject* text) noexcept:
-    cdef const uint8_t* kept
     cdef void* data
     cdef Py_ssize_t size
     if not is_ready(text):
@@ -403,9 +355,6 @@ cdef char* write_other_string(Output* output, char* at, PyObject* text) noexcept
     data = string_data(text)
     if is_ascii(text):
         return write_bytes(output, at, <const uint8_t*>data, size, False)
-    kept = kept_utf8(text)
-    if kept != NULL:
-        return write_bytes(output, at, kept, kept_size(text), False)
     if kind_of(text) == 1:
         return write_characters(output, at, <const uint8_t*>data, size)
     if kind_of(text) == 2:

@@ -57,23 +57,18 @@ cdef extern from "Python.h":
 cdef enum:
     # Deeper values are left to orjson, which writes some more levels.
     WRITTEN_DEPTH = 64
-    # Behind so many bytes of a payload, orjson writes this number of objects of other types alone; else the whole payload.
-    FOREIGN_BYTES = 512
-    FOREIGN_VALUES = 3
-    # How many of the next payloads orjson writes at once after it was left one so late: these come in groups.
-    LEFT_PAYLOADS = 16
-
-cdef int left_payloads = 0
 
 
 cdef char* write_foreign(Output* output, char* at, PyObject* value) noexcept:
-    """Write an object of another type, unless it may be written as a container: its depth counts."""
+    """Write an object of another type, unless it may be written as a container: its depth counts.
+
+    orjson is left the whole payload, which it writes faster than one object after another.
+    """
     cdef PyObject* text = NULL
-    if HAS_ORJSON and (at - output.start - output.payload < FOREIGN_BYTES or output.foreign == FOREIGN_VALUES):
+    if HAS_ORJSON:
         return NULL
     hold(value)
     if may_have_parts(value) == 0:
-        output.foreign += 1
         text = call_with(<PyObject*>dumps_unchecked, value)
     drop(value)
     if text == NULL:
@@ -255,20 +250,3 @@ cdef extern from *:
     """
     # The same function, whose exception the caller raises behind `end_section`.
     int check_parts_in_section "jsonrpc_fast_check_parts"(PyObject* value, Py_ssize_t depth, object option) noexcept
-
-
-cdef inline bint is_left_at_once(Output* output, char* at) noexcept:
-    """Note where a payload begins; return whether orjson writes it."""
-    global left_payloads
-    output.payload = at - output.start
-    output.foreign = 0
-    if unlikely(left_payloads):
-        left_payloads -= 1
-        return True
-    return False
-
-
-cdef inline void note_left(Output* output) noexcept:
-    global left_payloads
-    if HAS_ORJSON and output.foreign:
-        left_payloads = LEFT_PAYLOADS

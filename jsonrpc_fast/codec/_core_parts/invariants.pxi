@@ -1,0 +1,50 @@
+"""What the core relies on in CPython beyond its documented API, and a check of each at import.
+
+Where one does not hold, the import fails and the pure backend takes over. docs/core.md has what each trick gains.
+
+  - Free lists: an object whose `tp_dealloc` kept its memory may be given out again with one reference, with its type and
+    untracked; `tp_dealloc` and `tp_vectorcall` of an extension type may be set before its first object is made.
+  - Calls: a function of Cython is called through the pointer at `tp_vectorcall_offset`.
+  - Slots: the descriptor of a slot sets it without a call of Python code, and its `offset` is where the value is.
+  - Exceptions: `tp_new` of an exception class keeps `args` and runs no `__init__`.
+  - Records: `tp_alloc` of a tuple class gives a tuple whose items may be set.
+  - Strings: the characters of an ASCII str come behind its header, in the same memory, and its hash is that of a str
+    made otherwise.
+  - Integers: before Python 3.12 an int of one digit has it in `ob_digit`, and its sign in its size.
+"""
+
+
+cdef check_invariants():
+    """Raise ImportError unless this Python keeps what the core relies on."""
+    cdef list broken = []
+    cdef PyObject* first
+    cdef PyObject* second
+    request = make_request(1, "m", None)
+    first = <PyObject*>request
+    request = None
+    request = make_request(2, "m", None)
+    if FREE_LISTS and <PyObject*>request != first or type(request) is not Request or _is_tracked(request):
+        broken.append("free lists")
+    if type(decode(b"{}")) is not ParseError or encode_result(1, 2) != b'{"jsonrpc":"2.0","id":1,"result":2}\n':
+        broken.append("calls")
+    decoder = Decoder()
+    first = at_offset(<PyObject*>decoder, FAST_OFFSET)
+    if first != NULL and <object>first is not decoder._fast:
+        broken.append("slots")
+    drop_if_any(first)
+    fault = make_fault(MALFORMED_JSON, 1, 2, 3, False)
+    if fault != ParseError(MALFORMED_JSON.code, id=1, offset=2, index=3, reply_expected=False):
+        broken.append("exceptions")
+    if new_classification(REQUEST, "m", 1) != Classification(REQUEST, "m", 1):
+        broken.append("records")
+    first = name_at(<const uint8_t*>b"params", 6)
+    second = name_at(<const uint8_t*>b"params", 6)
+    if <object>first != "params" or hash(owned(first)) != hash("params") or <char*>string_data(second) - <char*>second < 8:
+        broken.append("strings")
+    drop(second)
+    for number in (0, -1, 255, 1 << 30, -(1 << 30), 1 << 62, -(1 << 63), (1 << 64) - 1):
+        if encode_result(number, None) != b'{"jsonrpc":"2.0","id":%d,"result":null}\n' % number:
+            broken.append("integers")
+            break
+    if broken:
+        raise ImportError(f"this Python does not keep what the core relies on: {', '.join(broken)}")
