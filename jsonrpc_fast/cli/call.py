@@ -171,7 +171,8 @@ async def _run(
         else:
             _print_result(await peer.call(method, params), options.raw)
         if options.follow:
-            await _closed(peer)
+            # Only an MCP client has its session within; a session is awaited by itself, without the extra `mcp`.
+            await (peer.session if options.mcp else peer).wait_closed()
     return status
 
 
@@ -190,15 +191,6 @@ async def _call_mcp(peer: _Peer, method: str, params: Any, options: argparse.Nam
         raise InvalidResponse(str(error)) from None
     _print_result(result, options.raw)
     return _ERROR if result.get("isError") is True else SUCCESS
-
-
-async def _closed(peer: _Peer) -> None:
-    from ..mcp.client import Client
-    from ..session import Session
-
-    session = peer.session if isinstance(peer, Client) else peer
-    assert isinstance(session, Session)
-    await session.wait_closed()
 
 
 def _mcp_requests() -> frozenset[str]:

@@ -67,9 +67,7 @@ class Handlers:
         if discover is not None:
             if discover.keys() != {"title", "version"}:
                 raise TypeError("discover must have a title and a version, and nothing else")
-            describe = self._describer()
-            describe()  # raises what is wrong now, not when a client asks
-            self._handlers["rpc.discover"] = Handler(describe)
+            self._describe(discover)()  # raises what is wrong now, not when a client asks
 
     @overload
     def register(self, method: str, **options: Unpack[HandlerOptions]) -> Callable[[Function], Function]: ...
@@ -111,7 +109,7 @@ class Handlers:
         return function
 
     def add(self, served: object, interface: type[Any], *, prefix: str = "", **options: Unpack[HandlerOptions]) -> None:
-        """Register the methods of an object that a class declares. `session.proxy` calls them by the same class.
+        """Register the methods of an object that a class declares. `session.proxies.proxy` calls them.
 
         Args:
             served: The object.
@@ -143,8 +141,8 @@ class Handlers:
         """Return the functions by method, each with its options, in the order in which they were registered."""
         return dict(self._functions)
 
-    def _describer(self) -> Callable[[], dict[str, Any]]:
-        """Return the function of `rpc.discover`. The document is made again when a function was registered."""
+    def _describe(self, about: Mapping[str, str]) -> Callable[[], dict[str, Any]]:
+        """Register `rpc.discover`, and return its function, which makes the document again after a registration."""
         made: tuple[int, dict[str, Any]] = -1, {}
 
         def discover() -> dict[str, Any]:
@@ -153,9 +151,10 @@ class Handlers:
 
             number = len(self.functions())
             if made[0] != number:  # they are never replaced
-                made = number, openrpc(self, **(self._about or {}))
+                made = number, openrpc(self, **about)
             return made[1]
 
+        self._handlers["rpc.discover"] = Handler(discover)
         return discover
 
     def prepare(self, profile: Profile = JSONRPC, **options: Unpack[EncodeOptions]) -> Dispatch:
@@ -283,8 +282,8 @@ class _ChildHandlers(Handlers):
         super().__init__(middleware=parent._middleware, timeout=parent._timeout)
         self._prepared = parent._prepared
         self._about = parent._about
-        if self._about is not None:
-            self._handlers["rpc.discover"] = Handler(self._describer())
+        if parent._about is not None:
+            self._describe(parent._about)
         self._dispatch = self.prepare()
         self._serve = self._dispatch.serve
 

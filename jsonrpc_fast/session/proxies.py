@@ -26,7 +26,7 @@ from ..handlers.params.types import type_of
 T = TypeVar("T")
 
 
-class Calls(Protocol):
+class HasCall(Protocol):
     """What calls a peer: a session, an HTTP client, a client of a service over NATS."""
 
     @property
@@ -35,7 +35,7 @@ class Calls(Protocol):
         ...
 
 
-def proxy(caller: Calls, interface: Callable[..., T], *, prefix: str = "", **options: Any) -> T:
+def proxy(caller: HasCall, interface: Callable[..., T], *, prefix: str = "", **options: Any) -> T:
     """Return an object whose methods call the peer's.
 
         class Shop(Protocol):

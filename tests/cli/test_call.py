@@ -22,6 +22,7 @@ from ..support.tables import rows
 from ..support.waiting import blocking_eventually
 
 SERVER = """
+import asyncio
 import sys
 from jsonrpc_fast import LSP
 from jsonrpc_fast.errors import RpcError
@@ -39,8 +40,13 @@ async def ticks(context: SessionContext):
 async def leave(context: SessionContext):
     await context.session.close(0)
 
+def leave_later(context: SessionContext):
+    loop = asyncio.get_running_loop()
+    loop.call_later(0.05, lambda: loop.create_task(context.session.close(0)))
+
 handlers = {
     "add": lambda a, b: a + b, "echo": lambda **params: params, "fail": fail, "ticks": ticks, "leave": leave,
+    "leave later": leave_later,
     "initialize": lambda **params: {"capabilities": {}}, "initialized": lambda: None, "shutdown": lambda: None,
     "exit": leave, "textDocument/hover": lambda **params: {"contents": params["uri"]},
 }
@@ -176,6 +182,13 @@ def test_notifications_in_a_batch_are_followed(capfd: pytest.CaptureFixture[str]
     source = f"input(); print('{batch}'); print('{response}')"
     status, output, _ = call(capfd, "call", "--follow", "add", "--", sys.executable, "-c", source)
     assert (status, output) == (0, '{"method":"a"}\n{"method":"b","params":[1]}\n1\n')
+
+
+def test_notifications_are_followed_without_the_extra_mcp(server: list[str]) -> None:
+    source = "import sys; sys.modules['msgspec'] = None; from jsonrpc_fast.cli.main import main; sys.exit(main())"
+    words = ["call", "--follow", "leave later", *server]
+    done = subprocess.run([sys.executable, "-c", source, *words], capture_output=True, timeout=SECONDS)
+    assert (done.returncode, done.stderr, done.stdout.splitlines()[0]) == (0, b"", b"null")
 
 
 def test_notifications_are_followed(server: list[str], capfd: pytest.CaptureFixture[str]) -> None:
