@@ -13,6 +13,9 @@ class Waiters:
     def __init__(self) -> None:
         self._futures: list[asyncio.Future[None]] = []
 
+    def __len__(self) -> int:
+        return len(self._futures)
+
     async def wait(self) -> None:
         """Wait for the next call of `wake`."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -21,6 +21,7 @@ from typing import Any, Final
 from ..._checks import check_count, check_seconds
 from ...errors import ConnectionLost, EventsLost
 from ...handlers.cancellation import is_foreign_cancellation
+from ...transports.waiters import Waiters
 from ..applications import EventStore
 
 _BYTES_PER_EVENT: Final = 100
@@ -55,7 +56,7 @@ class _Stream:
         events: The events that are kept, by number.
         is_ended: Whether it gets no more events.
         is_dropped: Whether the store has forgotten it.
-        waiters: Futures of followers who wait for the next event, or for the end.
+        waiters: The followers that wait for the next event, or for the end.
     """
 
     __slots__ = ("before", "events", "is_dropped", "is_ended", "last", "name", "waiters")
@@ -67,16 +68,10 @@ class _Stream:
         self.events: dict[int, bytes | None] = {}
         self.is_ended = False
         self.is_dropped = False
-        self.waiters: set[asyncio.Future[None]] = set()
+        self.waiters = Waiters()
 
     def can_resume_after(self, number: int) -> bool:
         return self.before <= number <= self.last
-
-    def wake(self) -> None:
-        for waiter in self.waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-        self.waiters.clear()
 
 
 class MemoryEventStore:
@@ -130,8 +125,7 @@ class MemoryEventStore:
         found.events[found.last] = data
         self._order.append((now, found))
         self._bytes += _size(data)
-        if found.waiters:
-            found.wake()
+        found.waiters.wake()
         self._drop(now)
         return f"{stream}-{found.last}"
 
@@ -140,7 +134,7 @@ class MemoryEventStore:
         if found is not None and not found.is_ended:
             found.is_ended = True
             self._ended[found] = time.monotonic()
-            found.wake()
+            found.waiters.wake()
 
     async def stream_of(self, event_id: str) -> str | None:
         self._drop(time.monotonic())
@@ -164,12 +158,7 @@ class MemoryEventStore:
                 return
             if stream.is_dropped:
                 raise EventsLost("the stream was dropped before it ended")
-            waiter = asyncio.get_running_loop().create_future()
-            stream.waiters.add(waiter)
-            try:
-                await waiter
-            finally:
-                stream.waiters.discard(waiter)
+            await stream.waiters.wait()
 
     async def forget(self, session: str) -> None:
         for stream in list(self._sessions.get(session, {}).values()):
@@ -207,7 +196,7 @@ class MemoryEventStore:
         stream.before = stream.last
         stream.events.clear()
         stream.is_dropped = True
-        stream.wake()
+        stream.waiters.wake()
 
     def _drop(self, now: float) -> None:
         """Drop events and streams over a bound."""

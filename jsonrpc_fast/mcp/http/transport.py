@@ -8,7 +8,6 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection
 from typing import Final
 
@@ -17,6 +16,7 @@ from ...errors import LOOP_EXITS, ConnectionLost, StateError
 from ...profile import Profile
 from ...transports.channel import HIGH_WATER_BYTES
 from ...transports.protocol import Received, Sendable, Transport
+from ...transports.waiters import Waiters
 from ...types import MessageId
 from ..server.context import HttpRequest
 from .streams import MessageStream, without_line_end
@@ -62,7 +62,7 @@ class HttpTransport(Transport):
         self.is_paused: bool = False
         self._is_closed = False
         self._max_stream_bytes = max_stream_bytes
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters = Waiters()
 
     # Receiving.
 
@@ -110,7 +110,7 @@ class HttpTransport(Transport):
     async def wait_for_reading(self) -> None:
         """Wait until messages may be delivered."""
         while self.is_paused and self.is_connected:
-            await self._wait()
+            await self._waiters.wait()
 
     def pause_reading(self) -> None:
         self.is_paused = True
@@ -162,26 +162,13 @@ class HttpTransport(Transport):
 
     async def drain(self) -> None:
         while self.buffered > HIGH_WATER_BYTES and self.is_connected:
-            await self._wait()
+            await self._waiters.wait()
         if not self.is_connected:
             raise ConnectionLost("the session is closed")
 
-    async def _wait(self) -> None:
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        try:
-            await waiter
-        finally:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
-
     def wake(self) -> None:
         """Wake the coroutines that wait for room or for reading."""
-        if self._waiters:
-            for waiter in self._waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
-            self._waiters.clear()
+        self._waiters.wake()
 
     # States.
 
