@@ -29,6 +29,7 @@ LAYERS = {
     "_repr": 1,
     "__init__": 4,
     "validator": 4,
+    "recordings": 4,
     "handlers": 4,
     "transports": 4,
     "session": 5,
