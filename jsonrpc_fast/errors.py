@@ -85,7 +85,10 @@ class ProgramStartError(OSError):
 
 
 class InvalidResponse(ValueError):
-    """What an HTTP server sent is not a response to the call. `__cause__` is the ParseError of a malformed one."""
+    """What a server sent is not a response to the call, or its result is not of the type that the caller expects.
+
+    `__cause__` is the ParseError of a malformed response.
+    """
 
 
 class HttpStatusError(RuntimeError):

@@ -16,12 +16,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, TypeVar, overload
 
 from .._checks import check_callable, check_count, check_seconds, check_type
 from ..codec import Notification, Params, encode_notification, encode_request
 from ..codec._json import Default, check_option
 from ..errors import CallTimeout, InvalidResponse
+from ..handlers.returned import result_reader
 from ..profile import JSONRPC, Profile
 from ..types import TIMEOUT_SECONDS, UNSET, Unset
 from .inflating import ACCEPTED, Inflater
@@ -45,9 +46,11 @@ except ImportError as _error:
 if TYPE_CHECKING:
     import httpx
     import httpx2
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
 library_of()  # which raises ImportError here rather than for each client
+
+T = TypeVar("T")
 
 BatchItem: TypeAlias = "tuple[str, Params] | Notification[Any]"
 """An item of `batch`: method and params of a call, or a notification."""
@@ -60,6 +63,13 @@ _HEADERS: Final = {
     "accept-encoding": ACCEPTED,
     "content-type": "application/json",
 }
+
+
+class PostOptions(TypedDict, total=False):
+    """The options of `call` beside the type of the result."""
+
+    timeout: float | Unset | None
+    headers: Mapping[str, str] | None
 
 
 class _BaseClient(ResponseReader):
@@ -178,11 +188,21 @@ class HttpClient(_BaseClient):
         if self._is_owner:
             self._client.close()
 
+    @overload
+    def call(self, method: str, params: Params = None, **options: Unpack[PostOptions]) -> Any: ...
+
+    @overload
+    def call(self, method: str, params: Params = None, *, returns: type[T], **options: Unpack[PostOptions]) -> T: ...
+
+    @overload
+    def call(self, method: str, params: Params = None, *, returns: Any, **options: Unpack[PostOptions]) -> Any: ...
+
     def call(
         self,
         method: str,
         params: Params = None,
         *,
+        returns: Any = UNSET,
         timeout: float | Unset | None = UNSET,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
@@ -191,6 +211,7 @@ class HttpClient(_BaseClient):
         Args:
             method: The method to call.
             params: A list (positional), a dict (named) or None.
+            returns: The type of the result, as in `Session.call`.
             timeout: Seconds until the call times out; None: no limit. The default is the client's.
             headers: Further headers of the HTTP request.
 
@@ -202,11 +223,15 @@ class HttpClient(_BaseClient):
             CallTimeout: The response did not arrive in time.
             ConnectionLost: The server cannot be reached, or the connection broke.
             HttpStatusError: The server responded with a status other than 2xx, and without a JSON-RPC response.
-            InvalidResponse: What the server sent is not a response to this call, or is too large.
-            EncodeError, TypeError: The params cannot be encoded.
+            InvalidResponse: What the server sent is not a response to this call, is too large, or has a result that
+                is not of the type `returns`.
+            EncodeError, TypeError: The params cannot be encoded, or the type `returns` is not supported.
         """
+        read = None if returns is UNSET else result_reader(returns)
         id = next(self._ids)
-        return self._read_result(self._post(encode_request(id, method, params, **self._encoding), timeout, headers), id)
+        http_response = self._post(encode_request(id, method, params, **self._encoding), timeout, headers)
+        result = self._read_result(http_response, id, read is not None)
+        return result if read is None else read(method, result)
 
     def notify(
         self,
@@ -320,18 +345,34 @@ class AsyncHttpClient(_BaseClient):
         if self._is_owner:
             await self._client.aclose()
 
+    @overload
+    async def call(self, method: str, params: Params = None, **options: Unpack[PostOptions]) -> Any: ...
+
+    @overload
+    async def call(
+        self, method: str, params: Params = None, *, returns: type[T], **options: Unpack[PostOptions]
+    ) -> T: ...
+
+    @overload
+    async def call(
+        self, method: str, params: Params = None, *, returns: Any, **options: Unpack[PostOptions]
+    ) -> Any: ...
+
     async def call(
         self,
         method: str,
         params: Params = None,
         *,
+        returns: Any = UNSET,
         timeout: float | Unset | None = UNSET,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         """Call a method and return its result. Arguments and exceptions are those of `HttpClient.call`."""
+        read = None if returns is UNSET else result_reader(returns)
         id = next(self._ids)
         text = encode_request(id, method, params, **self._encoding)
-        return self._read_result(await self._post(text, timeout, headers), id)
+        result = self._read_result(await self._post(text, timeout, headers), id, read is not None)
+        return result if read is None else read(method, result)
 
     async def notify(
         self,

@@ -57,17 +57,19 @@ class ResponseReader:
         self._profile = profile
         self._raw = raw
 
-    def _decode(self, http_response: ReadResponse) -> Any:
+    def _decode(self, http_response: ReadResponse, raw: bool) -> Any:
         if not http_response.body:
             raise http_response.fault("the server sent no response")
-        decoded = decode(http_response.body, self._profile, raw=self._raw)
+        decoded = decode(http_response.body, self._profile, raw=raw)
         if isinstance(decoded, ParseError) and not http_response.is_success:
             raise http_response.status_error()
         return decoded
 
-    def _read_result(self, http_response: ReadResponse, id: int) -> Any:
-        """Return the result of a call, or raise its error."""
-        response = self._decode(http_response)
+    def _read_result(self, http_response: ReadResponse, id: int, is_typed: bool) -> Any:
+        """Return the result of a call, or raise its error. The result is left as `Raw` if it will get a type."""
+        response = self._decode(http_response, self._raw or is_typed)
+        if is_typed and isinstance(response, Response) and response.is_error:
+            response = self._decode(http_response, self._raw)  # its data gets no type
         if isinstance(response, Response) and _is_response_to(response, id):
             return _result_of(response)
         if isinstance(response, ParseError):
@@ -80,7 +82,7 @@ class ResponseReader:
             if not http_response.is_success:
                 raise http_response.status_error()
             return []
-        decoded = self._decode(http_response)
+        decoded = self._decode(http_response, self._raw)
         if isinstance(decoded, ParseError):
             raise InvalidResponse("the response is malformed") from decoded
         whole = decoded[0] if isinstance(decoded, list) and len(decoded) == 1 else decoded

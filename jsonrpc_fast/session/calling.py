@@ -23,10 +23,11 @@ import concurrent.futures
 from collections.abc import Callable, Iterable
 from functools import partial
 from math import inf
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, overload
 
-from ..codec import Notification
+from ..codec import Notification, Params
 from ..errors import StateError
+from ..handlers.returned import result_reader
 from ..transports.channel import HIGH_WATER_BYTES
 from ..transports.protocol import Transport
 from ..types import UNSET, Unset
@@ -38,7 +39,20 @@ from .threads import ThreadQuota, run_threadsafe
 from .tracker import Call, Outcome, invalid_timeout
 from .wait_queue import WaitQueue
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+T = TypeVar("T")
+
 _RESULT: Final = Outcome.RESULT  # looked up once: before Python 3.12 access to enum members is slow
+
+
+class CallOptions(TypedDict, total=False):
+    """The options of `call`, of sessions and of those that connect again."""
+
+    timeout: float | Unset | None
+    idle_timeout: float | None
+    on_progress: Callable[[Any], object] | None
 
 
 class Caller:
@@ -70,11 +84,44 @@ class Caller:
         self._left: asyncio.Future[None]  # set by `start`; done when no more calls can be sent
         self._thread_quota = ThreadQuota(max_calls)  # for notifications from other threads
 
+    @overload
     async def call(
         self,
         method: str,
-        params: Any = None,
+        params: Params = None,
         *,
+        destination: Destination | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Any: ...
+
+    @overload
+    async def call(
+        self,
+        method: str,
+        params: Params = None,
+        *,
+        returns: type[T],
+        destination: Destination | None = None,
+        **options: Unpack[CallOptions],
+    ) -> T: ...
+
+    @overload
+    async def call(
+        self,
+        method: str,
+        params: Params = None,
+        *,
+        returns: Any,
+        destination: Destination | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Any: ...
+
+    async def call(
+        self,
+        method: str,
+        params: Params = None,
+        *,
+        returns: Any = UNSET,
         timeout: float | Unset | None = UNSET,
         idle_timeout: float | None = None,
         on_progress: Callable[[Any], object] | None = None,
@@ -87,6 +134,9 @@ class Caller:
         Args:
             method: The method to call.
             params: A list (positional), a dict (named) or None.
+            returns: The type of the result: plain types, dataclasses, TypedDicts, Structs of msgspec and models of
+                pydantic, such as `list[Item]`. The default is the result as it was decoded. Needs the extra `typed`,
+                unless the type is pydantic's.
             timeout: Seconds, including the time spent waiting for room; None: no limit. The default is the session's
                 `timeout`.
             idle_timeout: Maximum seconds without progress. The peer is asked for progress if the convention allows it.
@@ -104,9 +154,11 @@ class Caller:
             ConnectionLost: The connection was lost or closed, or the peer is closing it. `was_sent` is False if the
                 peer has not served the request and never will.
             ParseError: The response is malformed.
+            InvalidResponse: The result is not of the type `returns`: the text names the method and the place.
             StateError: The session is not started.
-            EncodeError, TypeError: The params cannot be encoded.
+            EncodeError, TypeError: The params cannot be encoded, or the type `returns` is not supported.
         """
+        read = None if returns is UNSET else result_reader(returns)
         run = current_run.get()
         is_only = False
         if run is not None:
@@ -118,10 +170,11 @@ class Caller:
             seconds = self.seconds_of(timeout)
             call = self._engine.call(method, params, seconds, idle_timeout, on_progress, destination, future, is_only)
             try:
-                return await future
+                result = await future
             except asyncio.CancelledError:
                 self._engine.cancel(call)
                 raise
+            return result if read is None else read(method, result)
         finally:
             if run is not None:
                 run.end_wait()
@@ -129,7 +182,7 @@ class Caller:
     def call_soon(
         self,
         method: str,
-        params: Any = None,
+        params: Params = None,
         *,
         on_result: Callable[[Any], object] | None = None,
         on_error: Callable[[Exception], object] | None = None,
@@ -226,7 +279,7 @@ class Caller:
         return results
 
     def call_threadsafe(
-        self, method: str, params: Any = None, *, timeout: float | Unset | None = UNSET
+        self, method: str, params: Params = None, *, timeout: float | Unset | None = UNSET
     ) -> concurrent.futures.Future[Any]:
         """Call a method of the peer from another thread.
 
@@ -244,7 +297,7 @@ class Caller:
         """
         return run_threadsafe(self._started_loop(), lambda _: self.call(method, params, timeout=timeout))
 
-    def notify_threadsafe(self, method: str, params: Any = None) -> concurrent.futures.Future[None]:
+    def notify_threadsafe(self, method: str, params: Params = None) -> concurrent.futures.Future[None]:
         """Send a notification from another thread.
 
         Args:
@@ -284,7 +337,7 @@ class Caller:
         if future.set_running_or_notify_cancel():
             self.notify_soon(method, params)
 
-    async def notify(self, method: str, params: Any = None, *, destination: Destination | None = None) -> None:
+    async def notify(self, method: str, params: Params = None, *, destination: Destination | None = None) -> None:
         """Send a notification. Raises what `call` raises before sending. `destination` is as in `call`."""
         await self._wait_to_notify()
         self.notify_soon(method, params, destination=destination)
@@ -294,7 +347,7 @@ class Caller:
             with waiting():
                 await self._wait_queue.wait(lambda: self._may_send(0))
 
-    def notify_soon(self, method: str, params: Any = None, *, destination: Destination | None = None) -> None:
+    def notify_soon(self, method: str, params: Params = None, *, destination: Destination | None = None) -> None:
         """Send a notification without waiting for room in the write buffer. `destination` is as in `call`."""
         self._check_started()
         self._engine.notify(method, params, destination)

@@ -15,13 +15,10 @@ from collections.abc import Callable
 from inspect import Parameter
 from typing import Any, Protocol, TypeVar
 
-from ..codec import Raw
-from ..errors import InvalidResponse
 from ..handlers.interface import methods_of
 from ..handlers.json_values import to_json
 from ..handlers.params.arguments import hints_of
-from ..handlers.params.problems import Misfit
-from ..handlers.params.types import type_of
+from ..handlers.returned import result_reader
 
 T = TypeVar("T")
 
@@ -77,8 +74,7 @@ def _member(call: Callable[..., Any], method: str, function: Callable[..., Any],
     kinds = {each.kind for each in signature.parameters.values()}
     if kinds & {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}:
         raise TypeError(f"{function.__name__} must not have *args or **kwargs")
-    returns = hints.get("return", Any)
-    result = None if returns is Any else type_of(returns)
+    read = result_reader(hints.get("return", Any))
     ordered = list(signature.parameters)[1:]  # without self
     array_kinds = {signature.parameters[name].kind for name in ordered}
     is_array = Parameter.POSITIONAL_ONLY in array_kinds
@@ -94,20 +90,11 @@ def _member(call: Callable[..., Any], method: str, function: Callable[..., Any],
             return [to_json(bound.arguments[name]) for name in ordered[:number]] or None
         return {name: to_json(given[name]) for name in ordered if name in given} or None
 
-    def converted(value: Any) -> Any:
-        if result is None:
-            return value.decode() if isinstance(value, Raw) else value
-        try:
-            return result.convert(value)
-        except Misfit as misfit:
-            path, reason = misfit.problems[0]
-        raise InvalidResponse(f"the result of {method} has another type: {path or 'the result'}: {reason}")
-
     def wait(self: object, /, *args: Any, **kwargs: Any) -> Any:
-        return converted(call(method, params_of(args, kwargs), **options))
+        return read(method, call(method, params_of(args, kwargs), **options))
 
     async def await_(self: object, /, *args: Any, **kwargs: Any) -> Any:
-        return converted(await call(method, params_of(args, kwargs), **options))
+        return read(method, await call(method, params_of(args, kwargs), **options))
 
     member = await_ if is_async else wait
     member.__name__, member.__doc__ = function.__name__, function.__doc__

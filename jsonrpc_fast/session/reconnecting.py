@@ -33,17 +33,18 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
 
 from .._checks import check_callable, check_count, check_seconds
 from .._repr import shorten
-from ..codec import Notification
+from ..codec import Notification, Params
 from ..codes import SessionErrorCode
 from ..errors import CallTimeout, ConnectionLost, RpcError, StateError, run_callback
 from ..handlers import Handlers
 from ..handlers.failures import is_failure, on_failure
 from ..transports.protocol import Transport
 from ..types import TIMEOUT_SECONDS, UNSET, Unset
+from .calling import CallOptions
 from .hooks import FoundHooks, logger
 from .options import SessionOptions, check_options
 from .running import current_run, waiting
@@ -272,11 +273,25 @@ class ReconnectingSession:
 
     # Calling.
 
+    @overload
+    async def call(self, method: str, params: Params = None, **options: Unpack[CallOptions]) -> Any: ...
+
+    @overload
+    async def call(
+        self, method: str, params: Params = None, *, returns: type[T], **options: Unpack[CallOptions]
+    ) -> T: ...
+
+    @overload
+    async def call(
+        self, method: str, params: Params = None, *, returns: Any, **options: Unpack[CallOptions]
+    ) -> Any: ...
+
     async def call(
         self,
         method: str,
-        params: Any = None,
+        params: Params = None,
         *,
+        returns: Any = UNSET,
         timeout: float | Unset | None = UNSET,
         idle_timeout: float | None = None,
         on_progress: Callable[[Any], object] | None = None,
@@ -284,7 +299,9 @@ class ReconnectingSession:
         """Call a method of the peer, as `Session.call`. The time spent waiting for a connection counts."""
 
         async def call(session: Session, left: float | Unset | None) -> Any:
-            return await session.call(method, params, timeout=left, idle_timeout=idle_timeout, on_progress=on_progress)
+            return await session.call(
+                method, params, returns=returns, timeout=left, idle_timeout=idle_timeout, on_progress=on_progress
+            )
 
         return await self.use(call, timeout)
 
@@ -311,7 +328,7 @@ class ReconnectingSession:
                 raise
         return results
 
-    async def notify(self, method: str, params: Any = None, *, timeout: float | Unset | None = UNSET) -> None:
+    async def notify(self, method: str, params: Params = None, *, timeout: float | Unset | None = UNSET) -> None:
         """Send a notification, as `Session.notify`.
 
         Args:

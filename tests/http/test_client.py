@@ -119,6 +119,22 @@ def test_call(way: Way) -> None:
 
 
 @every_way
+def test_a_result_with_a_type(way: Way) -> None:
+    pytest.importorskip("msgspec", reason="the extra `typed` is not installed")
+    wide = 2**70  # exact in the text, a float once it is decoded
+    assert way.answered(lambda client: client.call("m", returns=int), RESULT.replace(b"3", b"%d" % wide)) == wide
+    assert way.serve(lambda client: client.call("echo", [[1, 2]], returns=set[int])) == {1, 2}
+    with pytest.raises(InvalidResponse, match=r"^the result of echo has another type: /0: Expected `str`"):
+        way.serve(lambda client: client.call("echo", [[1, 2]], returns=list[str]))
+    with pytest.raises(TypeError):
+        way.serve(lambda client: client.call("unknown", returns=object))
+    for raw, data in ((False, [1]), (True, Raw(b"[1]"))):
+        with pytest.raises(RpcError) as caught:
+            way.serve(lambda client: client.call("fail", returns=int), raw=raw)
+        assert caught.value.data == data
+
+
+@every_way
 def test_an_error_of_the_server(way: Way) -> None:
     with pytest.raises(RpcError) as caught:
         way.serve(lambda client: client.call("fail"))

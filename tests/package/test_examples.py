@@ -74,6 +74,14 @@ def test_a_language_server() -> None:
     )
 
 
+def test_results_with_types() -> None:
+    pytest.importorskip("msgspec", reason="the extra `typed` is not installed")
+    assert output(*program("typed_client.py")) == (
+        "tea 2.5\n[Item(name='salt', price=2.5), Item(name='rice', price=2.5)]\n"
+        "the result of shop.find has another type: /0: Expected `str`, got `object`\n"
+    )
+
+
 def test_a_capture() -> None:
     wire = sorted(map(str, (ROOT / "tests" / "vectors" / "wire").glob("*.ndjson")))
     counts = dict(reversed(line.split(None, 1)) for line in output(*program("capture.py", *wire)).splitlines())

@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast import Notification, ParseError, Request, Response
-from jsonrpc_fast.errors import CallCancelled, CallTimeout, ConnectionLost, EncodeError, RpcError, StateError
+from jsonrpc_fast.errors import (
+    CallCancelled,
+    CallTimeout,
+    ConnectionLost,
+    EncodeError,
+    InvalidResponse,
+    RpcError,
+    StateError,
+)
 from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Session, SessionContext
 from jsonrpc_fast.transports import MemoryTransport, TcpClient, memory_pair
 
@@ -51,6 +59,16 @@ async def test_a_remote_error_is_raised_by_its_code() -> None:
         with pytest.raises(RpcError) as other:
             await client.call("fail", [-32003])
         assert type(other.value) is RpcError
+
+
+async def test_a_result_with_a_type() -> None:
+    pytest.importorskip("msgspec", reason="the extra `typed` is not installed")
+    async with sessions({"echo": lambda value: value}) as (client, _):
+        assert await client.call("echo", [[1, 2]], returns=set[int]) == {1, 2}
+        with pytest.raises(InvalidResponse, match=r"^the result of echo has another type: /1: Expected `int`"):
+            await client.call("echo", [[1, "secret"]], returns=list[int])
+        with pytest.raises(TypeError):
+            await client.call("unknown", returns=object)  # nothing is sent: the method would be an RpcError
 
 
 async def test_a_malformed_answer_is_raised() -> None:

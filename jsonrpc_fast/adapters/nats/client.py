@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, overload
 
 from nats.aio.client import Client
 from nats.errors import (
@@ -24,11 +24,24 @@ from ..._checks import check_callable, check_seconds, check_texts, check_type
 from ...codec import Params, ParseError, Response, decode, encode_notification, encode_request
 from ...codec._json import Default, check_option
 from ...errors import CallTimeout, ConnectionLost, InvalidResponse, RpcError
+from ...handlers.returned import result_reader
 from ...profile import JSONRPC, Profile
-from ...types import TIMEOUT_SECONDS
+from ...types import TIMEOUT_SECONDS, UNSET
 from .connection import check_subject
 from .inbox import inbox_of
 from .service import REPLY_HEADER
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+T = TypeVar("T")
+
+
+class PublishOptions(TypedDict, total=False):
+    """The options of `call` beside the type of the result."""
+
+    timeout: float | None
+    headers: Mapping[str, str] | None
 
 
 class ServiceClient:
@@ -79,11 +92,25 @@ class ServiceClient:
         self._encoding: Any = {"delimited": False, "default": default, "option": option}
         self._ids = count(1)
 
+    @overload
+    async def call(self, method: str, params: Params = None, **options: Unpack[PublishOptions]) -> Any: ...
+
+    @overload
+    async def call(
+        self, method: str, params: Params = None, *, returns: type[T], **options: Unpack[PublishOptions]
+    ) -> T: ...
+
+    @overload
+    async def call(
+        self, method: str, params: Params = None, *, returns: Any, **options: Unpack[PublishOptions]
+    ) -> Any: ...
+
     async def call(
         self,
         method: str,
         params: Params = None,
         *,
+        returns: Any = UNSET,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
@@ -92,6 +119,7 @@ class ServiceClient:
         Args:
             method: The method to call.
             params: A list (positional), a dict (named) or None.
+            returns: The type of the result, as in `Session.call`.
             timeout: Seconds until the call times out; None for the timeout of the client.
             headers: Further headers of the message.
 
@@ -103,11 +131,12 @@ class ServiceClient:
             CallTimeout: No response arrived in time: the function may have run, or may still run.
             ConnectionLost: No service is subscribed, or the connection is closed or cannot take more. Its `was_sent` is
                 False then: the call may be sent again.
-            InvalidResponse: What arrived is not a response to this call.
-            EncodeError, TypeError: The params cannot be encoded.
+            InvalidResponse: What arrived is not a response to this call, or its result is not of the type `returns`.
+            EncodeError, TypeError: The params cannot be encoded, or the type `returns` is not supported.
             ValueError: The message is larger than the broker allows, `timeout` is negative or NaN, or a header is
                 Jsonrpc-Reply-To, which the client sets itself.
         """
+        read = None if returns is UNSET else result_reader(returns)
         seconds = self._timeout if timeout is None else timeout
         check_seconds("timeout", seconds, may_be_none=False)
         id = next(self._ids)
@@ -118,7 +147,8 @@ class ServiceClient:
             response = await inbox.request(send, seconds)
         except NatsError as error:
             raise _translated(error) from error
-        return self._read(response, id)
+        result = self._read(response, id, read is not None)
+        return result if read is None else read(method, result)
 
     async def notify(self, method: str, params: Params = None, *, headers: Mapping[str, str] | None = None) -> None:
         """Send a notification. With JetStream it is stored when this returns; else it may be lost.
@@ -149,8 +179,10 @@ class ServiceClient:
             headers = {**headers, REPLY_HEADER: inbox}
             await self._jetstream.publish(self._subject, data, timeout=seconds, headers=headers)
 
-    def _read(self, data: bytes, id: int) -> Any:
-        response = decode(data, self._profile, raw=self._raw)
+    def _read(self, data: bytes, id: int, is_typed: bool) -> Any:
+        response = decode(data, self._profile, raw=self._raw or is_typed)
+        if is_typed and isinstance(response, Response) and response.is_error:
+            response = decode(data, self._profile, raw=self._raw)  # its data gets no type
         if isinstance(response, ParseError):
             raise InvalidResponse("the response is malformed") from response
         if not isinstance(response, Response) or not _is_response_to(response, id):

@@ -34,6 +34,23 @@ async def test_answers_that_are_not_responses_to_the_call(server: NatsServer) ->
             await ServiceClient(connection, "s", timeout=10).call("m")
 
 
+async def test_a_result_with_a_type(server: NatsServer) -> None:
+    async def answer(message: Any) -> None:
+        await message.respond(texts.pop())
+
+    texts = [b'{"jsonrpc":"2.0","id":3,"error":{"code":5,"message":"no","data":[1]}}']
+    texts += [b'{"jsonrpc":"2.0","id":%d,"result":[1,2]}' % id for id in (2, 1)]
+    async with connected(server) as connection:
+        await connection.subscribe("s", cb=answer)
+        client = ServiceClient(connection, "s", timeout=10)
+        assert await client.call("m", returns=set[int]) == {1, 2}
+        with pytest.raises(InvalidResponse, match=r"^the result of m has another type: /0: Expected `str`"):
+            await client.call("m", returns=list[str])
+        with pytest.raises(RpcError) as caught:
+            await client.call("m", returns=int)
+        assert caught.value.data == [1]
+
+
 def name_checks() -> list[tuple[str, str, Any]]:
     """The arguments that are subjects or names, each with where it is given, and a function that makes its object."""
     connection = nats.aio.client.Client()

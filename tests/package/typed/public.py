@@ -38,7 +38,8 @@ from jsonrpc_fast import (
 )
 from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.handlers import CallNext, Handlers, RequestContext
-from jsonrpc_fast.session import Hooks, Outcome, Session, SessionContext
+from jsonrpc_fast.http.client import AsyncHttpClient, HttpClient
+from jsonrpc_fast.session import Hooks, Outcome, ReconnectingSession, Session, SessionContext
 from jsonrpc_fast.transports import memory_pair
 from jsonrpc_fast.validator import JsonRpcValidator, Report
 
@@ -218,6 +219,22 @@ async def hooks() -> Hooks:
     Session(other, hooks=WrongHooks())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     Session(other, hooks=print)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     return Timer()
+
+
+async def calling(session: Session, client: HttpClient, other: AsyncHttpClient, again: ReconnectingSession) -> None:
+    assert_type(await session.call("m"), Any)
+    assert_type(await session.call("m", [1], timeout=5), Any)
+    assert_type(await session.call("m", {"a": 1}, returns=int, timeout=5), int)
+    assert_type(await session.call("m", returns=list[Counter]), list[Counter])
+    assert_type(await again.call("m", returns=list[Counter], idle_timeout=1), list[Counter])
+    assert_type(client.call("m", returns=dict[str, Counter], headers={}), dict[str, Counter])
+    assert_type(await other.call("m", returns=Counter), Counter)
+    assert_type(await other.call("m"), Any)
+    await session.call("m", 1)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    await again.call("m", "a")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    client.call("m", 1)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    await session.call("m", wait=1)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    await session.notify("m", 1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def validating(obj: object) -> None:

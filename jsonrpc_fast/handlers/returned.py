@@ -1,0 +1,52 @@
+"""Results of calls, converted into the type that the caller expects, as typed handlers convert params."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final
+
+from ..codec import Raw
+from ..errors import InvalidResponse
+from .params.problems import Misfit
+from .params.types import ValueType, type_of
+
+_MAX_TYPES: Final = 256
+
+
+def result_reader(returns: Any) -> Callable[[str, Any], Any]:
+    """Return the function that converts a result: called with the method and the result, a JSON value or a `Raw`.
+
+    It raises InvalidResponse if the result has another type: the text names the method and the place, and has no value.
+
+    Args:
+        returns: The type, or a `TypeAdapter` of pydantic.
+
+    Raises:
+        TypeError: The type is not supported.
+        ImportError: It is msgspec's, which is not installed.
+    """
+    if returns is Any:
+        return _plain
+    try:
+        type_ = _remembered_type(returns)
+    except TypeError:  # it is not hashable, or not supported
+        type_ = type_of(returns)
+
+    def read(method: str, result: Any) -> Any:
+        try:
+            return type_.convert(result)
+        except Misfit as misfit:
+            path, reason = misfit.problems[0]
+        raise InvalidResponse(f"the result of {method} has another type: {path or 'the result'}: {reason}")
+
+    return read
+
+
+@lru_cache(_MAX_TYPES)
+def _remembered_type(returns: Any) -> ValueType:
+    return type_of(returns)
+
+
+def _plain(method: str, result: Any) -> Any:
+    return result.decode() if isinstance(result, Raw) else result

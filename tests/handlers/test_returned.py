@@ -1,0 +1,91 @@
+"""Results of calls that get a type: what is converted, and what an error says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, TypedDict
+
+import pytest
+
+pytest.importorskip("msgspec", reason="the extra `typed` is not installed")
+pytest.importorskip("pydantic", reason="pydantic is not installed")
+
+import msgspec
+import pydantic
+
+from jsonrpc_fast import Raw
+from jsonrpc_fast.errors import InvalidResponse
+from jsonrpc_fast.handlers.returned import result_reader
+
+from ..support.tables import rows
+
+
+class Struct(msgspec.Struct):
+    name: str
+
+
+class Model(pydantic.BaseModel):
+    name: str
+
+
+class Named(TypedDict):
+    name: str
+
+
+@dataclass
+class Item:
+    name: str
+    tags: tuple[str, ...] = ()
+
+
+@rows(
+    ("returns", "text", "expected"),
+    [
+        (int, b"1", 1),
+        (float, b"1", 1.0),
+        (type(None), b"null", None),
+        (int | None, b"null", None),
+        (list[Struct], b'[{"name":"a"}]', [Struct("a")]),
+        (Item, b'{"name":"a","tags":["b"]}', Item("a", ("b",))),
+        (Model, b'{"name":"a"}', Model(name="a")),
+        (dict[str, Model], b'{"x":{"name":"a"}}', {"x": Model(name="a")}),
+        (pydantic.TypeAdapter(list[int]), b"[1]", [1]),
+        (Named, b'{"name":"a"}', {"name": "a"}),
+        (Annotated[int, msgspec.Meta(ge=1)], b"1", 1),
+        (Annotated[str, ["not hashable"]], b'"a"', "a"),
+        (Any, b'{"a":[1]}', {"a": [1]}),
+    ],
+)
+def test_types(returns: Any, text: bytes, expected: Any) -> None:
+    for _ in range(2):  # the second time it is remembered
+        read = result_reader(returns)
+        for result in (Raw(text), Raw(text).decode()):
+            found = read("m", result)
+            assert found == expected
+            assert type(found) is type(expected)
+
+
+@rows(
+    ("returns", "text", "said"),
+    [
+        (list[Item], b'[{"name":"a"},{"name":7}]', "/1/name: Expected `str`, got `int`"),
+        (list[Item], b"[{}]", "/0/name: is required"),
+        (Model, b'{"name":7}', "/name: Input should be a valid string"),
+        (int, b'"secret"', "the result: Expected `int`, got `str`"),
+        (Annotated[int, msgspec.Meta(ge=1)], b"0", "the result: Expected `int` >= 1"),
+        (dict[str, int], b'{"secret":"secret"}', "the result: Expected `int`, got `str`"),
+    ],
+)
+def test_results_of_another_type(returns: Any, text: bytes, said: str) -> None:
+    for result in (Raw(text), Raw(text).decode()):
+        with pytest.raises(InvalidResponse) as caught:
+            result_reader(returns)("shop.find", result)
+        assert str(caught.value) == f"the result of shop.find has another type: {said}"
+        assert caught.value.__cause__ is None
+
+
+@rows("returns", [object, "int", list[object], 1])
+def test_types_that_are_not_supported(returns: Any) -> None:
+    for _ in range(2):
+        with pytest.raises(TypeError):
+            result_reader(returns)
