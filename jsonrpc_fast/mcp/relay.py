@@ -25,7 +25,8 @@ Rules:
   - When one side is lost, the requests that wait for it get the error -32000, and the other side is closed once these
     are written. A side that half-closes still gets its responses first, except those that end subscriptions.
 
-The relay uses the sessions' tracker, but not `Session`, which would decode the payloads.
+Each side has an engine of sessions (session/engine.py), whose only handler calls the other side. What it awaits is a
+call of the other engine, so there is no task.
 """
 
 from __future__ import annotations
@@ -35,31 +36,27 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, cast
 
 from .._logs import logger_of
-from ..codec import (
-    Notification,
-    ParseError,
-    Raw,
-    Request,
-    Response,
-    encode_error,
-    encode_notification,
-    encode_request,
-    encode_result,
-)
+from ..codec import ParseError, Raw, encode_notification
 from ..codec._payloads import decoded
 from ..codes import RPC_MESSAGES, ErrorCode
-from ..errors import CallTimeout, ConnectionLost, EncodeError, HttpStatusError, InvalidResponse, StateError
+from ..errors import CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse, RpcError, StateError
 from ..handlers.failures import on_failure
-from ..session.budget import ResponseBudget, ResponsePolicy, budget_for
-from ..session.requests import InboundBatch
-from ..session.tracker import Call, Outcome, Serving, Tracker, id_in_flight, unknown_response
+from ..session.budget import ResponseBudget, ResponsePolicy
+from ..session.conventions import Convention
+from ..session.driver import Driver
+from ..session.engine import Engine
+from ..session.requests import Destination, InboundRequest
+from ..session.room import Bounds
+from ..session.running import Run
+from ..session.tracker import Call, Outcome
 from ..transports.channel import HIGH_WATER_BYTES
 from ..transports.protocol import Received, Transport
-from ..types import TIMEOUT_SECONDS, UNSET, MessageId
-from .protocol.meta import LISTEN_METHOD, SUBSCRIPTION_ID_KEY
+from ..types import TIMEOUT_SECONDS, UNSET, MessageId, Unset
+from .protocol.meta import LISTEN_METHOD, SUBSCRIPTION_ID_KEY, method_not_found
+from .session import SingleHandler
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -75,53 +72,262 @@ _FAILED: Final = "the request could not be sent to the other side"
 _UNREADABLE: Final = "the other side sent an invalid response"
 _ID_MEMBERS: Final = {"notifications/cancelled": "requestId", "$/cancelRequest": "id"}
 _WITHOUT_SUBSCRIPTION: Final = frozenset({"notifications/message", "notifications/progress"})
+_LOCAL_ERRORS: Final = (CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse)
+_UNBOUNDED: Final = Bounds(max_handlers=2**62, max_inbox=2**62, inbox_bytes=2**62, response_bytes=2**62)
+"""`max_calls` and the pauses of reading are the bounds of a relay."""
 
 _logger: Final = logger_of("relay")
 
 
-class _Route:
-    """Where the response to a request goes.
+class _Forwarded:
+    """A request of one side that was sent to the other. The engine takes it for an awaitable, and it is never awaited.
 
     Attributes:
-        id: The id that the request arrived with.
-        batch: The batch that the request arrived in, or None.
-        index: The position of the request in its batch.
-        is_subscription: Whether the request opens a subscription, so that no user waits for its response.
+        side: The side that sent the request.
+        request: The request.
+        call: The call that stands for it at the other side.
+        run: What ends when the call has settled.
     """
 
-    __slots__ = ("batch", "id", "index", "is_subscription")
+    __slots__ = ("call", "request", "run", "side")
+    call: Call
+    run: Run
 
-    def __init__(self, request: Request, batch: InboundBatch | None, index: int) -> None:
-        self.id = request.id
-        self.batch = batch
-        self.index = index
-        self.is_subscription = request.method == LISTEN_METHOD
+    def __init__(self, side: _Side, request: InboundRequest) -> None:
+        self.side = side
+        self.request = request
+
+    def __await__(self) -> NoReturn:
+        raise NotImplementedError
+
+    def cancel(self) -> None:
+        """Do nothing: the engine calls this when the side is lost, and then nothing waits for the call."""
 
 
-class _Side:
-    """One of the two peers.
+class _Side(Driver):
+    """One of the two peers, and the driver of its engine.
 
     Attributes:
-        calls: The requests in flight to this side, by the relay's ids; `Call.trace` is the `_Route`.
-        requests: The calls on the other side that stand for the requests of this side, by the original ids.
-        waiting: Number of requests in `requests` that this side waits for: all but subscriptions.
-        can_respond: Responses may still arrive: the stream of this side has not ended.
+        engine: Receives from the peer, and calls it.
         drains: The sides whose write buffers must drain before this side is read again.
     """
 
+    other: _Side
+    closed: asyncio.Future[None]
+
     def __init__(
-        self, name: SideName, transport: Transport, max_calls: int, response_policy: ResponsePolicy | ResponseBudget
-    ):
+        self,
+        relay: Relay,
+        name: SideName,
+        transport: Transport,
+        max_calls: int,
+        response_policy: ResponsePolicy | ResponseBudget,
+    ) -> None:
         self.name = name
         self.transport = transport
-        self.calls = Tracker(max_calls=max_calls)
-        self.requests: Serving[Call] = Serving()
-        self.waiting = 0
-        self.budget = budget_for(response_policy)
-        self.other: _Side
-        self.can_respond = True
-        self.closed: asyncio.Future[None]
+        self.write = transport.send  # type: ignore[method-assign]
         self.drains: dict[_Side, asyncio.Task[None]] = {}
+        self._relay = relay
+        self._is_in_batch = False
+        self.engine = Engine(
+            self,
+            SingleHandler(self._serve),
+            clock=lambda: asyncio.get_running_loop().time(),
+            hooks=self,
+            make_context=cast("Any", lambda method, request, _: (method, request)),
+            bounds=_UNBOUNDED,
+            convention=Convention(),
+            response_policy=response_policy,
+            max_calls=max_calls,
+        )
+
+    def fault(self, error: BaseException) -> None:
+        """Report a fault of this side. The hook of the engine."""
+        self._relay.report(self.name, error)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether the peer waits for a response. Nobody waits for that of a subscription."""
+        return any(request.method != LISTEN_METHOD for request in self.engine.requests.serving.requests.values())
+
+    # The driver.
+
+    def soon(self) -> None:
+        asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self.engine.turn()
+        self.hold_back()
+
+    def start(self, run: Run) -> None:
+        forwarded = cast("_Forwarded", run.work)
+        forwarded.run = run
+        run.task = forwarded
+
+    def settled(self, call: Call, result: Any, error: Exception | None) -> None:
+        forwarded: _Forwarded = call.waiter
+        engine, run = forwarded.side.engine, forwarded.run
+        if error is None:
+            self._relay.on_response(self.name, call.method, result)
+            if call.method == LISTEN_METHOD:
+                result = self._with_subscription(result, call)
+            engine.succeeded(run, result)
+        elif call.outcome is Outcome.CANCELLED:
+            forwarded.request.is_cancelled = True
+            engine.cancelled(run)
+        else:
+            engine.failed(run, self._response_to(error, call.outcome))
+        self._relay.end_if_served(forwarded.side)
+
+    def _response_to(self, error: Exception, outcome: Outcome | None) -> RpcError:
+        if isinstance(error, RpcError):
+            return error
+        if outcome is Outcome.LOST:
+            return RpcError(RELAY_ERROR, _CLOSED)
+        if isinstance(error, ParseError):
+            self.fault(error)
+            return RpcError(ErrorCode.INTERNAL_ERROR, _UNREADABLE)
+        return RpcError(RELAY_ERROR, str(error) if isinstance(error, _LOCAL_ERRORS) else _FAILED)
+
+    def set_reading(self, wanted: bool) -> None:
+        self._is_in_batch = not wanted
+        self._update_reading()
+
+    # Receiving.
+
+    def receive(self, message: Received | ParseError, destination: Destination | None = None) -> None:
+        """Handle a message of the peer."""
+        self.engine.receive(message, destination)
+        self.hold_back()
+
+    def on_error(self, error: Exception) -> None:
+        """Handle a fault of the transport."""
+        if isinstance(error, ParseError):
+            self.receive(error)
+        else:
+            self.fault(error)
+
+    def on_fail(self, id: MessageId, error: Exception) -> None:
+        """End a request to this side with an error, because this side cannot serve it."""
+        self.fault(error)
+        self.engine.fail(id, error)
+
+    def _serve(self, params: Any, context: tuple[str, InboundRequest | None]) -> _Forwarded | None:
+        """Pass on a request or a notification."""
+        method, request = context
+        if request is None:
+            self._pass_notification(method, params)
+            return None
+        if not method:
+            self.fault(ParseError.empty_method(request.id))
+            raise RpcError(ErrorCode.INVALID_REQUEST, RPC_MESSAGES[ErrorCode.INVALID_REQUEST])
+        engine = self.other.engine
+        destination = self._relay.destination_of(self.name, method, params, request.id)
+        if isinstance(destination, Unset):
+            raise method_not_found()
+        if not engine.calls.tracker.has_room():
+            raise RpcError(RELAY_ERROR, _TOO_MANY)
+        forwarded = _Forwarded(self, request)
+        try:
+            forwarded.call = engine.call(method, params, destination=destination, waiter=forwarded)
+        except (ConnectionLost, StateError):
+            raise RpcError(RELAY_ERROR, _CLOSED) from None
+        return forwarded
+
+    def _pass_notification(self, method: str, params: Any) -> None:
+        if not method:
+            self.fault(ParseError.empty_method(reply_expected=False))
+        elif method in _ID_MEMBERS:
+            self._pass_cancellation(method, params)
+        else:
+            if method.startswith("notifications/") and method not in _WITHOUT_SUBSCRIPTION:
+                params = self._with_subscription(params)
+            self._notify(method, params)
+
+    def _notify(self, method: str, params: Any) -> None:
+        """Send a notification to the other side. It may be read although its stream has ended."""
+        destination = self._relay.destination_of(self.name, method, params, UNSET)
+        if not isinstance(destination, Unset):
+            self.other.engine.send(encode_notification(method, params), destination)
+
+    def _pass_cancellation(self, method: str, params: Any) -> None:
+        name = _ID_MEMBERS[method]
+        members = decoded(params)
+        if not isinstance(members, dict):
+            return
+        id = members.get(name)
+        if type(id) is not int and type(id) is not str:
+            return  # no convention cancels by another kind of id
+        request = self.engine.requests.serving.find(id)
+        if request is not None:
+            call: Call = request.run.work.call
+            self._notify(method, {**members, name: call.id})
+            if method != "$/cancelRequest" and call.method != "initialize":
+                self.other.engine.cancel(call)
+            return
+        # On stdio a server ends a subscription by cancelling the client's request.
+        subscription = self.engine.calls.tracker.find(id)
+        if subscription is not None and subscription.method == LISTEN_METHOD:
+            self._notify(method, {**members, name: subscription.waiter.request.id})
+            self.engine.cancel(subscription)
+
+    def _with_subscription(self, payload: Any, call: Call | None = None) -> Any:
+        """Return a payload of this side with its `subscriptionId` translated to the other side's id."""
+        if type(payload) is Raw and b"subscriptionId" not in bytes(payload):
+            return payload
+        members = decoded(payload)
+        meta = members.get("_meta") if isinstance(members, dict) else None
+        if not isinstance(meta, dict):
+            return payload
+        id = meta.get(SUBSCRIPTION_ID_KEY)
+        call = self.engine.calls.tracker.find(id) if call is None else call
+        if call is None or call.id != id or call.method != LISTEN_METHOD:
+            return payload
+        return {**members, "_meta": {**meta, SUBSCRIPTION_ID_KEY: call.waiter.request.id}}
+
+    # The end.
+
+    def lose_calls(self) -> None:
+        """End the requests that wait for this side with an error: it sends no more responses."""
+        self.engine.finish_batch()
+        self.engine.lose_calls()
+
+    def lose(self) -> None:
+        """Forget everything: the transport is closed."""
+        self.engine.lose()
+        for drained in self.drains.values():
+            drained.cancel()
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    # Flow control.
+
+    def hold_back(self) -> None:
+        """Read this side no longer while a side has not taken what this one caused."""
+        for side in (self, self.other):
+            if side.transport.write_buffer_bytes > HIGH_WATER_BYTES and side not in self.drains:
+                self.drains[side] = asyncio.get_running_loop().create_task(self._drain(side))
+                self._update_reading()
+
+    def _update_reading(self) -> None:
+        if self.drains or self._is_in_batch:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
+
+    async def _drain(self, side: _Side) -> None:
+        unwritten = side.transport.write_buffer_bytes
+        try:
+            with suppress(ConnectionLost, StateError):
+                while not await _is_drained(side.transport):
+                    before, unwritten = unwritten, side.transport.write_buffer_bytes
+                    if unwritten >= before:
+                        side.fault(ConnectionLost("the side takes nothing"))
+                        await side.transport.disconnect()
+                        break
+        finally:
+            del self.drains[side]
+            self._update_reading()
 
 
 class FaultLog:
@@ -173,8 +379,8 @@ class Relay:
         close_seconds: float = 5.0,
         on_fault: Callable[[SideName, Exception], object] | None = None,
     ) -> None:
-        self._left = _Side("left", left, max_calls, response_policy)
-        self._right = _Side("right", right, max_calls, response_policy)
+        self._left = _Side(self, "left", left, max_calls, response_policy)
+        self._right = _Side(self, "right", right, max_calls, response_policy)
         self._left.other, self._right.other = self._right, self._left
         self._close_seconds = close_seconds
         self._on_fault = on_fault
@@ -196,11 +402,11 @@ class Relay:
         for side in sides:
             transport = side.transport
             side.closed = self._loop.create_future()
-            transport.onmessage = partial(self._on_message, side)
-            transport.onerror = partial(self._on_error, side)
+            transport.onmessage = side.receive
+            transport.onerror = side.on_error
             transport.onclose = partial(self._on_close, side)
             transport.onend = partial(self._on_end, side)
-            transport.onfail = partial(self._on_fail, side)
+            transport.onfail = side.on_fail
             transport.pauses_when_blocked = False
         async with on_failure(self._disconnect):
             # Both must be connected before either of them delivers messages.
@@ -254,7 +460,7 @@ class Relay:
     @property
     def has_all_responses(self) -> bool:
         """Whether every request has its response from the right side; False after a cancelled request."""
-        return not self._right.calls.is_owed
+        return not self._right.engine.calls.tracker.is_owed
 
     def _begin_closing(self) -> None:
         if self._closer is not None or self._loop is None:
@@ -262,259 +468,49 @@ class Relay:
         if self._ending is not None:
             self._ending.cancel()
             self._ending = None
-        self._lose(self._left)
-        self._lose(self._right)
+        self._left.lose_calls()
+        self._right.lose_calls()
         self._closer = self._loop.create_task(self._close())
 
     async def _close(self) -> None:
         await asyncio.gather(self._left.transport.close(), self._right.transport.close())
 
     def _on_close(self, side: _Side) -> None:
-        self._lose(side)
-        side.requests.clear()
-        for drained in side.drains.values():
-            drained.cancel()
-        if not side.closed.done():
-            side.closed.set_result(None)
+        side.lose()
         self._begin_closing()
 
-    def _on_fail(self, side: _Side, id: MessageId, error: Exception) -> None:
-        """End a request to this side with an error, because this side cannot serve it."""
-        self._report(side, error)
-        call = side.calls.settle(id, Outcome.FAULT)
-        if call is None:
-            side.calls.is_late_response(id)
-        else:
-            is_local = isinstance(error, (CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse))
-            self._send_error(side.other, call.trace, RELAY_ERROR, str(error) if is_local else _FAILED)
-
     def _on_end(self, side: _Side) -> None:
-        self._lose(side)
-        if not side.waiting:
+        side.lose_calls()
+        if not side.has_waiting:
             self._begin_closing()
         elif self._closer is None and self._ending is None and self._loop is not None:
             self._ending = self._loop.call_later(self._close_seconds, self._begin_closing)
 
-    def _lose(self, side: _Side) -> None:
-        """End the requests that wait for this side with an error: it sends no more responses."""
-        side.can_respond = False
-        for call in side.calls.lose():
-            self._send_error(side.other, call.trace, RELAY_ERROR, _CLOSED)
-
-    def _on_message(self, side: _Side, message: Received) -> None:
-        if type(message) is list:
-            # One more than the batch has items: this slot keeps it open until all its requests are sent.
-            batch = InboundBatch(len(message) + 1)
-            batch.wait()
-            for index, item in enumerate(message):
-                self._on_item(side, item, batch, index)
-            self._reply(side, batch.finish(len(message), b""))
-        else:
-            self._on_item(side, message, None, 0)
-
-    def _on_error(self, side: _Side, error: Exception) -> None:
-        if isinstance(error, ParseError):
-            self._on_malformed(side, error, None, 0)
-        else:
-            self._report(side, error)
-
-    def _on_item(self, side: _Side, message: Any, batch: InboundBatch | None, index: int) -> None:
-        kind = type(message)
-        if kind is Request:
-            self._on_request(side, message, _Route(message, batch, index))
-        elif kind is Response:
-            self._on_response(side, message)
-        elif kind is Notification:
-            self._on_notification(side, message)
-        else:
-            self._on_malformed(side, message, batch, index)
-
-    def _on_request(self, side: _Side, request: Request, route: _Route) -> None:
-        other = side.other
-        refusal: tuple[int, str]
-        try:
-            if not request.method:
-                raise ParseError.empty_method(request.id)
-            if side.requests.find(request.id) is not None:
-                raise id_in_flight()
-        except (ParseError, StateError) as error:
-            refusal = ErrorCode.INVALID_REQUEST, RPC_MESSAGES[ErrorCode.INVALID_REQUEST]
-            self._report(side, error)
-        else:
-            if not other.can_respond:
-                refusal = RELAY_ERROR, _CLOSED
-            elif not other.calls.has_room():
-                refusal = RELAY_ERROR, _TOO_MANY
-            else:
-                call = other.calls.begin(request.method, 0.0)
-                call.trace = route
-                side.requests.begin(request.id, call)
-                side.waiting += not route.is_subscription
-                if route.batch is not None:
-                    route.batch.wait()
-                self._forward_request(side, call, request)
-                return
-        text = encode_error(request.id, *refusal, delimited=route.batch is None)
-        if route.batch is None:
-            self._reply(side, text)
-        else:
-            route.batch.put(route.index, text)
-
-    def _forward_request(self, side: _Side, call: Call, request: Request) -> None:
-        try:
-            is_sent = self._forward(side, encode_request(call.id, call.method, request.params))
-        except EncodeError as error:
-            self._report(side, error)
-            refusal = int(ErrorCode.INTERNAL_ERROR), RPC_MESSAGES[ErrorCode.INTERNAL_ERROR]
-        else:
-            if is_sent:
-                return
-            refusal = RELAY_ERROR, _CLOSED
-        side.other.calls.settle(call.id, Outcome.LOST)
-        self._send_error(side, call.trace, *refusal)
-
-    def _on_response(self, side: _Side, response: Response) -> None:
-        error = response.error
-        call = side.calls.settle(response.id, Outcome.RESULT if error is None else Outcome.ERROR)
-        if call is None:
-            if not side.calls.is_late_response(response.id):
-                self._report(side, unknown_response())
-            return
-        route: _Route = call.trace
-        is_single = route.batch is None
-        try:
-            if error is not None:
-                text = encode_error(route.id, error.code, error.message, error.data, delimited=is_single)
-            else:
-                result = response.result
-                if call.method == LISTEN_METHOD:
-                    result = self._with_subscription(side, result, call)
-                text = encode_result(route.id, result, delimited=is_single)
-        except EncodeError as fault:
-            self._report(side, fault)
-            self._send_error(side.other, route, ErrorCode.INTERNAL_ERROR, _UNREADABLE)
-        else:
-            self._finish(side.other, route, text)
-
-    def _on_notification(self, side: _Side, notification: Notification) -> None:
-        method, params = notification.method, notification.params
-        if not method:
-            self._report(side, ParseError.empty_method(reply_expected=False))
-            return
-        try:
-            if method in _ID_MEMBERS:
-                self._on_cancellation(side, method, params)
-                return
-            if method.startswith("notifications/") and method not in _WITHOUT_SUBSCRIPTION:
-                params = self._with_subscription(side, params)
-            self._forward(side, encode_notification(method, params))
-        except EncodeError as error:
-            self._report(side, error)
-
-    def _on_cancellation(self, side: _Side, method: str, params: Any) -> None:
-        name = _ID_MEMBERS[method]
-        members = decoded(params)
-        if not isinstance(members, dict):
-            return
-        id = members.get(name)
-        if type(id) is not int and type(id) is not str:
-            return  # no convention cancels by another kind of id
-        call = side.requests.find(id)
-        if call is not None:
-            self._forward(side, encode_notification(method, {**members, name: call.id}))
-            if method != "$/cancelRequest" and call.method != "initialize":
-                side.other.calls.give_up(call, Outcome.CANCELLED)
-                self._finish(side, call.trace, b"")
-            return
-        # On stdio a server ends a subscription by cancelling the client's request.
-        call = side.calls.find(id)
-        if call is not None and call.method == LISTEN_METHOD:
-            side.calls.give_up(call, Outcome.CANCELLED)
-            self._forward(side, encode_notification(method, {**members, name: call.trace.id}))
-            self._finish(side.other, call.trace, b"")
-
-    def _with_subscription(self, side: _Side, payload: Any, call: Call | None = None) -> Any:
-        """Return a payload of this side with its `subscriptionId` translated to the other side's id."""
-        if type(payload) is Raw and b"subscriptionId" not in bytes(payload):
-            return payload
-        members = decoded(payload)
-        meta = members.get("_meta") if isinstance(members, dict) else None
-        if not isinstance(meta, dict):
-            return payload
-        id = meta.get(SUBSCRIPTION_ID_KEY)
-        call = side.calls.find(id) if call is None else call
-        if call is None or call.id != id or call.method != LISTEN_METHOD:
-            return payload
-        return {**members, "_meta": {**meta, SUBSCRIPTION_ID_KEY: call.trace.id}}
-
-    def _on_malformed(self, side: _Side, fault: ParseError, batch: InboundBatch | None, index: int) -> None:
-        self._report(side, fault)
-        if not fault.reply_expected:
-            call = None if fault.id is None else side.calls.settle(fault.id, Outcome.FAULT)
-            if call is not None:
-                self._send_error(side.other, call.trace, ErrorCode.INTERNAL_ERROR, _UNREADABLE)
-            elif fault.id is not None:
-                side.calls.is_late_response(fault.id)
-        elif fault.id is not None or side.budget.take(asyncio.get_running_loop().time()):
-            text = encode_error(fault.id, fault.rpc_code, RPC_MESSAGES[fault.rpc_code], delimited=batch is None)
-            if batch is None:
-                self._reply(side, text)
-            else:
-                batch.put(index, text)
-
-    def _report(self, side: _Side, error: Exception) -> None:
-        if self._on_fault is not None:
-            self._on_fault(side.name, error)
-        else:
-            _logger.debug("%s: %s: %s", side.name, type(error).__qualname__, error)
-
-    def _send_error(self, side: _Side, route: _Route, code: int, message: str) -> None:
-        """Send an error response to a request of this side."""
-        self._finish(side, route, encode_error(route.id, code, message, UNSET, delimited=route.batch is None))
-
-    def _finish(self, side: _Side, route: _Route, data: bytes) -> None:
-        """End a request of this side and send its response; with b"" it gets none."""
-        if side.requests.end(route.id):
-            side.waiting -= not route.is_subscription
-        self._forward(side.other, data if route.batch is None else route.batch.finish(route.index, data))
-        if self._ending is not None and not side.can_respond and not side.waiting:
+    def end_if_served(self, side: _Side) -> None:
+        """Close, if a side that has half-closed waits for no more responses. The sides call this."""
+        if self._ending is not None and not side.engine.may_call and not side.has_waiting:
             self._begin_closing()
 
-    def _forward(self, side: _Side, data: bytes) -> bool:
-        """Send to the other side what this side caused. Returns False if the other side is closed."""
-        return self._send(side.other, data, because_of=side)
+    def report(self, side: SideName, error: BaseException) -> None:
+        """Report a fault. The sides call this."""
+        if self._on_fault is not None:
+            self._on_fault(side, cast("Exception", error))
+        else:
+            _logger.debug("%s: %s: %s", side, type(error).__qualname__, error)
 
-    def _reply(self, side: _Side, data: bytes) -> None:
-        """Send to this side what it caused itself."""
-        self._send(side, data, because_of=side)
+    # For relays whose transports have a destination for each request.
 
-    def _send(self, side: _Side, data: bytes, because_of: _Side) -> bool:
-        if not data:
-            return True
-        transport = side.transport
-        try:
-            transport.send(data)
-        except (ConnectionLost, StateError):
-            return False  # onclose follows
-        if transport.write_buffer_bytes > HIGH_WATER_BYTES and side not in because_of.drains:
-            because_of.transport.pause_reading()
-            because_of.drains[side] = asyncio.get_running_loop().create_task(self._drain(side, because_of))
-        return True
+    def destination_of(
+        self, side: SideName, method: str, params: Any, id: MessageId | Unset
+    ) -> Destination | Unset | None:
+        """Return where a request (UNSET as the id: a notification) of a side goes at the other one.
 
-    async def _drain(self, side: _Side, because_of: _Side) -> None:
-        unwritten = side.transport.write_buffer_bytes
-        try:
-            with suppress(ConnectionLost, StateError):
-                while not await _is_drained(side.transport):
-                    before, unwritten = unwritten, side.transport.write_buffer_bytes
-                    if unwritten >= before:
-                        self._report(side, ConnectionLost("the side takes nothing"))
-                        await side.transport.disconnect()
-                        break
-        finally:
-            del because_of.drains[side]
-            if not because_of.drains:
-                because_of.transport.resume_reading()
+        None: to the stream. UNSET: nowhere; a request gets the error -32601.
+        """
+        return None
+
+    def on_response(self, side: SideName, method: str, result: Any) -> None:
+        """Called with each result that a side has sent, before it is passed on."""
 
 
 async def _is_drained(transport: Transport) -> bool:

@@ -32,7 +32,7 @@ class McpSession(Session):
         # A program may print to its stdout; it could not make sense of a response to that.
         merged: SessionOptions = {"convention": convention or McpConvention(), "response_policy": "never"}
         merged.update(options)
-        super().__init__(transport, _SingleHandler(serve), **merged)
+        super().__init__(transport, SingleHandler(serve), **merged)
 
     @property
     def revision(self) -> Revision | None:
@@ -62,7 +62,7 @@ class _OnlyHandler(Handler):
         self.invoke = function  # type: ignore[method-assign]
 
 
-class _SingleHandler(Handlers):
+class SingleHandler(Handlers):
     """Handlers with one function for every method."""
 
     def __init__(self, function: Callable[..., Any]) -> None:

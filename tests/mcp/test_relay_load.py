@@ -184,7 +184,7 @@ async def test_calls_in_both_directions(calls: int) -> None:
         assert (one.cancelled, other.cancelled) == (ends[1]["cancelled"], ends[0]["cancelled"])
         assert faults == []
         for side in (relay._left, relay._right):
-            assert (len(side.calls), len(side.requests)) == (0, 0)
+            assert side.engine.is_idle
 
 
 ECHO = """

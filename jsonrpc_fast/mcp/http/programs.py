@@ -29,18 +29,17 @@ from typing import Any, Final, Literal, cast
 
 from ..._checks import check_count, check_seconds
 from ..._logs import logger_of
-from ...codec import Error, Notification, Request, Response, decode
-from ...codes import RPC_MESSAGES, ErrorCode
+from ...codec import Request
 from ...handlers.failures import on_failure
 from ...http.requests import Refusal
 from ...profile import MCP_2025_11_25, Profile
 from ...session import SessionOptions
-from ...transports.protocol import Received, Sendable
+from ...session.requests import Destination
 from ...transports.stdio.client import StdioClient
 from ...types import UNSET, MessageId, Unset
 from ..protocol.meta import LISTEN_METHOD, LOG_LEVEL_KEY, object_members
 from ..protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, REVISIONS, VERSIONS, Revision
-from ..relay import FaultLog, Relay
+from ..relay import FaultLog, Relay, SideName
 from ..server.lifespan import Lifespan
 from ..server.task_store import TaskStore
 from .endpoint import McpEndpoint
@@ -165,8 +164,7 @@ class ProgramConnection:
     def __init__(self, server: ProgramServer, transport: HttpTransport) -> None:
         self._server = server
         self._transport = transport
-        self._router = _Router(transport)
-        self._relay: Relay | None = None
+        self._relay: _ProgramRelay | None = None
         self._gone: asyncio.TimerHandle | None = None
         transport.onlisten = self._on_listen
 
@@ -177,14 +175,13 @@ class ProgramConnection:
             Refusal: There are too many processes, or the program cannot be started.
         """
         process = await self._server.begin(self)
-        self._relay = Relay(self._transport, process, on_fault=FaultLog())
+        self._relay = _ProgramRelay(self._transport, process)
         with on_failure(partial(self._server.end, self)):
             try:
                 await self._relay.start()
             except OSError as error:
                 _logger.error("the program cannot be started: %s", error.strerror or type(error).__name__)
                 raise Refusal(502, "The program cannot be started.") from None
-        self._router.begin()
         task = asyncio.create_task(self._wait_closed(self._relay))
         self._server.closing.add(task)
         task.add_done_callback(self._server.closing.discard)
@@ -196,7 +193,7 @@ class ProgramConnection:
     @property
     def revision(self) -> Revision | None:
         """The revision that the session agreed on; until then the latest one with sessions."""
-        return self._router.revision
+        return None if self._relay is None else self._relay.revision
 
     def can_serve(self, request: Request | None = None) -> bool:
         """Return whether the process has responded to all requests, and can serve another one.
@@ -207,8 +204,7 @@ class ProgramConnection:
             self._transport.is_connected
             and self._transport.is_idle
             and self._relay is not None
-            and self._relay.has_all_responses
-            and self._router.can_serve(request)
+            and self._relay.can_serve(request)
         )
 
     @property
@@ -218,17 +214,18 @@ class ProgramConnection:
 
     def idle_seconds(self, now: float) -> float:
         """Return how long the session has been idle, by the loop's clock."""
-        is_idle = self._transport.is_idle and not self._transport.is_listening
-        return now - self._router.used if is_idle else 0.0
+        if self._relay is None or not self._transport.is_idle or self._transport.is_listening:
+            return 0.0
+        return now - self._relay.used
 
     def _on_listen(self) -> None:
         """Give a client whose stream has ended some time to come back."""
         if self._gone is not None:
             self._gone.cancel()
             self._gone = None
-        if not self._transport.is_listening and self._transport.is_connected:
+        if not self._transport.is_listening and self._transport.is_connected and self._relay is not None:
             loop = asyncio.get_running_loop()
-            self._router.used = loop.time()
+            self._relay.used = loop.time()
             self._gone = loop.call_later(self._server.gone_seconds, self._end_if_gone)
 
     def _end_if_gone(self) -> None:
@@ -249,11 +246,8 @@ class ProgramConnection:
             await self._relay.close()
 
 
-class _Router:
-    """Sends each message of a process to the stream that it belongs to. The relay does not know the streams.
-
-    Args:
-        transport: The transport of the session or of the request.
+class _ProgramRelay(Relay):
+    """A relay between the transport of a session, or of a request, and a process; see `Relay`.
 
     Attributes:
         is_exclusive: The process serves one request only, which gets every message.
@@ -261,124 +255,75 @@ class _Router:
         used: When a message was passed on last, in seconds by the loop's clock.
     """
 
-    def __init__(self, transport: HttpTransport) -> None:
+    def __init__(self, transport: HttpTransport, process: StdioClient) -> None:
+        super().__init__(transport, process, on_fault=FaultLog())
         self.used: float = asyncio.get_running_loop().time()
         self.is_exclusive: bool = False
         self.revision: Revision = REVISIONS[LATEST_HANDSHAKE_VERSION]
-        self._initialize: MessageId | Unset = UNSET  # the id of the request `initialize` in flight
         self._transport = transport
-        self._send_to_session = transport.send
-        self._pass_on: Callable[[Received], None]
-        self._tokens: dict[tuple[type, Any], MessageId | None] = {}
+        self._tokens: dict[tuple[type, Any], MessageId] = {}
 
-    def begin(self) -> None:
-        """Stand between the transport and its relay, which has been started."""
-        assert self._transport.onmessage is not None
-        self._pass_on, self._transport.onmessage = self._transport.onmessage, self._receive
-        self._transport.send = self._send  # type: ignore[method-assign]
-
-    def _receive(self, message: Received, _: object = None) -> None:
+    def destination_of(
+        self, side: SideName, method: str, params: Any, id: MessageId | Unset
+    ) -> Destination | Unset | None:
         self.used = asyncio.get_running_loop().time()
-        for item in message if isinstance(message, list) else (message,):
-            if isinstance(item, Request):
-                self._on_request(item)
-        self._pass_on(message)
-        if isinstance(message, Notification) and message.method == "notifications/cancelled":
-            id = object_members(message.params).get("requestId")
-            if isinstance(id, (int, str)) and id != self._initialize:  # the relay gives it no response
-                self._respond(id, b"")
-
-    def _on_request(self, request: Request) -> None:
-        if request.method == "initialize":
-            self._initialize = request.id
-        token = _token_of(request)
-        if self._transport.is_shared:
-            self.is_exclusive = _is_exclusive(request)
-            self._tokens = dict.fromkeys(self._tokens)  # those of earlier requests stay known, without an id
-        if isinstance(token, (int, str)):
-            if not self._transport.is_shared and len(self._tokens) > 2 * len(self._transport.streams) + 16:
-                in_flight = self._transport.streams
-                self._tokens = {key: id for key, id in self._tokens.items() if id in in_flight}
-            self._tokens[type(token), token] = request.id
-
-    def _send(self, message: Sendable) -> None:
-        assert isinstance(message, bytes)
-        self.used = asyncio.get_running_loop().time()
-        sent = decode(message, self._transport.profile, raw=True)
-        if isinstance(sent, Response):
-            if sent.id == self._initialize:
-                self._agree(sent)
-            self._respond(UNSET if sent.id is None else sent.id, message)
-        elif isinstance(sent, list):
-            self._send_batch(message, [item.id for item in sent if isinstance(item, Response)])
-        elif self._transport.is_shared:
-            self._send_shared(message, sent)
-        elif isinstance(sent, Request) or (isinstance(sent, Notification) and sent.method in _RELATED):
-            stream = self._transport.streams.get(self._request_of(sent))
-            if stream is None:
-                self._send_to_session(message)
-            else:
-                stream.send(message)
+        if side == "left":
+            if not isinstance(id, Unset):
+                self._note_request(method, params, id)
+            return None
+        streams = self._transport.streams
+        is_progress = method == "notifications/progress"
+        if is_progress:
+            stream = streams.get(self._tokens.get(_key_of(object_members(params).get("progressToken"))))
         else:
-            self._send_to_session(message)
+            stream = next(reversed(streams.values()), None)
+        if self._transport.is_shared:
+            belongs = isinstance(id, Unset) and (is_progress or self.is_exclusive)
+            return stream if belongs and stream is not None else UNSET
+        return stream if not isinstance(id, Unset) or method in _RELATED else None
 
-    def _respond(self, id: MessageId | Unset, data: bytes) -> None:
-        """Send the response to a request, b"" for none; UNSET: to the batch or message that is being delivered."""
-        stream = self._transport.receiving if isinstance(id, Unset) else self._transport.streams.get(id)
-        if stream is not None:
-            stream.respond(id, data)
+    def on_response(self, side: SideName, method: str, result: Any) -> None:
+        self.used = asyncio.get_running_loop().time()
+        if side == "right" and method == "initialize":
+            version = object_members(result).get("protocolVersion")
+            if isinstance(version, str) and version in HANDSHAKE_VERSIONS:
+                self.revision = REVISIONS[version]
 
-    def _agree(self, response: Response) -> None:
-        """Keep the revision that a response to `initialize` names."""
-        self._initialize = UNSET
-        version = object_members(response.result).get("protocolVersion")
-        if isinstance(version, str) and version in HANDSHAKE_VERSIONS:
-            self.revision = REVISIONS[version]
-
-    def _send_batch(self, message: bytes, ids: list[MessageId]) -> None:
-        """Send the responses to a batch to the stream of its requests."""
-        in_flight: list[MessageId | Unset] = [id for id in ids if id in self._transport.streams]
-        *others, last = in_flight or [UNSET]
-        for id in others:
-            self._respond(id, b"")
-        self._respond(last, message)
-
-    def _send_shared(self, message: bytes, sent: Any) -> None:
-        """Send a message other than a response, if it belongs to the request in flight."""
-        if isinstance(sent, Request):  # there are none without a session
-            refusal = Response(
-                sent.id, error=Error(ErrorCode.METHOD_NOT_FOUND, RPC_MESSAGES[ErrorCode.METHOD_NOT_FOUND])
-            )
-            asyncio.get_running_loop().call_soon(self._pass_on, refusal)
-        elif isinstance(sent, Notification):
-            stream = self._transport.streams.get(self._request_of(sent))
-            if stream is not None and (self.is_exclusive or sent.method == "notifications/progress"):
-                stream.send(message)
+    def _note_request(self, method: str, params: Any, id: MessageId) -> None:
+        token = _token_of(params)
+        if self._transport.is_shared:
+            self.is_exclusive = _is_exclusive(method, params)
+            self._tokens = dict.fromkeys(self._tokens)  # those of earlier requests stay known, without an id
+        if token is not None:
+            in_flight = self._transport.streams
+            if not self._transport.is_shared and len(self._tokens) > 2 * len(in_flight) + 16:
+                self._tokens = {key: id for key, id in self._tokens.items() if id in in_flight}
+            self._tokens[_key_of(token)] = id
 
     def can_serve(self, request: Request | None) -> bool:
         """Return whether no message for an earlier request can be taken for a response to this one (None: to any)."""
-        if self.is_exclusive or len(self._tokens) >= _MAX_TOKENS:
+        if self.is_exclusive or len(self._tokens) >= _MAX_TOKENS or not self.has_all_responses:
             return False
-        token = None if request is None else _token_of(request)
-        return request is None or (not _is_exclusive(request) and (type(token), token) not in self._tokens)
-
-    def _request_of(self, sent: Request[Any] | Notification[Any]) -> MessageId:
-        """Return the id of the request that a message belongs to; None if there is none."""
-        if sent.method == "notifications/progress":
-            token = object_members(sent.params).get("progressToken")
-            return self._tokens.get((type(token), token))
-        return next(reversed(self._transport.streams), None)
+        if request is None:
+            return True
+        return (
+            not _is_exclusive(request.method, request.params) and _key_of(_token_of(request.params)) not in self._tokens
+        )
 
 
-def _token_of(request: Request) -> Any:
-    token = object_members(object_members(request.params).get("_meta")).get("progressToken")
+def _key_of(token: Any) -> tuple[type, Any]:
+    return type(token), token if isinstance(token, (int, str)) else None
+
+
+def _token_of(params: Any) -> Any:
+    token = object_members(object_members(params).get("_meta")).get("progressToken")
     return token if isinstance(token, (int, str)) else None
 
 
-def _is_exclusive(request: Request) -> bool:
+def _is_exclusive(method: str, params: Any) -> bool:
     """Return whether a request may get messages that do not say to which request they belong."""
-    meta = object_members(object_members(request.params).get("_meta"))
-    return request.method == LISTEN_METHOD or LOG_LEVEL_KEY in meta
+    meta = object_members(object_members(params).get("_meta"))
+    return method == LISTEN_METHOD or LOG_LEVEL_KEY in meta
 
 
 def serve_program(
