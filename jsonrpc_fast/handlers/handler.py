@@ -67,11 +67,13 @@ class Handler:
             without `invoke`, and passes what it raises through `explained`.
         takes_raw: Whether `invoke` is faster with `Raw` params.
         wants_context: Whether `invoke` needs the context.
+        is_ordered: The option `ordered` of the method.
 
     Raises:
         TypeError: `function` is not callable, or its context parameter is in the wrong place.
     """
 
+    is_ordered: bool | None = None
     __slots__ = (
         "_any_name",
         "_context_keyword",

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from .._checks import check_seconds
+from .._checks import check_seconds, check_type
 from .handler import Handler
 from .middleware import Middleware, wrapped
+from .ordered import OrderedHandler
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -31,6 +32,9 @@ class HandlerOptions(TypedDict, total=False):
             the `Handlers`. Needs asyncio.
         thread: Whether to run a sync function in a thread of the loop's default executor. False by default.
         executor: Run a sync function in this executor of threads or processes.
+        ordered: Whether nothing that a session receives after a message of this method begins before the function has
+            ended. The default is what the convention of the session says: True for the notifications of LSP that change
+            documents, and otherwise False.
     """
 
     unpack: bool
@@ -39,6 +43,7 @@ class HandlerOptions(TypedDict, total=False):
     timeout: float | None
     thread: bool
     executor: Executor | None
+    ordered: bool
 
 
 def make_handler(
@@ -81,4 +86,9 @@ def make_handler(
         from .deadlines import DeadlineHandler  # imports asyncio
 
         handler = DeadlineHandler(handler, timeout)
-    return wrapped(handler, middleware) if middleware else handler
+    if middleware:
+        handler = wrapped(handler, middleware)
+    if "ordered" not in options:
+        return handler
+    check_type("ordered", options["ordered"], bool)
+    return OrderedHandler(handler, options["ordered"])

@@ -62,12 +62,15 @@ class Convention:
         ping: The method of a request that asks for any response; None if there is none.
         never_cancelled: The methods whose requests neither side cancels.
         cancelled_error: Code and message of the response to a cancelled request; None: it gets no response.
+        ordered: What the methods of notifications begin with that keep the order, unless their handlers say otherwise;
+            see `ordered` in `HandlerOptions`.
     """
 
     methods: ClassVar[frozenset[str]] = frozenset()
     ping: ClassVar[str | None] = None
     never_cancelled: ClassVar[frozenset[str]] = frozenset()
     cancelled_error: ClassVar[tuple[int, str] | None] = None
+    ordered: ClassVar[tuple[str, ...]] = ()
 
     def cancellation(self, id: int | str, reason: str | None) -> MethodAndParams | None:
         """Return the notification that cancels a call; None if there is none."""
@@ -129,12 +132,14 @@ class LspConvention(Convention):
     """Language Server Protocol 3.17: "Cancellation Support", "Progress Support", "Work Done Progress".
 
     Progress is any value. A cancelled request still gets a response: -32800 or a result. LSP has no ping: `$/ping` gets
-    -32601, as any unknown request that begins with `$/` must.
+    -32601, as any unknown request that begins with `$/` must. What changes documents keeps the order: it determines the
+    meaning of the requests after it.
     """
 
     methods: ClassVar[frozenset[str]] = frozenset({"$/cancelRequest", "$/progress"})
     ping: ClassVar[str | None] = "$/ping"
     cancelled_error: ClassVar[tuple[int, str] | None] = (LspErrorCode.REQUEST_CANCELLED, "Request cancelled")
+    ordered: ClassVar[tuple[str, ...]] = ("textDocument/did", "notebookDocument/did")
 
     def cancellation(self, id: int | str, reason: str | None) -> MethodAndParams | None:
         return "$/cancelRequest", {"id": id}

@@ -294,7 +294,7 @@ class Engine:
             self.hooks.peer_fault(id_in_flight())
             text = encode_error(message.id, ErrorCode.INVALID_REQUEST, _INVALID_REQUEST, delimited=batch is None)
             self._refuse(text, destination, batch, index)
-        elif self.is_draining if batch is None else batch.is_late:
+        elif self.inbox.is_draining if batch is None else batch.is_late:
             self.inbox.refuse_busy(request)
         else:
             self.inbox.admit(request, destination)
@@ -314,7 +314,7 @@ class Engine:
                 if call.on_progress is not None:
                     self.run_callback(call.on_progress, notice.value)
                 return
-        if not (self.is_draining if batch is None else batch.is_late):
+        if not (self.inbox.is_draining if batch is None else batch.is_late):
             self.inbox.admit(message, destination)
 
     def _receive_cancellation(self, notice: Cancellation) -> None:
@@ -377,7 +377,7 @@ class Engine:
         """Continue work that was left to a later turn; see `Driver.soon`."""
         if self._batch is not None:
             self._serve_batch()
-        self.inbox.start_queued()
+        self.inbox.turn()
 
     def drained(self) -> None:
         """Note that the peer has read; see `Driver.drain`."""

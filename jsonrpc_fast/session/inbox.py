@@ -7,8 +7,10 @@ Rules:
   - Messages are served in the order of arrival: each function is called when its message is read. A sync function has
     then served it. A coroutine gets one of `max_handlers` slots and is started, or waits for a slot in the queue.
     Another awaitable, such as a future, is already at work and needs no slot.
+  - Nothing that arrived after a message whose method is ordered begins before its handler has ended: it is held, and
+    refused for want of room as what waits in the queue. A handler that closes the session holds nothing up.
   - A request whose function returns at once is not registered as being served: nothing can arrive meanwhile. Batches,
-    hooks and functions that take the context need its registration first.
+    hooks, ordered methods and functions that take the context need its registration first.
   - A handler that waits for a call, of this or another session, holds no slot: the peer may call another
     method before it responds. When such handlers continue, more than `max_handlers` may run for a while.
   - The queue and the handlers that wait for the peer are bounded together: by `max_inbox` messages and `inbox_bytes` of
@@ -39,7 +41,7 @@ from math import inf
 from types import CoroutineType
 from typing import Any, Final
 
-from ..codec import Request
+from ..codec import Notification, Request
 from ..codes import BUSY_MESSAGE, RPC_MESSAGES, ErrorCode, SessionErrorCode
 from ..errors import HANDLER_FAILURES, ConnectionLost, RpcError, StateError, standard_error
 from ..handlers import NEVER_AWAITABLE, Handler, Handlers, RequestContext
@@ -117,9 +119,9 @@ class Inbox:
         # The handlers.
         self._runs: dict[Run, None] = {}  # at work, or waiting for a peer
         self._queue: OrderedDict[Run, None] = OrderedDict()  # called, but without a slot yet
-        # While the peer does not read.
+        # Behind an ordered handler, or while the peer does not read.
+        self._barrier: Run | None = None  # the ordered handler that has not ended
         self._held: deque[tuple[Item, int, Destination | None, Context | None]] = deque()  # with their sizes in bytes
-        self._refusal_bytes = 0
         # The end.
         self.is_draining: bool = False
         self.unchecked_bytes: int = 0
@@ -149,7 +151,7 @@ class Inbox:
     @property
     def is_busy(self) -> bool:
         """Whether a handler runs, or a message waits."""
-        return bool(self._runs or self._held or self._queue or self._refusal_bytes)
+        return bool(self._runs or self._held or self._queue or self.reading.refused_bytes)
 
     @property
     def has_served(self) -> bool:
@@ -162,7 +164,7 @@ class Inbox:
 
     def admit(self, item: Item, destination: Destination | None) -> None:
         """Serve a message now or as soon as there is room, or refuse it."""
-        if self._held or self._driver.unwritten_bytes > self._room.bounds.response_bytes:
+        if self._held or self._barrier is not None or self._driver.unwritten_bytes > self._room.bounds.response_bytes:
             self._hold(item, destination)
         else:
             self._serve(item, destination)
@@ -172,7 +174,7 @@ class Inbox:
 
         Asking for each message how much is unwritten would cost as much as serving it.
         """
-        if self._held or self._is_traced or self.is_draining or self.reading.is_in_batch:
+        if self._held or self._barrier is not None or self._is_traced or self.is_draining or self.reading.is_in_batch:
             return False
         self.unchecked_bytes = self._room.bounds.response_bytes - self._driver.unwritten_bytes
         return self.unchecked_bytes >= 0
@@ -277,8 +279,8 @@ class Inbox:
         """Write a response that comes from no handler. Reading stops for a peer that reads none of them."""
         if data:
             if self._is_blocked():
-                self._refusal_bytes += len(data)
-                if self._refusal_bytes > _REFUSAL_FACTOR * self._room.bounds.response_bytes:
+                self.reading.refused_bytes += len(data)
+                if self.reading.refused_bytes > _REFUSAL_FACTOR * self._room.bounds.response_bytes:
                     self.reading.pause(STALL_SECONDS)
                 self._driver.drain()
             self._write(data)
@@ -304,7 +306,7 @@ class Inbox:
     def _has_room(self, size: int) -> bool:
         return self._room.has_room(self.items, size)
 
-    # Holding, while the peer does not read.
+    # Holding, behind an ordered handler and while the peer does not read.
 
     def _is_blocked(self) -> bool:
         return self._driver.unwritten_bytes > self._room.bounds.response_bytes
@@ -312,7 +314,7 @@ class Inbox:
     def _hold(self, item: Item, destination: Destination | None) -> None:
         size = self._size_of(item)
         if not self._has_room(size):
-            if self.reading.ignores_bounds:
+            if self.reading.ignores_bounds or self._barrier is not None:  # which may wait for what is read
                 self._refuse_for_room(item)
                 return
             self.reading.pause()
@@ -324,10 +326,24 @@ class Inbox:
 
     def drained(self) -> None:
         """Serve held messages, because the peer has read."""
-        self._refusal_bytes = 0
         self.reading.drained()
+        # At least one, because the transport's high-water mark may be below `response_bytes`.
+        self._serve_held(True)
+        if self.reading.is_paused:
+            if len(self._held) <= self._room.bounds.max_inbox // 2 or self._barrier is not None:
+                self.reading.resume()
+            else:
+                self.reading.watch()
+
+    def turn(self) -> None:
+        """Serve held messages, and start queued handlers for which there are slots now."""
+        if self._held:
+            self._serve_held(not self._is_blocked())
+        self._start_queued()
+
+    def _serve_held(self, may_serve: bool) -> None:
         for _ in range(_TURN_MESSAGES):
-            if not self._held:
+            if not self._held or not may_serve or self._barrier is not None:
                 break
             item, size, destination, context = self._held.popleft()
             self._room.drop(size)
@@ -337,17 +353,18 @@ class Inbox:
                 self._serve(item, destination)
             else:
                 context.run(self._serve, item, destination)
-            # At least one, because the transport's high-water mark may be below `response_bytes`.
-            if self._is_blocked():
-                break
-        if self.reading.is_paused:
-            if len(self._held) <= self._room.bounds.max_inbox // 2:
-                self.reading.resume()
-            else:
-                self.reading.watch()
-        if self._held or self._refusal_bytes:
+            may_serve = not self._is_blocked()
+        if (self._held and not may_serve) or self.reading.refused_bytes:
             self._driver.drain()
+        elif self._held and self._barrier is None:
+            self._driver.soon()
         self._check_idle()
+
+    def _lift(self) -> None:
+        """Let what arrived after the ordered handler begin."""
+        self._barrier = None
+        if self._held:
+            self._driver.soon()
 
     # Handlers.
 
@@ -365,7 +382,14 @@ class Inbox:
             return
         kind = type(result)
         if kind is CoroutineType or (kind not in NEVER_AWAITABLE and hasattr(kind, "__await__")):
-            self._begin(Run(self, result, item, request, trace, context))
+            run = Run(self, result, item, request, trace, context)
+            is_ordered = handler.is_ordered
+            if is_ordered is None and type(item) is Notification:
+                is_ordered = item.method.startswith(self._requests.convention.ordered)
+            if is_ordered:
+                self._barrier = run
+                self.unchecked_bytes = 0
+            self._begin(run)
         else:
             self._succeeded(item, request, trace, result)
 
@@ -397,6 +421,8 @@ class Inbox:
         run.state = _ENDED
         run.context = None
         run.discard()
+        if run is self._barrier:
+            self._lift()
         self._refuse_for_room(run.item, run.trace)
 
     def _has_slot(self) -> bool:
@@ -417,8 +443,7 @@ class Inbox:
             run.discard()
             self.failed(run, error, False)
 
-    def start_queued(self) -> None:
-        """Start queued handlers for which there are slots now."""
+    def _start_queued(self) -> None:
         if self._group is not None:
             if self._queue and self._room.running < self._room.bounds.max_handlers:
                 self._group.add(self)
@@ -492,6 +517,8 @@ class Inbox:
         self._runs.pop(run, None)
         if self._spared:
             self._spared.discard(run)
+        if run is self._barrier:
+            self._lift()
         # Break the cycle of task, context and run, so that they are freed at once.
         run.task = run.context = None
         if run.request is not None:
@@ -533,6 +560,8 @@ class Inbox:
         context.run(self._failed, run.item, run.request, run.trace, CancelledError(), True)
         if run.request is not None:
             run.request.run = None
+        if run is self._barrier:
+            self._lift()
         self._check_idle()
 
     # Closing.
@@ -541,6 +570,8 @@ class Inbox:
         """Neither wait for a handler nor cancel it, because it is the one that closes the session."""
         if run.state is not _ENDED:
             self._spared.add(run)
+            if run is self._barrier:
+                self._lift()
 
     def _check_idle(self) -> None:
         if self.is_draining and self.has_served:

@@ -34,10 +34,21 @@ class Reading:
         is_paused: Whether reading is paused.
         is_in_batch: Whether a batch is being served over several turns.
         ignores_bounds: Whether reading goes on although too much is held.
+        refused_bytes: The size of the refusals that were written since the peer has read.
         deadline: When to call `tick`, in seconds; infinite if there is no need.
     """
 
-    __slots__ = ("_clock", "_driver", "_level", "_seconds", "deadline", "ignores_bounds", "is_in_batch", "is_paused")
+    __slots__ = (
+        "_clock",
+        "_driver",
+        "_level",
+        "_seconds",
+        "deadline",
+        "ignores_bounds",
+        "is_in_batch",
+        "is_paused",
+        "refused_bytes",
+    )
 
     def __init__(self, driver: Driver, clock: Callable[[], float]) -> None:
         self._driver = driver
@@ -47,6 +58,7 @@ class Reading:
         self.is_paused: bool = False
         self.is_in_batch: bool = False
         self.ignores_bounds: bool = False
+        self.refused_bytes: int = 0
         self.deadline: float = inf
 
     def begin_batch(self) -> None:
@@ -84,6 +96,7 @@ class Reading:
 
     def drained(self) -> None:
         """Note that the peer has read."""
+        self.refused_bytes = 0
         self.ignores_bounds = False
         self.deadline = inf
         self._seconds = PAUSE_SECONDS

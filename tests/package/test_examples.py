@@ -103,6 +103,10 @@ def test_a_client_that_connects_again() -> None:
         assert output(*program("reconnect.py", "127.0.0.1", str(port))) == "failed: Method not found (-32601)\n" * 3
 
 
+def test_changes_in_order() -> None:
+    assert output(*program("order.py")) == "a longer text\n"
+
+
 def test_a_gateway() -> None:
     port, chat = free_port(), free_port()
     with running(*program("chat.py", str(chat)), port=chat):

@@ -186,6 +186,7 @@ class End(Driver):
         def ended(result: Any, error: BaseException | None, is_cancelled: bool) -> None:
             if not task.is_begun:
                 run.discard()
+            self.judge.ended(run)
             self._log("has ended the handler of %s", run.item.method)
             if is_cancelled:
                 self.engine.cancelled(run)
@@ -340,10 +341,11 @@ class End(Driver):
         self._log("serves %r", plan)
         self.judge.invoked(plan)
         if plan.form == "coroutine":
-            return self._work(plan)
+            plan.work = self._work(plan)
+            return plan.work
         plan.is_begun = True
         if plan.form == "future":
-            future = Future(self.world)
+            plan.work = future = Future(self.world)
             seconds = sum(argument for step, argument in plan.steps if step == "sleep")
             self.world.at(self.world.now + seconds, self._finish_future, plan, future)
             return future
@@ -396,6 +398,7 @@ class End(Driver):
         elif step == "cancel":
             self.cancel_any()
         elif step == "close":
+            plan.is_ordered = False  # what came later may begin, since it would wait for the end of the session
             self.close()
         elif step == "progress":
             run = current_run.get()
@@ -408,7 +411,7 @@ class End(Driver):
         run.begin_wait()
         try:
             future = Future(self.world)
-            call = self.call(plan.depth + 1, future.set)
+            call = self.call(plan.depth + 1, future.set, must_end=plan.is_ordered)
             if call is None:
                 return
             try:
@@ -421,13 +424,15 @@ class End(Driver):
 
     # The application.
 
-    def call(self, depth: int = 0, callback: Callable[[], object] | None = None) -> Call | None:
-        """Call the peer. Returns None if that is refused."""
+    def call(self, depth: int = 0, callback: Callable[[], object] | None = None, must_end: bool = False) -> Call | None:
+        """Call the peer, with a timeout if it must end. Returns None if that is refused."""
         random = self.world.random
         plan = Plan(self.world, self, True, depth)
         timeout, idle_timeout = random.choice(TIMEOUTS), random.choice(IDLE_TIMEOUTS)
         if plan.pace:
             timeout, idle_timeout = None, 1.5 * plan.pace
+        if must_end and timeout is None:
+            timeout = 100.0  # two ordered handlers may wait for what the other one holds up
         on_progress = partial(self._on_progress, plan) if random.random() < 0.3 else None
         try:
             call = self.engine.call(

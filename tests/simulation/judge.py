@@ -3,8 +3,9 @@
 Invariants:
 - Each request that was read is answered exactly once, by a response that its plan allows; a batch by one array in the
   order of the batch. Nothing else is answered, and a request that was cancelled only if the convention says so.
-- Functions are called in the order of arrival, each once, and coroutines get their slots in that order. Nothing is
-  called while the peer does not read, except one message each time it has read.
+- Functions are called in the order of arrival, each once, and coroutines get their slots in that order. Nothing that
+  came after a message whose method is ordered is called before its function has ended. Nothing is called while the peer
+  does not read, except one message each time it has read.
 - Slots, waiting messages, their bytes, the counts of a group, and refusals to a peer that does not read are bounded.
 - There is a timer for the earliest deadline, and a side that drains reports when it has served everything.
 - At the end nothing is left: no call, request, handler, byte or count; and reading goes on.
@@ -59,6 +60,7 @@ class Judge:
         self._progress: dict[Call, float] = {}  # when there was progress last
         self._arrivals = 0
         self._last_invoked = self._last_started = -1
+        self._ordered: Plan | None = None  # the last that was served
         self._may_invoke_one = self._is_told = False
         self._notifications = self._invoked_notifications = self._late_notifications = 0
         self._refusals_for_room = 0
@@ -206,7 +208,12 @@ class Judge:
 
     def _is_on_fast_path(self, plan: Plan) -> bool:
         """Return whether the engine may serve a message without asking how much is unwritten."""
-        is_slow = plan.method == "serve in context" or plan.is_in_batch or not plan.is_request or self._end.is_traced
+        is_slow = (
+            plan.method in ("serve in context", "serve in order")
+            or plan.is_in_batch
+            or not plan.is_request
+            or self._end.is_traced
+        )
         return not is_slow
 
     def _wrote_response(self, message: Any, is_in_batch: bool) -> None:
@@ -265,6 +272,10 @@ class Judge:
             self._fail(f"{plan} is served although the peer was told that it would not be")
         if plan.arrival <= self._last_invoked:
             self._fail(f"{plan} is served after what came later")
+        if self._ordered is not None and self._ordered.is_ordered and self._ordered.is_at_work:
+            self._fail(f"{plan} is served before {self._ordered} has ended")
+        if plan.is_ordered:
+            self._ordered = plan
         self._last_invoked = plan.arrival
         self._invoked_notifications += not plan.is_request
         unwritten = len(self._end.wire.unwritten)
@@ -288,6 +299,10 @@ class Judge:
             self._fail(f"{running} handlers run")
         if bounds.group is not None and bounds.group.running > self._end.link.group_handlers:
             self._fail(f"{bounds.group.running} handlers of the group run")
+
+    def ended(self, run: Run) -> None:
+        """Note that a handler has ended."""
+        self._plan_of(run.item).work = None
 
     def refused_for_room(self) -> None:
         """Note that the engine refuses a message because there is no room."""

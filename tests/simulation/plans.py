@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from inspect import CORO_CLOSED, getcoroutinestate
 from random import Random
 from typing import Any, Final
 
 from jsonrpc_fast.handlers import Handler, RequestContext
+from jsonrpc_fast.handlers.ordered import OrderedHandler
 
-from .world import World
+from .world import Future, World
 
-METHODS: Final = ("serve", "serve in context", "unknown", "initialize")
-METHOD_WEIGHTS: Final = (70, 15, 5, 10)
+METHODS: Final = ("serve", "serve in context", "serve in order", "textDocument/didChange", "unknown", "initialize")
+METHOD_WEIGHTS: Final = (60, 12, 10, 5, 5, 8)
 FORMS: Final = ("sync", "coroutine", "future")
 FORM_WEIGHTS: Final = (45, 45, 10)
 FINALS: Final = ("value", "rpc error", "failure", "stray", "unwritable")
@@ -42,6 +44,8 @@ class Plan:
         key: The key of the id of the request.
         invocations: How often the function was called.
         is_in_batch: Whether it is an item of a batch.
+        is_ordered: Whether nothing that arrives later may begin before the function has ended.
+        work: What the function has returned, if that is a coroutine or a future.
         is_begun: Whether the function has done anything: from its call on, or from its first step.
         is_cancelled: Whether the receiver has read a cancellation.
         is_cut_off: Whether the receiver has cancelled the handler.
@@ -61,6 +65,7 @@ class Plan:
         "is_cut_off",
         "is_disclaimed",
         "is_in_batch",
+        "is_ordered",
         "is_request",
         "key",
         "method",
@@ -70,6 +75,7 @@ class Plan:
         "receiver",
         "sender",
         "steps",
+        "work",
     )
 
     def __init__(self, world: World, sender: Any, is_request: bool, depth: int = 0) -> None:
@@ -81,6 +87,9 @@ class Plan:
         self.is_request = is_request
         self.depth = depth
         [self.method] = random.choices(METHODS, METHOD_WEIGHTS)
+        self.is_ordered = self.method == "serve in order" or (
+            not is_request and self.method.startswith(sender.convention.ordered)
+        )
         [self.form] = random.choices(FORMS, FORM_WEIGHTS)
         [self.final] = random.choices(FINALS, FINAL_WEIGHTS)
         self.on_cancel = random.choice(ON_CANCEL)
@@ -90,6 +99,7 @@ class Plan:
         self.arrival = -1
         self.key: Any = None
         self.invocations = 0
+        self.work: Any = None
         self.is_in_batch = False
         self.is_begun = self.is_cancelled = self.is_cut_off = self.is_answered = self.is_disclaimed = False
 
@@ -103,6 +113,13 @@ class Plan:
         if step == "call" and self.depth >= MAX_DEPTH:
             step = "sleep"
         return step, random.choice(SLEEPS) if step == "sleep" else None
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether the function was called and has not ended."""
+        if isinstance(self.work, Future):
+            return not self.work.is_done
+        return self.work is not None and getcoroutinestate(self.work) != CORO_CLOSED
 
     @property
     def can_fail(self) -> bool:
@@ -128,6 +145,8 @@ def _serve_in_context(context: RequestContext, params: Any) -> Any:
 HANDLERS: Final = {
     "serve": Handler(_serve, unpack=False),
     "serve in context": Handler(_serve_in_context, unpack=False),
+    "serve in order": OrderedHandler(Handler(_serve, unpack=False), True),
+    "textDocument/didChange": Handler(_serve, unpack=False),
     "initialize": Handler(_serve, unpack=False),
 }
 """The handlers of all ends: what each does is in the plan of the message."""
