@@ -41,18 +41,30 @@ class DeadlineHandler(Handler):
         return TimedAwaitable(result, self._seconds) if is_awaitable(result) else result
 
 
+def _deadline_exceeded() -> Exception:
+    return RpcError(SessionErrorCode.DEADLINE_EXCEEDED, DEADLINE_MESSAGE)
+
+
 class TimedAwaitable(Coroutine[Any, Any, Any]):
-    """Awaits `work` for some seconds. Closing it closes `work`, which the coroutine of a function could not do."""
+    """Awaits `work` for some seconds. Closing it closes `work`, which the coroutine of a function could not do.
+
+    Args:
+        work: What to await.
+        seconds: For how long.
+        late_error: Makes the exception to raise after that time.
+    """
 
     __slots__ = ("_runner", "_work")
 
-    def __init__(self, work: Awaitable[Any], seconds: float) -> None:
+    def __init__(
+        self, work: Awaitable[Any], seconds: float, late_error: Callable[[], Exception] = _deadline_exceeded
+    ) -> None:
         try:
             deadline = asyncio.get_running_loop().time() + seconds
         except RuntimeError:
             deadline = None
         self._work = work
-        self._runner = _run(work, deadline)
+        self._runner = _run(work, deadline, late_error)
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return self._runner.__await__()
@@ -68,7 +80,7 @@ class TimedAwaitable(Coroutine[Any, Any, Any]):
         _discard(self._work)
 
 
-async def _run(work: Awaitable[Any], deadline: float | None) -> Any:
+async def _run(work: Awaitable[Any], deadline: float | None, late_error: Callable[[], Exception]) -> Any:
     task: Any = None if deadline is None else asyncio.current_task()
     if task is None or deadline is None:
         _discard(work)
@@ -76,7 +88,7 @@ async def _run(work: Awaitable[Any], deadline: float | None) -> Any:
     loop = asyncio.get_running_loop()
     if loop.time() >= deadline:
         _discard(work)
-        raise RpcError(SessionErrorCode.DEADLINE_EXCEEDED, DEADLINE_MESSAGE)
+        raise late_error()
     cancellations = task.cancelling() if _COUNTS_CANCELLATIONS else 0
     is_late = False
 
@@ -97,7 +109,7 @@ async def _run(work: Awaitable[Any], deadline: float | None) -> Any:
         if is_late:
             left = task.uncancel() if _COUNTS_CANCELLATIONS else 0
             if is_cancelled and left <= cancellations:
-                raise RpcError(SessionErrorCode.DEADLINE_EXCEEDED, DEADLINE_MESSAGE) from None
+                raise late_error() from None
 
 
 def _discard(work: Awaitable[Any]) -> None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from .handler import Handler, RequestContext, is_awaitable
 
@@ -32,40 +32,51 @@ CallNext: TypeAlias = Callable[[Any], Any]
 Middleware: TypeAlias = Callable[[RequestContext, Any, CallNext], Any]
 """A sync or async function of the context, the params and `call_next`; returns the result."""
 
+C = TypeVar("C")
+
 
 class MiddlewareHandler(Handler):
-    """A handler inside a middleware.
+    """A handler inside middleware.
 
     Raises:
-        TypeError: `middleware` is not callable.
+        TypeError: A middleware is not callable.
     """
 
-    __slots__ = ("_inner", "_invoke_inner", "_middleware")
+    __slots__ = ("_invoke",)
 
-    def __init__(self, inner: Handler, middleware: Middleware) -> None:
-        if not callable(middleware):
-            raise TypeError(f"a middleware must be callable, not {type(middleware).__name__}")
+    def __init__(self, inner: Handler, middleware: Iterable[Middleware]) -> None:
         self.plain: Callable[..., Any] | None = None
         self.wants_context: bool = True
         self.takes_raw: bool = False
-        self._inner = inner
-        self._middleware = middleware
-        is_async = inspect.iscoroutinefunction(middleware) or inspect.iscoroutinefunction(type(middleware).__call__)
-        self._invoke_inner: Callable[..., Any] = self._invoke_async if is_async else inner.invoke
+        self._invoke: Callable[[Any, RequestContext], Any] = within(inner.invoke, middleware)
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:
         """Call the middleware; otherwise as `Handler.invoke`."""
         assert context is not None
-        invoke = self._invoke_inner
-        return self._middleware(context, params, lambda params: invoke(params, context))
+        return self._invoke(params, context)
 
-    async def _invoke_async(self, params: Any, context: RequestContext) -> Any:
-        result = self._inner.invoke(params, context)
+
+def within(
+    invoke: Callable[[Any, C], Any], middleware: Iterable[Callable[[C, Any, CallNext], Any]]
+) -> Callable[[Any, C], Any]:
+    """Return a function of params and context inside all of the middleware, of which the first is the outermost.
+
+    Raises:
+        TypeError: A middleware is not callable.
+    """
+    for each in reversed(list(middleware)):
+        invoke = _within_one(invoke, each)
+    return invoke
+
+
+def _within_one(invoke: Callable[[Any, C], Any], middleware: Callable[[C, Any, CallNext], Any]) -> Any:
+    if not callable(middleware):
+        raise TypeError(f"a middleware must be callable, not {type(middleware).__name__}")
+    is_async = inspect.iscoroutinefunction(middleware) or inspect.iscoroutinefunction(type(middleware).__call__)
+
+    async def invoke_async(params: Any, context: C) -> Any:
+        result = invoke(params, context)
         return await result if is_awaitable(result) else result
 
-
-def wrapped(handler: Handler, middleware: Iterable[Middleware]) -> Handler:
-    """Return a handler inside all of the middleware, of which the first is the outermost."""
-    for each in reversed(list(middleware)):
-        handler = MiddlewareHandler(handler, each)
-    return handler
+    inner = invoke_async if is_async else invoke
+    return lambda params, context: middleware(context, params, lambda params: inner(params, context))

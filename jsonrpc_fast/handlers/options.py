@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from .._checks import check_seconds, check_type
 from .handler import Handler
-from .middleware import Middleware, wrapped
+from .middleware import Middleware, MiddlewareHandler
 from .ordered import OrderedHandler
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def make_handler(
 
         handler = DeadlineHandler(handler, timeout)
     if middleware:
-        handler = wrapped(handler, middleware)
+        handler = MiddlewareHandler(handler, middleware)
     if "ordered" not in options:
         return handler
     check_type("ordered", options["ordered"], bool)

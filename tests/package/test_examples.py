@@ -136,3 +136,25 @@ def test_mcp() -> None:
     assert output(*program("mcp_client.py", *server)) == (
         "tool convert - Convert degrees Celsius to Fahrenheit.\nconverted\n{'fahrenheit': 68.0}\nIt is sunny in Rome.\n"
     )
+
+
+async def test_mcp_middleware() -> None:
+    for module in MCP:
+        pytest.importorskip(module, reason="the extra `mcp` is not installed")
+    from jsonrpc_fast import mcp
+
+    log: list[str] = []
+    command = program("mcp_middleware.py")
+    async with mcp.connect(*command, env=environment(), stderr=log.append, timeout=SECONDS) as client:
+        assert [tool["name"] for tool in await client.list_tools()] == ["add", "divide"]
+        texts = []
+        for name, divisor in (("divide", 0), ("reset", 1), ("divide", 2), ("divide", 1)):
+            result = await client.call_tool(name, {} if name == "reset" else {"a": 1, "b": divisor})
+            texts.append(result["content"][0]["text"])
+    assert texts == [
+        "Tool divide failed: float division by zero",
+        "There is no such tool.",
+        "0.5",
+        "You have made 3 calls: that is all.",
+    ]
+    assert [line.partition(":")[0] for line in log] == ["tools/list", *["tools/call"] * 4]

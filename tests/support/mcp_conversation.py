@@ -11,6 +11,7 @@ from jsonrpc_fast import ParseError
 from jsonrpc_fast.codec._json import dumps
 from jsonrpc_fast.mcp.protocol.meta import CLIENT_CAPABILITIES_KEY, PROTOCOL_VERSION_KEY
 from jsonrpc_fast.mcp.server.server import Server
+from jsonrpc_fast.session import SessionOptions
 from jsonrpc_fast.transports import memory_pair
 
 from .waiting import settle
@@ -130,7 +131,11 @@ class Conversation:
 
 @asynccontextmanager
 async def converse(
-    server: Server, version: str, capabilities: dict[str, Any] | None = None, **options: Any
+    server: Server,
+    version: str,
+    capabilities: dict[str, Any] | None = None,
+    session: SessionOptions | None = None,
+    **options: Any,
 ) -> AsyncIterator[Conversation]:
     """Yield a conversation with a server.
 
@@ -138,10 +143,11 @@ async def converse(
         server: The server.
         version: The revision. One with `initialize` is initialized; "" sends no handshake.
         capabilities: The capabilities of the client.
+        session: Options of the server's session.
         options: Options of both transports.
     """
     ours, theirs = memory_pair(**{"profile": server.profile, **options})
-    serving = asyncio.create_task(server.run(theirs))
+    serving = asyncio.create_task(server.run(theirs, **(session or {})))
     conversation = Conversation(ours, version, capabilities)
     await ours.start()
     try:

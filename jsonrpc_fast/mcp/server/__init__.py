@@ -21,6 +21,7 @@
     in_process         a transport from a client in the same process
     handshake          the server's side of the handshake, without IO
     methods            the methods of MCP
+    middleware         functions around every method
     subscriptions      the changes that a client is notified of
     paging             pages of lists, and cursors
 
@@ -34,6 +35,7 @@ from ..protocol.definitions import Annotations, ToolAnnotations
 from .blocks import AssistantMessage, Audio, EmbeddedResource, Image, ResourceLink, Text, UserMessage
 from .context import Context
 from .forms import Elicited
+from .middleware import Middleware
 from .results import ToolError, ToolResult, WholeResult
 from .server import Server
 from .task_store import TaskStore
@@ -47,6 +49,7 @@ __all__ = [
     "EmbeddedResource",
     "Icon",
     "Image",
+    "Middleware",
     "ResourceLink",
     "Server",
     "TaskStore",

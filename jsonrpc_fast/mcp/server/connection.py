@@ -15,9 +15,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from ..._checks import check_type
 from ...codec import Notification, Raw, Request, Response
 from ...codec._payloads import decoded
 from ...errors import LOOP_EXITS, ConnectionLost, RpcError, StateError, invalid_params
+from ...handlers.middleware import within
 from ...profile import Profile
 from ...session import Destination, SessionOptions
 from ...session.context import SessionContext
@@ -34,6 +36,7 @@ from .functions import RegisteredFunction
 from .handshake import RequestRules, ServerHandshake
 from .inputs import cannot_send, check_input_required
 from .methods import CAPABILITIES, Method, Methods, call_method
+from .middleware import run_within
 from .request_state import StateSeal
 from .subscriptions import TASK_IDS, ClientSubscriptions, Stream
 from .tasks import Task
@@ -113,6 +116,9 @@ class ServerConnection:
         self._own_methods: dict[str, Method] = {"logging/setLevel": self._set_level, LISTEN_METHOD: self._listen}
         if self._capabilities.supports("resources.subscribe"):
             self._own_methods |= {"resources/subscribe": self._subscribe, "resources/unsubscribe": self._unsubscribe}
+        # With middleware: what serves a request, and a notification, inside it.
+        self._invoke = within(self._call_method, methods.middleware) if methods.middleware else None
+        self._handle = within(self._call_notification, methods.middleware)
         self._transport = transport
         self._session = _ServerSession(self, transport, options)
 
@@ -167,10 +173,15 @@ class ServerConnection:
             method, is_async = self._methods.find(name, members, self._declared)
         else:
             self._has_state = True
+        if self._invoke is not None:
+            needs_slot = is_async or name == "tools/call"
+            method, is_async = partial(run_within, self._invoke), True
+        else:
+            needs_slot = True
         if is_async:
             work = self._run_async(request, partial(method, members, context), context, rules)
             # For the session a task has started already, so it needs no slot.
-            return asyncio.ensure_future(work) if name in _LISTS else work
+            return work if needs_slot and name not in _LISTS else asyncio.ensure_future(work)
         result = method(members, context)
         if type(result) is dict:
             return self._complete(request, result, context, rules)
@@ -185,7 +196,18 @@ class ServerConnection:
         if function is None or rules is None or not is_due:
             return None
         members = params if isinstance(params, dict) else {}
-        return call_method(function, members, Context(request, rules, members, self))
+        return self._handle(members, Context(request, rules, members, self))
+
+    def _call_method(self, params: dict[str, Any], context: Context) -> Any:
+        """Serve a request inside the middleware, which may have changed the params."""
+        check_type("the params that a middleware passes on", params, dict)
+        method = self._own_methods.get(context.method)
+        if method is None:
+            method, _ = self._methods.find(context.method, params, self._declared)
+        return method(params, context)
+
+    def _call_notification(self, params: dict[str, Any], context: Context) -> Any:
+        return call_method(self._notifications[context.method], params, context)
 
     async def _run_async(
         self,

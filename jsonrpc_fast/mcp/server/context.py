@@ -131,6 +131,11 @@ class Context:
         return self._request.destination
 
     @property
+    def method(self) -> str:
+        """The method of the request or notification."""
+        return self._request.method
+
+    @property
     def request_id(self) -> MessageId:
         """The id of the request; None for a notification."""
         return self._request.id

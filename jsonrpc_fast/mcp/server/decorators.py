@@ -27,6 +27,7 @@ from urllib.parse import quote
 
 from msgspec import UNSET
 
+from ..._checks import check_seconds, check_type
 from ...codec._backend import dumps
 from ...session.conventions import McpConvention
 from ..protocol.capabilities import Icon
@@ -51,6 +52,7 @@ from .registry import (
     RegisteredTemplate,
     RegisteredTool,
     Registry,
+    ShownErrors,
     TaskStart,
     TaskSupport,
 )
@@ -100,10 +102,19 @@ class Decorators(Registry):
         provider: The host in the URIs of resources that are registered without a URI.
         strict: The default of `tool`.
         ignore_unknown: The default of `tool`.
+        show_errors: The default of `tool`.
     """
 
-    def __init__(self, provider: str = "server", *, strict: bool = False, ignore_unknown: bool = False) -> None:
+    def __init__(
+        self,
+        provider: str = "server",
+        *,
+        strict: bool = False,
+        ignore_unknown: bool = False,
+        show_errors: ShownErrors = False,
+    ) -> None:
         super().__init__()
+        self._shown_errors = _shown(show_errors)
         self._provider = provider
         self._strict = strict
         self._ignore_unknown = ignore_unknown
@@ -124,6 +135,8 @@ class Decorators(Registry):
         icons: Sequence[Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
         thread: bool = False,
+        timeout: float | None = None,
+        show_errors: ShownErrors | None = None,
         task_support: TaskSupport = "forbidden",
         task_start: TaskStart = "call",
     ) -> Callable[[Function], Function]:
@@ -138,8 +151,8 @@ class Decorators(Registry):
         - A `ToolResult` or a `WholeResult`.
 
         If the function raises an exception, the client gets a result with `isError` and without the exception's text,
-        unless it is a `ToolError`. A value without a JSON form is error -32603. Both are logged. An `RpcError` is sent
-        to the client.
+        unless it is a `ToolError` or `show_errors` says otherwise. A value without a JSON form is error -32603. Both
+        are logged. An `RpcError` is sent to the client.
 
         Args:
             name: 1 to 128 ASCII letters, digits, `_`, `-` and `.`; by default the name of the function.
@@ -161,6 +174,10 @@ class Decorators(Registry):
             icons: Icons for user interfaces (2025-11-25 and later).
             meta: `_meta` of the tool (2025-06-18 and later).
             thread: Whether to call the function, which must be sync, in a thread.
+            timeout: How long a call may take, in seconds, its requests to the client included; None: no limit. Then the
+                function is cancelled, and the client gets a result with `isError`. A thread goes on.
+            show_errors: Which exceptions show their text to the client, and so to its model: True for all, or a tuple
+                of classes. They are logged all the same. By default what the server says.
             task_support: Whether calls run as tasks, whose results the client fetches later: "forbidden"; "optional":
                 if the client knows tasks; "required": a client that does not gets an error.
             task_start: When a task of 2026-07-28 starts: "call": at once; "function": when the function calls
@@ -171,15 +188,19 @@ class Decorators(Registry):
 
         Raises:
             TypeError: From the decorator: the signature has no schema, the type of a parameter or of the result is not
-                supported, or an argument of the decorator has the wrong type.
-            ValueError: From the decorator: the name is invalid or already registered, a schema is invalid, or
-                `task_support` or `task_start` is unknown.
+                supported, an argument of the decorator has the wrong type, or `timeout` is given for a sync function
+                that runs on the event loop.
+            ValueError: From the decorator: the name is invalid or already registered, a schema is invalid, `timeout` is
+                not positive, or `task_support` or `task_start` is unknown.
         """
 
         def register(function: Function) -> Function:
             serving = RegisteredFunction(function, input_schema is None, "tool", name, thread=thread)
             if task_support not in get_args(TaskSupport) or task_start not in get_args(TaskStart):
                 raise ValueError(f"tool {name or serving.name}: task_support or task_start is unknown")
+            check_seconds("timeout", timeout, may_be_zero=False)
+            if timeout is not None and not serving.is_async:
+                raise TypeError(f"tool {name or serving.name}: timeout needs an async function, or thread=True")
             ignores_unknown = self._ignore_unknown if ignore_unknown is None else ignore_unknown
             output = None
             if output_schema is None and structured_output is not False:
@@ -201,7 +222,8 @@ class Decorators(Registry):
             checked = CheckedTool(tool, output, structured_output is not False, is_strict)
             _checked(tool, f"tool {tool.name}")
             drops = ignores_unknown and input_schema is None
-            registered = RegisteredTool(checked, serving, task_support, task_start, drops)
+            shown_errors = self._shown_errors if show_errors is None else _shown(show_errors)
+            registered = RegisteredTool(checked, serving, task_support, task_start, drops, timeout, shown_errors)
             self._add(self.tools, tool.name, registered, "tools")
             self.has_tasks |= task_support != "forbidden"
             return function
@@ -439,6 +461,17 @@ def _method_name(method: str) -> str:
     if not method or method.startswith("rpc."):
         raise ValueError("a method must have a name, which must not begin with rpc. (reserved by JSON-RPC)")
     return method
+
+
+def _shown(show_errors: ShownErrors) -> tuple[type[Exception], ...]:
+    """Return the classes of the exceptions whose texts a tool shows."""
+    if isinstance(show_errors, bool):
+        return (Exception,) if show_errors else ()
+    check_type("show_errors", show_errors, bool, tuple)
+    for each in show_errors:
+        if not (isinstance(each, type) and issubclass(each, Exception)):
+            raise TypeError("show_errors must be a bool, or a tuple of classes of exceptions")
+    return show_errors
 
 
 def _or_unset(value: Any, copy: Callable[[Any], Any] | None = None) -> Any:

@@ -25,6 +25,7 @@ from ..._checks import check_count
 from ..._logs import logger_of
 from ...errors import EncodeError, RpcError, invalid_params
 from ...handlers import NEVER_AWAITABLE, is_awaitable
+from ...handlers.deadlines import TimedAwaitable
 from ...handlers.json_values import to_json
 from ...handlers.params.problems import Misfit
 from ..protocol.definitions import Prompt, Resource
@@ -35,6 +36,7 @@ from .contents import made_blocks, made_contents, made_prompt
 from .context import Context
 from .functions import RegisteredFunction
 from .lifespan import Lifespan
+from .middleware import Middleware
 from .paging import paginate
 from .registry import Completer, RegisteredTool, Registry
 from .request_state import STATE_SECONDS, StateSeal
@@ -67,10 +69,12 @@ class Methods:
         lifespan: The lifespan of the server, if it has one.
         tasks: The tasks; by default a store of its own.
         seal: Makes and opens the `requestState` of modern clients; by default with a random key.
+        middleware: Functions around every method, the outermost first.
 
     Attributes:
         tasks: The tasks.
         seal: The same.
+        middleware: The same.
 
     Raises:
         ValueError: `page_size` is less than 1.
@@ -84,10 +88,12 @@ class Methods:
         lifespan: Lifespan | None = None,
         tasks: TaskStore | None = None,
         seal: StateSeal | None = None,
+        middleware: Sequence[Middleware] = (),
     ) -> None:
         check_count("page_size", page_size, 1)
         self.tasks: TaskStore = TaskStore() if tasks is None else tasks
         self.seal: StateSeal = StateSeal(None, "", STATE_SECONDS) if seal is None else seal
+        self.middleware: Sequence[Middleware] = middleware
         self._registry = registry
         self._lifespan = lifespan
         self._page_size = page_size
@@ -182,6 +188,8 @@ class Methods:
         except Exception as error:
             return _failure(tool, context, error)
         if type(value) not in NEVER_AWAITABLE and is_awaitable(value):
+            if tool.timeout is not None:
+                value = TimedAwaitable(value, tool.timeout, partial(_late, tool))
             return _finish_tool(tool, value, context)
         return _tool_result(tool, value, context)
 
@@ -343,7 +351,7 @@ def _tool_result(tool: RegisteredTool, value: Any, context: Context) -> dict[str
 
 
 def _failure(tool: RegisteredTool, context: Context, error: Exception) -> dict[str, Any]:
-    """Return the result for what a tool raised: it shows the text of a `ToolError` only. Others are logged.
+    """Return the result for what a tool raised: it shows the text of a `ToolError`. Others are logged.
 
     Raises:
         RpcError: The tool raised it.
@@ -354,7 +362,12 @@ def _failure(tool: RegisteredTool, context: Context, error: Exception) -> dict[s
         return error_result(str(error))
     name, id = tool.checked.tool.name, ascii(context.request_id)[:_LOGGED_ID_CHARACTERS]
     _logger.error("tool %s failed, request %s", name, id, exc_info=error)
-    return error_result(f"Tool {name} failed")
+    is_shown = isinstance(error, tool.shown_errors)
+    return error_result(f"Tool {name} failed" + (f": {str(error) or type(error).__name__}" if is_shown else ""))
+
+
+def _late(tool: RegisteredTool) -> ToolError:
+    return ToolError(f"Tool {tool.checked.tool.name} did not finish within {tool.timeout:g} seconds")
 
 
 async def call_method(function: RegisteredFunction, params: Mapping[str, Any], context: Context) -> Any:

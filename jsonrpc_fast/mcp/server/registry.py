@@ -30,6 +30,8 @@ from .tools import CheckedTool
 FeatureKind = Literal["tools", "prompts", "resources"]
 TaskSupport = Literal["forbidden", "optional", "required"]
 """Whether a tool runs as a task: never, if the client wishes and can, or always."""
+ShownErrors = bool | tuple[type[Exception], ...]
+"""Whose texts a tool shows to the client: none, all exceptions, or these."""
 TaskStart = Literal["call", "function"]
 """When a task starts: at once, or when the function calls `Context.start_task`."""
 
@@ -77,6 +79,8 @@ class RegisteredTool:
     task_support: TaskSupport = "forbidden"
     task_start: TaskStart = "call"
     ignores_unknown: bool = False
+    timeout: float | None = None
+    shown_errors: tuple[type[Exception], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

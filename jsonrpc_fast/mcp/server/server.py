@@ -45,6 +45,8 @@ from .handshake import ServerHandshake
 from .in_process import InProcess
 from .lifespan import Lifespan, MakeLifespan
 from .methods import Methods
+from .middleware import Middleware
+from .registry import ShownErrors
 from .request_state import STATE_SECONDS, StateKey, StateSeal
 from .task_store import TASK_METHODS, TaskStore
 from .tasks import Task
@@ -78,6 +80,8 @@ class Server(Decorators):
         page_size: Number of items on one page of a list; None: all of them, since many clients read one page only.
         strict: Whether the arguments of tools must have their types as they are: see `tool`.
         ignore_unknown: Whether unknown arguments of tools are dropped, not refused: see `tool`.
+        show_errors: Which exceptions of tools show their text to the client: see `tool`.
+        middleware: Functions around every method, the outermost first: see `Middleware`.
         ttl_ms: How long clients may cache lists and resources, in milliseconds (2026-07-28).
         cache_scope: "public" if all clients get the same lists and resources, so shared caches may keep them; else
             "private".
@@ -115,6 +119,8 @@ class Server(Decorators):
         page_size: int | None = None,
         strict: bool = False,
         ignore_unknown: bool = False,
+        show_errors: ShownErrors = False,
+        middleware: Sequence[Middleware] = (),
         ttl_ms: int = 0,
         cache_scope: Literal["private", "public"] = "private",
         capabilities: ServerCapabilities | None = None,
@@ -138,7 +144,10 @@ class Server(Decorators):
         check_type("cache_scope", cache_scope, str)
         check_type("capabilities", capabilities, ServerCapabilities, may_be_none=True)
         check_type("tasks", tasks, TaskStore, may_be_none=True)
-        super().__init__(provider=name, strict=strict, ignore_unknown=ignore_unknown)
+        check_type("middleware", middleware, list, tuple)
+        for each in middleware:
+            check_callable("a middleware", each, may_be_none=False)
+        super().__init__(provider=name, strict=strict, ignore_unknown=ignore_unknown, show_errors=show_errors)
         texts: dict[str, Any] = {"title": title, "description": description, "website_url": website_url}
         if icons is not None:
             texts["icons"] = list(icons)
@@ -152,7 +161,9 @@ class Server(Decorators):
         self.tasks: TaskStore = TaskStore() if tasks is None else tasks
         self.tasks.on_change = self._task_changed
         seal = StateSeal(state_key, name, state_seconds)
-        self._methods = Methods(self, page_size, lifespan=self.lifespan, tasks=self.tasks, seal=seal)
+        self._methods = Methods(
+            self, page_size, lifespan=self.lifespan, tasks=self.tasks, seal=seal, middleware=tuple(middleware)
+        )
         self.connections: set[ServerConnection] = set()
         self.changes: int = 0  # of what is registered
 

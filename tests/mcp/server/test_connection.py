@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -409,26 +407,11 @@ def busy_server(has_source: bool, release: asyncio.Event) -> Server:
     return server
 
 
-@asynccontextmanager
-async def serving(server: Server, version: str, **options: Any) -> AsyncIterator[Conversation]:
-    ours, theirs = memory_pair(profile=server.profile)
-    task = asyncio.create_task(server.run(theirs, **options))
-    client = Conversation(ours, version)
-    await ours.start()
-    try:
-        if version != "2026-07-28":
-            await client.initialize(version)
-        yield client
-    finally:
-        await ours.close()
-        await asyncio.wait_for(task, 10)
-
-
 @rows("has_source", [False, True])
 @rows("version", ["2025-11-25", "2026-07-28"])
 async def test_slow_calls_do_not_delay_ping_and_lists(version: str, has_source: bool) -> None:
     release = asyncio.Event()
-    async with serving(busy_server(has_source, release), version) as client:
+    async with converse(busy_server(has_source, release), version) as client:
         calls = [client.request("tools/call", {"name": "slow"}) for _ in range(300)]
         names = ["of the source", "own"] if has_source else ["own"]
         if version == "2025-11-25":
@@ -456,7 +439,7 @@ async def test_slow_calls_do_not_delay_ping_and_lists(version: str, has_source: 
 
 async def test_subscriptions_need_no_slot() -> None:
     server = busy_server(False, asyncio.Event())
-    async with serving(server, "2026-07-28", max_handlers=2) as client:
+    async with converse(server, "2026-07-28", session={"max_handlers": 2}) as client:
         streams = []
         for _ in range(20):
             streams.append(client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
@@ -477,7 +460,7 @@ async def test_subscriptions_need_no_slot() -> None:
 async def test_calls_over_the_limits_are_refused_but_lists_are_not(has_source: bool) -> None:
     release = asyncio.Event()
     server = busy_server(has_source, release)
-    async with serving(server, "2025-11-25", max_handlers=2, max_inbox=3) as client:
+    async with converse(server, "2025-11-25", session={"max_handlers": 2, "max_inbox": 3}) as client:
         calls = [client.request("tools/call", {"name": "slow"}) for _ in range(9)]
         assert await client.result("ping") == {}
         lists = [client.request(method) for method in ("prompts/list", "resources/list", "prompts/list")]

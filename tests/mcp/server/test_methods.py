@@ -349,6 +349,85 @@ async def test_the_text_of_a_tool_error_reaches_the_client(caplog: pytest.LogCap
     assert caplog.records == []
 
 
+@rows(
+    ("shown", "of_tool", "text"),
+    [
+        (False, None, ""),
+        (True, None, ": a secret"),
+        ((LookupError,), None, ""),
+        ((LookupError, ValueError), None, ": a secret"),
+        (True, False, ""),
+        (False, (ValueError,), ": a secret"),
+    ],
+)
+async def test_the_texts_of_exceptions_are_shown_on_demand(
+    shown: Any, of_tool: Any, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("test", "1", show_errors=shown)
+
+    @server.tool(show_errors=of_tool)
+    def fail() -> None:
+        raise ValueError("a secret")
+
+    async with converse(server, "2025-11-25") as client:
+        result = await client.result("tools/call", {"name": "fail"})
+    assert result == {"content": [{"type": "text", "text": f"Tool fail failed{text}"}], "isError": True}
+    assert "ValueError: a secret" in caplog.text
+
+
+async def test_an_exception_without_a_text_shows_its_class() -> None:
+    server = Server("test", "1", show_errors=True)
+
+    @server.tool
+    async def fail() -> None:
+        raise KeyError
+
+    async with converse(server, "2025-11-25") as client:
+        result = await client.result("tools/call", {"name": "fail"})
+    assert result["content"][0]["text"] == "Tool fail failed: KeyError"
+
+
+@rows("shown", ["all", (KeyError(),), (BaseException,), [ValueError], 1])
+def test_show_errors_is_a_bool_or_classes(shown: Any) -> None:
+    with pytest.raises(TypeError, match="show_errors must be"):
+        Server("test", "1", show_errors=shown)
+
+
+@pytest.mark.virtual_time
+async def test_a_tool_that_is_late() -> None:
+    server = Server("test", "1")
+    ended: list[str] = []
+
+    @server.tool(timeout=5)
+    async def wait() -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cancelled")
+        return ""
+
+    @server.tool(timeout=60)
+    async def work() -> str:
+        await asyncio.sleep(0)
+        return "done"
+
+    async with converse(server, "2025-11-25") as client:
+        result = await client.result("tools/call", {"name": "wait"})
+        assert (await client.result("tools/call", {"name": "work"}))["content"][0]["text"] == "done"
+    text = "Tool wait did not finish within 5 seconds"
+    assert result == {"content": [{"type": "text", "text": text}], "isError": True}
+    assert ended == ["cancelled"]
+
+
+def test_the_timeout_of_a_tool_is_checked() -> None:
+    server = Server("test", "1")
+    with pytest.raises(TypeError, match="tool now: timeout needs an async function, or thread=True"):
+        server.tool("now", timeout=1)(lambda: None)
+    server.tool("now", timeout=1, thread=True)(lambda: None)
+    with pytest.raises(ValueError, match="timeout"):
+        server.tool("never", timeout=0, thread=True)(lambda: None)
+
+
 async def test_arguments_that_are_json_texts() -> None:
     server = Server("test", "1")
 
