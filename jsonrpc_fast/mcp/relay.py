@@ -148,7 +148,7 @@ class _Side(Driver):
     @property
     def has_waiting(self) -> bool:
         """Whether the peer waits for a response. Nobody waits for that of a subscription."""
-        return any(request.method != LISTEN_METHOD for request in self.engine.requests.serving.requests.values())
+        return any(request.method != LISTEN_METHOD for request in self.engine.requests.serving.values())
 
     # The driver.
 
@@ -258,7 +258,7 @@ class _Side(Driver):
         id = members.get(name)
         if type(id) is not int and type(id) is not str:
             return  # no convention cancels by another kind of id
-        request = self.engine.requests.serving.find(id)
+        request = self.engine.requests.find(id)
         if request is not None:
             call: Call = request.run.work.call
             self._notify(method, {**members, name: call.id})

@@ -137,7 +137,7 @@ class Engine:
         self._write = driver.write
         self._clock = clock
         self._new_context: Callable[[], Context] = copy_context().copy
-        self._serving = self.requests.serving.requests
+        self._serving = self.requests.serving
         self._encode_result = self.requests.encode_result
         self._errors = dict(errors or {})
         self._budget = budget_for(response_policy)
@@ -163,7 +163,7 @@ class Engine:
                 (inbox.unchecked_bytes > 0 or inbox.may_serve_at_once())
                 and (handler := inbox.find(message.method)) is not None
                 and not handler.wants_context
-                and (not self._serving or self.requests.serving.find(id) is None)
+                and (not self._serving or self.requests.find(id) is None)
             ):
                 self._last_read = id
                 # Whatever made the transport read, such as another handler, has a context of its own. Where messages
@@ -318,7 +318,7 @@ class Engine:
             self.inbox.admit(message, destination)
 
     def _receive_cancellation(self, notice: Cancellation) -> None:
-        request = self.requests.serving.find(notice.id)
+        request = self.requests.find(notice.id)
         if request is None or request.is_cancelled or request.method in self.calls.convention.never_cancelled:
             return  # a second cancellation must not interrupt a handler that cleans up
         request.is_cancelled = True
@@ -607,7 +607,7 @@ class Engine:
     @property
     def is_idle(self) -> bool:
         """Whether neither side waits for anything."""
-        return not (len(self.calls.tracker) or len(self.requests.serving) or self.inbox.is_busy)
+        return not (len(self.calls.tracker) or self.requests.serving or self.inbox.is_busy)
 
     def lose_calls(self) -> None:
         """Settle all calls as lost: there are no more responses. What was received is still being served."""
@@ -625,7 +625,7 @@ class Engine:
         self.finish_batch()
         self.inbox.begin_draining()
         self.lose_calls()
-        self.requests.serving.clear()
+        self.requests.clear()
         self.inbox.cancel()
 
 

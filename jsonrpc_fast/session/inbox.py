@@ -660,7 +660,7 @@ class Inbox:
         if request.is_cancelled:
             self._respond(request, self._requests.respond_cancelled(request))
         else:
-            self.dropped_requests += self._requests.serving.has(request.id, request)
+            self.dropped_requests += self._requests.has(request)
             self._respond(request, self._requests.drop(request))
         self._conclude(request, trace, Outcome.CANCELLED)
 

@@ -5,11 +5,12 @@ Rules:
   - The response to a request goes to the destination of the request; the array of a batch, to that of the batch.
   - The convention says what a cancelled request gets.
   - A request that is no longer registered, because the connection is lost, gets no response.
+  - Ids are compared by type and value: 7, "7", 7.0 and True are four ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, Protocol
 
@@ -20,7 +21,7 @@ from ..errors import EncodeError
 from ..handlers.results import encode_models
 from ..types import UNSET, MessageId, Unset
 from .conventions import Convention
-from .tracker import Serving, id_in_flight
+from .tracker import id_in_flight
 
 
 class Destination(Protocol):
@@ -41,6 +42,7 @@ class InboundRequest:
 
     Attributes:
         id: The id of the request.
+        key: It is equal only for ids of the same type and value: 7 == 7.0 == True in Python.
         method: Its method.
         params: Its params.
         destination: The place for its response; None: the stream.
@@ -49,7 +51,7 @@ class InboundRequest:
     """
 
     extra: dict[str, Any] | None
-    __slots__ = ("batch", "destination", "extra", "id", "index", "is_cancelled", "method", "params", "run")
+    __slots__ = ("batch", "destination", "extra", "id", "index", "is_cancelled", "key", "method", "params", "run")
 
     def __init__(
         self,
@@ -59,6 +61,8 @@ class InboundRequest:
         index: int = 0,
     ) -> None:
         self.id: MessageId = message.id
+        kind = type(message.id)
+        self.key: Hashable = message.id if kind is int or kind is str else (kind, message.id)
         self.method: str = message.method
         self.params: Params = message.params
         self.destination: Destination | None = destination
@@ -109,14 +113,15 @@ class Requests:
         unique_ids: Whether to refuse a request whose id is in flight already.
 
     Attributes:
-        serving: The requests by id.
+        serving: The earliest request with each id; for reading only.
         convention: The same as the argument.
         encode_result: As `jsonrpc_fast.encode_result`, with `default`.
         keeps_extra: Whether requests keep the members that JSON-RPC does not define, for `trace_of`.
     """
 
     def __init__(self, convention: Convention, default: Default, unique_ids: bool) -> None:
-        self.serving: Serving[InboundRequest] = Serving()
+        self.serving: dict[Hashable, InboundRequest] = {}
+        self._later: dict[Hashable, list[InboundRequest]] = {}  # whose id was in flight already
         self.convention: Convention = convention
         self.keeps_extra: bool = False
         self._default = default
@@ -135,10 +140,10 @@ class Requests:
         request = InboundRequest(message, destination, batch, index)
         if self.keeps_extra:
             request.extra = message.extra
-        if not self.serving.begin(request.id, request):
+        if self.serving.setdefault(request.key, request) is not request:
             if self._unique_ids:
                 return None
-            self.serving.add_duplicate(request.id, request)
+            self._later.setdefault(request.key, []).append(request)
         if batch is not None:
             batch.wait()
         return request
@@ -150,9 +155,40 @@ class Requests:
             StateError: Its id is in flight already.
         """
         request = InboundRequest(message, destination)
-        if not self.serving.begin(request.id, request):
+        if self.serving.setdefault(request.key, request) is not request:
             raise id_in_flight()
         return request
+
+    def find(self, id: MessageId) -> InboundRequest | None:
+        """Return the earliest request with this id, or None."""
+        kind = type(id)
+        return self.serving.get(id if kind is int or kind is str else (kind, id))
+
+    def has(self, request: InboundRequest) -> bool:
+        """Return whether this very request is being served."""
+        return self.serving.get(request.key) is request or request in self._later.get(request.key, ())
+
+    def clear(self) -> None:
+        """Forget all requests."""
+        self.serving.clear()
+        self._later.clear()
+
+    def _end(self, request: InboundRequest) -> bool:
+        """Forget a request. Return False if it is not being served."""
+        key = request.key
+        later = self._later.get(key) if self._later else None
+        if self.serving.get(key) is request:
+            if later is None:
+                del self.serving[key]
+                return True
+            self.serving[key] = later.pop(0)
+        elif later is not None and request in later:
+            later.remove(request)
+        else:
+            return False
+        if not later:
+            del self._later[key]
+        return True
 
     def trace_of(self, item: InboundRequest | Request | Notification) -> dict[str, str]:
         """Return the trace context of a message; an `InboundRequest` needs `keeps_extra`."""
@@ -173,7 +209,7 @@ class Requests:
         except EncodeError as error:
             text = encode_models(error, self._default, encode_result, request.id, result, delimited=delimited)
         if request.batch is None and not request.is_cancelled:  # as `_finish`, without a call
-            return text if self.serving.end(request.id, request) else b""
+            return text if self._end(request) else b""
         return self._finish(request, text)
 
     def refuse(self, request: InboundRequest, code: int, message: str, data: Any = UNSET) -> bytes:
@@ -198,13 +234,13 @@ class Requests:
     def progress(self, request: InboundRequest, value: Any) -> bytes:
         """Return the notification that reports progress on a request; b"" if the peer did not ask for progress."""
         token = self.convention.token(decoded(request.params))
-        if token is None or not self.serving.has(request.id, request):
+        if token is None or not self.has(request):
             return b""
         message = self.convention.progress(token, value)
         return b"" if message is None else encode_notification(*message)
 
     def _finish(self, request: InboundRequest, data: bytes) -> bytes:
-        if not self.serving.end(request.id, request):
+        if not self._end(request):
             return b""  # the connection is lost
         if request.is_cancelled and self.convention.cancelled_error is None:
             data = b""

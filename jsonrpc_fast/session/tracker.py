@@ -1,4 +1,4 @@
-"""Track calls in flight with their deadlines, and the requests being served. No IO, no clock.
+"""Track calls in flight with their deadlines. No IO, no clock.
 
 Rules:
   - A call settles exactly once: by a result, an error, a malformed response, its deadline, a cancellation on this side,
@@ -8,7 +8,7 @@ Rules:
   - A call that was given up (deadline, cancellation) leaves a tombstone, by which its late response is recognised and
     dropped. Only the newest `max_tombstones` are kept.
   - Ids are compared by type and value: 7, "7", 7.0 and True are four ids.
-  - This side never uses an id for two calls at a time; whether the peer may is up to the caller.
+  - This side never uses an id for two calls at a time.
 
 The deadlines are in a heap. A call that settles early leaves a dead entry there, and progress moves no entry: both are
 noticed when the entry reaches the top. There are never more dead entries than calls in flight plus a constant, so
@@ -20,15 +20,13 @@ from __future__ import annotations
 import enum
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from math import inf
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
 from ..errors import StateError
 from ..types import MessageId
-
-T = TypeVar("T")
 
 _MAX_DEAD_ENTRIES: Final = 64  # heap entries of settled calls that are not worth a clean-up
 
@@ -304,72 +302,6 @@ class Tracker:
         return call if call is not None and call.number == entry[1] else None
 
 
-class Serving(Generic[T]):
-    """The requests of the peer that are being served, by id.
-
-    Attributes:
-        requests: The earliest request with each id; for reading only.
-    """
-
-    __slots__ = ("_others", "requests")
-
-    def __init__(self) -> None:
-        self.requests: dict[Hashable, T] = {}
-        self._others: dict[Hashable, list[T]] = {}  # whose id was in flight already
-
-    def __len__(self) -> int:
-        count = len(self.requests)
-        return count + sum(map(len, self._others.values())) if self._others else count
-
-    def begin(self, id: MessageId, request: T) -> bool:
-        """Add a request. Returns False, and keeps the first request, if its id is in flight already."""
-        kind = type(id)  # as `_key`, without a call
-        key: Hashable = id if kind is int or kind is str else (kind, id)
-        return self.requests.setdefault(key, request) is request
-
-    def add_duplicate(self, id: MessageId, request: T) -> None:
-        """Add a request whose id is in flight already. `find` returns the earliest request with the id."""
-        self._others.setdefault(_key(id), []).append(request)
-
-    def find(self, id: MessageId) -> T | None:
-        """Return the earliest request with this id, or None."""
-        kind = type(id)  # as `_key`, without a call
-        return self.requests.get(id if kind is int or kind is str else (kind, id))
-
-    def has(self, id: MessageId, request: T) -> bool:
-        """Return whether this very request is being served."""
-        key = _key(id)
-        return self.requests.get(key) is request or any(other is request for other in self._others.get(key, ()))
-
-    def end(self, id: MessageId, request: T | None = None) -> bool:
-        """Remove a request, or the earliest one with the id if `request` is None. Returns False if there is none."""
-        kind = type(id)  # as `_key`, without a call
-        key: Hashable = id if kind is int or kind is str else (kind, id)
-        if not self._others:
-            if request is not None and self.requests.get(key) is not request:
-                return False
-            return self.requests.pop(key, None) is not None
-        others = self._others.get(key, [])
-        if request is None or self.requests.get(key) is request:
-            found = self.requests.pop(key, None) is not None
-            if others:
-                self.requests[key] = others.pop(0)
-        else:
-            found = request in others
-            if found:
-                others.remove(request)
-        if not others:
-            self._others.pop(key, None)
-        return found
-
-    def clear(self) -> list[T]:
-        """Remove all requests and return them."""
-        requests = [*self.requests.values(), *(other for others in self._others.values() for other in others)]
-        self.requests.clear()
-        self._others.clear()
-        return requests
-
-
 def invalid_timeout() -> ValueError:
     """Return the error for a timeout that is negative or NaN."""
     return ValueError("a timeout must be 0 seconds or more")
@@ -383,9 +315,3 @@ def unknown_response() -> StateError:
 def id_in_flight() -> StateError:
     """Return the fault of a request whose id is in flight already."""
     return StateError("the peer reused an id that is in flight")
-
-
-def _key(id: MessageId) -> Hashable:
-    """Return a key that is equal only for ids of the same type and value: 7 == 7.0 == True in Python."""
-    kind = type(id)
-    return id if kind is int or kind is str else (kind, id)

@@ -7,13 +7,12 @@ import random
 from math import inf, nan
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
 from jsonrpc_fast.errors import StateError
-from jsonrpc_fast.session.tracker import Call, Outcome, Serving, Tracker
-from jsonrpc_fast.types import MessageId
+from jsonrpc_fast.session.tracker import Call, Outcome, Tracker
 
 from ..support.examples import scaled_examples
 from ..support.tables import rows
@@ -282,54 +281,6 @@ def test_a_repr_does_not_show_the_answer() -> None:
     call = Tracker().begin("m", 0.0)
     call.settled_by = "secret"
     assert repr(call) == "<Call 1 in flight>"
-
-
-def test_requests_in_flight_are_distinguished_by_type_and_value() -> None:
-    serving: Serving[list[str]] = Serving()
-    ids: list[MessageId] = [7, "7", 7.0, 1, "1", 1.0, None]
-    requests = {(type(id), id): [repr(id)] for id in ids}
-    assert all(serving.begin(id, requests[type(id), id]) for id in ids)
-    assert len(serving) == 7
-    assert not any(serving.begin(id, ["again"]) for id in ids)
-    assert [serving.find(id) for id in ids] == [requests[type(id), id] for id in ids]
-    assert serving.find(True) is None
-    assert serving.end(7)
-    assert not serving.end(7)
-    assert serving.find(7.0) == ["7.0"]
-    assert len(serving.clear()) == 6
-    assert len(serving) == 0
-
-
-class _Served:
-    """A request that is compared by identity."""
-
-
-@given(steps=st.lists(st.tuples(st.sampled_from("bbbeefx"), st.integers(0, 1), st.integers(0, 9)), max_size=25))
-def test_requests_with_the_same_id_are_found_and_ended_in_their_order(steps: list[tuple[str, int, int]]) -> None:
-    serving: Serving[_Served] = Serving()
-    model: dict[int, list[_Served]] = {0: [], 1: []}
-    for what, id, number in steps:
-        of_id = model[id]
-        if what == "b":
-            request = _Served()
-            if not serving.begin(id, request):
-                assert of_id
-                serving.add_duplicate(id, request)
-            of_id.append(request)
-        elif what == "e":
-            assert serving.end(id) is bool(of_id)
-            del of_id[:1]
-        elif what == "f" and of_id:
-            request = of_id.pop(number % len(of_id))
-            assert serving.has(id, request)
-            assert serving.end(id, request)
-            assert not serving.has(id, request)
-        else:
-            assert not serving.end(id, _Served())
-        assert [serving.find(id) for id in model] == [of_id[0] if of_id else None for of_id in model.values()]
-        assert len(serving) == sum(map(len, model.values()))
-        assert all(serving.has(id, request) for id in model for request in model[id])
-    assert {*serving.clear()} == {*model[0], *model[1]}
 
 
 def seconds_per_call(pending: int) -> float:

@@ -152,7 +152,7 @@ class Judge:
     def _read_cancellation(self, notice: Cancellation) -> None:
         engine, convention = self._end.engine, self._end.convention
         engine.finish_batch()  # what is before it has been received by then
-        request = engine.requests.serving.find(notice.id)
+        request = engine.requests.find(notice.id)
         if request is None or request.is_cancelled or request.method in convention.never_cancelled:
             return
         self._plan_of(request).is_cancelled = True
@@ -377,7 +377,7 @@ class Judge:
         if end.in_flight or len(engine.calls.tracker):
             self._fail(f"calls are in flight for ever: {end.in_flight}")
         if inbox.runs or inbox.items or len(engine.requests.serving):
-            self._fail(f"requests are served for ever: {inbox.runs}, {inbox.items}, {engine.requests.serving.requests}")
+            self._fail(f"requests are served for ever: {inbox.runs}, {inbox.items}, {engine.requests.serving}")
         if inbox.kept_bytes():
             self._fail(f"{inbox.kept_bytes()} bytes are kept of nothing")
         if end.is_lost:
