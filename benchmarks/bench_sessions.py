@@ -20,7 +20,8 @@ from time import perf_counter
 from typing import Final
 
 import jsonrpc_fast
-from jsonrpc_fast.session.tracker import Outcome, Tracker
+from jsonrpc_fast.hooks import Outcome
+from jsonrpc_fast.session.tracker import Tracker
 
 from .session_peers import AIORPCX, CONTESTANTS, MCP, OURS, PJRPC, PYGLS, Call, is_right
 from .tables import markdown

@@ -25,12 +25,12 @@ from ..codes import DEADLINE_MESSAGE, ErrorCode, SessionErrorCode
 from ..errors import HANDLER_FAILURES, EncodeError, RpcError, internal_error, standard_error
 from ..profile import JSONRPC, Profile
 from .handler import NEVER_AWAITABLE, Handler, RequestContext
-from .responses import response_to_error, response_to_failure
+from .responses import ReportFailure, response_to_error, response_to_failure
 from .results import encode_models
 
-_Served: TypeAlias = "Request[Any] | Notification[Any]"
+Served: TypeAlias = "Request[Any] | Notification[Any]"
 
-_TEXTS: Final = (bytes, str, bytearray, memoryview)
+TEXTS: Final = (bytes, str, bytearray, memoryview)
 
 
 class EncodeOptions(TypedDict, total=False):
@@ -86,6 +86,7 @@ class Dispatch:
         "_is_raw",
         "_option",
         "_profile",
+        "_report",
     )
 
     def __init__(
@@ -106,12 +107,17 @@ class Dispatch:
         self._delimited = delimited
         self._default = default
         self._option = option
+        self._report: ReportFailure = internal_error
         self._decode: Callable[[Any], Any] = decode
         if profile is not JSONRPC or raw:
             self._decode = partial(decode, profile=profile, raw=raw)
         self._encode_result: Callable[[Any, Any], bytes] = encode_result
         if not delimited or default is not None or option:
             self._encode_result = partial(encode_result, delimited=delimited, default=default, option=option)
+
+    def continuing(self, carrier: dict[str, str]) -> Dispatch:
+        """Return the dispatcher for messages whose trace context stands beside them; it is for the hooks, if any."""
+        return self
 
     def read_raw(self) -> None:
         """Decode with `raw=True` from now on, because a method takes `Raw` params; other methods get them decoded."""
@@ -128,7 +134,7 @@ class Dispatch:
             peer: As in `Handlers.dispatch`.
         """
         read, find, write = self._decode, self._find, self._encode_result  # CPython 3.11 calls a slot more slowly
-        received = read(data) if type(data) is bytes or isinstance(data, _TEXTS) else data
+        received = read(data) if type(data) is bytes or isinstance(data, TEXTS) else data
         if type(received) is Request:
             # Fast path: `_begin` for a function whose params are its arguments, in this frame and without a context. It
             # takes a third off the time of a small request (CPython 3.11).
@@ -169,7 +175,7 @@ class Dispatch:
         It does no IO: the caller runs the coroutine, on any event loop, and may cancel it. The arguments are those of
         `Handlers.dispatch_async`.
         """
-        received = self._decode(data) if isinstance(data, _TEXTS) else data
+        received = self._decode(data) if isinstance(data, TEXTS) else data
         if timeout is None and type(received) is not list:
             response = self._begin(received, self._delimited, context, peer)
             return response if isinstance(response, bytes) else self._finish(received, response, self._delimited)
@@ -287,7 +293,7 @@ class Dispatch:
         response = self._begin(item, is_line, context, peer)
         return response if isinstance(response, bytes) else self._refuse_async(item, response, is_line)
 
-    def _refuse_async(self, item: _Served, work: Awaitable[Any], is_line: bool) -> bytes:
+    def _refuse_async(self, item: Served, work: Awaitable[Any], is_line: bool) -> bytes:
         """Return the response to an item whose function returned an awaitable, in a sync dispatch."""
         if isinstance(work, Coroutine):
             work.close()
@@ -330,7 +336,7 @@ class Dispatch:
             return b""
         raise TypeError(f"data must be a JSON text or what decode returned, not {type(item).__name__}")
 
-    async def _finish(self, item: _Served, work: Awaitable[Any], is_line: bool) -> bytes:
+    async def _finish(self, item: Served, work: Awaitable[Any], is_line: bool) -> bytes:
         """Return the response to an item when its function ends."""
         try:
             result = await work
@@ -354,15 +360,15 @@ class Dispatch:
                 options: dict[str, Any] = {"delimited": is_line, "option": self._option}
                 return encode_models(error, self._default, encode_result, item.id, result, **options)
         encode = partial(self._encode_error, item, is_line)
-        return response_to_failure(error, item.method, item.id, encode, internal_error)[0]
+        return response_to_failure(error, item.method, item.id, encode, self._report)[0]
 
-    def _fail(self, item: _Served, error: BaseException, is_line: bool) -> bytes:
+    def _fail(self, item: Served, error: BaseException, is_line: bool) -> bytes:
         if isinstance(item, Notification):
             if not isinstance(error, RpcError):
-                internal_error(error, item.method)
+                self._report(error, item.method, None)
             return b""
         encode = partial(self._encode_error, item, is_line)
-        return response_to_error(error, item.method, item.id, encode, internal_error)[0]
+        return response_to_error(error, item.method, item.id, encode, self._report)[0]
 
     def failed(self, data: Any, error: BaseException) -> bytes:
         """Return the error response for a request whose handler raised CancelledError without being cancelled.
@@ -370,7 +376,7 @@ class Dispatch:
         Raises:
             RuntimeError: The message is a batch: it is unknown which function raised.
         """
-        received = self._decode(data) if isinstance(data, _TEXTS) else data
+        received = self._decode(data) if isinstance(data, TEXTS) else data
         if isinstance(received, list):
             raise RuntimeError(f"a function raised {type(error).__name__}") from error
         return self._fail(received, error, self._delimited)
@@ -389,7 +395,7 @@ class Dispatch:
             return encode_models(error, self._default, encode_error, item.id, code, message, data, **options)
 
 
-def _context_of(item: _Served, context: Any, peer: Any) -> RequestContext:
+def _context_of(item: Served, context: Any, peer: Any) -> RequestContext:
     if isinstance(item, Notification):
         return RequestContext(item.method, None, True, context, peer)
     return RequestContext(item.method, item.id, False, context, peer)

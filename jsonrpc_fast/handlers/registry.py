@@ -18,6 +18,8 @@ from .options import HandlerOptions, make_handler
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from ..hooks import Hooks
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -157,18 +159,27 @@ class Handlers:
         self._handlers["rpc.discover"] = Handler(discover)
         return discover
 
-    def prepare(self, profile: Profile = JSONRPC, **options: Unpack[EncodeOptions]) -> Dispatch:
+    def prepare(
+        self, profile: Profile = JSONRPC, *, hooks: Hooks | None = None, **options: Unpack[EncodeOptions]
+    ) -> Dispatch:
         """Return a dispatcher for these handlers, those registered later included.
 
         Args:
             profile: The rules and limits for decoding.
+            hooks: An object with methods for metrics and traces, see `jsonrpc_fast.hooks`. With hooks, a message that
+                is passed decoded must not be served twice at a time.
             options: See `DispatchOptions`.
 
         Raises:
-            TypeError: An option does not exist.
+            TypeError: An option does not exist, or a hook is not callable or is async.
             ValueError: `option` adds line breaks.
         """
-        dispatch = Dispatch(self.finder(), profile, **options)
+        if hooks is None:
+            dispatch = Dispatch(self.finder(), profile, **options)
+        else:
+            from .observed import ObservedDispatch
+
+            dispatch = ObservedDispatch(self.finder(), profile, hooks, **options)
         self._prepared.add(dispatch)
         if self._takes_raw():
             dispatch.read_raw()

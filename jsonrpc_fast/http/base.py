@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Final, TypeAlias, TypedDict
 from .._checks import check_callable, check_count, check_type
 from ..codec._json import Default, check_option
 from ..handlers import Handlers
+from ..handlers.dispatch import Dispatch
+from ..hooks import Hooks, trace_in_headers
 from ..profile import JSONRPC, Profile
 from .requests import (
     Access,
@@ -63,6 +65,8 @@ class EndpointOptions(TypedDict, total=False):
         raw: As in `Handlers.dispatch`.
         default: As in `encode`, for results and error data.
         option: As in `encode`.
+        hooks: An object with methods for metrics, traces and logs; see `jsonrpc_fast.hooks`. A trace context is read
+            from the message, or else from the headers of the request.
     """
 
     profile: Profile
@@ -75,6 +79,7 @@ class EndpointOptions(TypedDict, total=False):
     raw: bool
     default: Default
     option: int
+    hooks: Hooks | None
 
 
 class BaseEndpoint:
@@ -96,6 +101,7 @@ class BaseEndpoint:
         raw: bool = False,
         default: Default = None,
         option: int = 0,
+        hooks: Hooks | None = None,
     ) -> None:
         check_option(option)
         check_callable("default", default)
@@ -105,7 +111,8 @@ class BaseEndpoint:
         check_function("context", context, may_be_async=self._is_async)
         check_function("respond", respond)
         found = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
-        self._dispatch = found.prepare(profile, raw=raw, delimited=False, default=default, option=option)
+        self._dispatch = found.prepare(profile, hooks=hooks, raw=raw, delimited=False, default=default, option=option)
+        self._is_observed = hooks is not None
         self._max_body_bytes = profile.limits.message_bytes if max_body_bytes is None else max_body_bytes
         self._access = Access(allowed_hosts, allowed_origins)
         self._context = context
@@ -124,6 +131,10 @@ class BaseEndpoint:
                 self._admitted.add(key)
         length = get(b"content-length")
         return None if length is None else declared_length(length, self._max_body_bytes)
+
+    def _dispatch_for(self, headers: Mapping[bytes, bytes]) -> Dispatch:
+        """Return the dispatcher that reports the trace context in headers to hooks."""
+        return self._dispatch.continuing(trace_in_headers(headers))
 
     def _respond_to_other_method(
         self, method: str, path: str, headers: Mapping[bytes, bytes], is_local: bool

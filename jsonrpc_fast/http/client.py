@@ -23,6 +23,7 @@ from ..codec import Notification, Params, encode_notification, encode_request
 from ..codec._json import Default, check_option
 from ..errors import CallTimeout, InvalidResponse
 from ..handlers.returned import result_reader
+from ..hooks import FoundHooks, Hooks, exchange
 from ..profile import JSONRPC, Profile
 from ..types import TIMEOUT_SECONDS, UNSET, Unset
 from .inflating import ACCEPTED, Inflater
@@ -87,6 +88,7 @@ class _BaseClient(ResponseReader):
         raw: bool,
         default: Default,
         option: int,
+        hooks: Hooks | None,
     ) -> None:
         check_option(option)
         check_seconds("timeout", timeout)
@@ -104,6 +106,7 @@ class _BaseClient(ResponseReader):
         self._max_response_bytes = max_response_bytes
         self._encoding: Any = {"delimited": False, "default": default, "option": option}
         self._ids = count(1)
+        self._hooks = None if hooks is None else FoundHooks(hooks)
 
     def _options(self, body: bytes, headers: Mapping[str, str] | None, seconds: float | None) -> dict[str, Any]:
         """Return the arguments of `Client.stream`."""
@@ -122,20 +125,21 @@ class _BaseClient(ResponseReader):
         if size > self._max_response_bytes:
             raise InvalidResponse(f"the response is larger than {self._max_response_bytes} bytes")
 
-    def _encode_batch(self, items: Iterable[BatchItem]) -> tuple[list[int], bytes]:
-        """Return the ids of the calls in a batch, and its text."""
-        ids: list[int] = []
+    def _encode_batch(self, items: Iterable[BatchItem]) -> tuple[dict[int | None, str], bytes]:
+        """Return the methods of the calls in a batch by id, and its text."""
+        calls: dict[int | None, str] = {}
         texts = []
         for item in items:
             if isinstance(item, Notification):
                 texts.append(encode_notification(item.method, item.params, **self._encoding))
             else:
                 method, params = item
-                ids.append(next(self._ids))
-                texts.append(encode_request(ids[-1], method, params, **self._encoding))
+                id = next(self._ids)
+                calls[id] = method
+                texts.append(encode_request(id, method, params, **self._encoding))
         if not texts:
             raise ValueError("a batch must not be empty")
-        return ids, b"[" + b",".join(texts) + b"]"
+        return calls, b"[" + b",".join(texts) + b"]"
 
 
 class HttpClient(_BaseClient):
@@ -152,6 +156,8 @@ class HttpClient(_BaseClient):
         raw: Return results and error data as `Raw`.
         default: As in `encode`, for params.
         option: As in `encode`.
+        hooks: An object with methods for metrics and traces; see `jsonrpc_fast.hooks`. A trace context is sent in the
+            headers of the request, except with a batch.
         options: Options of `httpx2.Client`, such as `auth`, `headers`, `transport` or `verify`. With objects of httpx
             among them, such as a transport, it is an `httpx.Client`.
 
@@ -171,9 +177,12 @@ class HttpClient(_BaseClient):
         raw: bool = False,
         default: Default = None,
         option: int = 0,
+        hooks: Hooks | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(url, "Client", client, options, timeout, max_response_bytes, profile, raw, default, option)
+        super().__init__(
+            url, "Client", client, options, timeout, max_response_bytes, profile, raw, default, option, hooks
+        )
         self._is_owner = client is None
         self._client: Any = self._library.Client(**options) if client is None else client
 
@@ -229,8 +238,9 @@ class HttpClient(_BaseClient):
         """
         read = None if returns is UNSET else result_reader(returns)
         id = next(self._ids)
-        http_response = self._post(encode_request(id, method, params, **self._encoding), timeout, headers)
-        result = self._read_result(http_response, id, read is not None)
+        text = encode_request(id, method, params, **self._encoding)
+        with exchange(self._hooks, {id: method}) as sent:
+            result = self._read_result(self._post(text, timeout, sent.headers(headers)), id, read is not None)
         return result if read is None else read(method, result)
 
     def notify(
@@ -250,7 +260,9 @@ class HttpClient(_BaseClient):
         Raises:
             Exception: As in `call`, except RpcError and InvalidResponse: the body of the HTTP response is not read.
         """
-        http_response = self._post(encode_notification(method, params, **self._encoding), timeout, headers)
+        text = encode_notification(method, params, **self._encoding)
+        with exchange(self._hooks, {None: method}) as sent:
+            http_response = self._post(text, timeout, sent.headers(headers))
         if not http_response.is_success:
             raise http_response.status_error()
 
@@ -277,8 +289,9 @@ class HttpClient(_BaseClient):
             InvalidResponse: A response belongs to no call, or two belong to one. Then none of them is used.
             Exception: As in `call`.
         """
-        ids, text = self._encode_batch(items)
-        return self._read_results(self._post(text, timeout, headers), ids)
+        calls, text = self._encode_batch(items)
+        with exchange(self._hooks, calls) as sent:
+            return sent.settled(self._read_results(self._post(text, timeout, sent.headers(headers)), calls))
 
     def _post(self, body: bytes, timeout: float | Unset | None, headers: Mapping[str, str] | None) -> ReadResponse:
         seconds = self._timeout if isinstance(timeout, Unset) else timeout
@@ -326,10 +339,11 @@ class AsyncHttpClient(_BaseClient):
         raw: bool = False,
         default: Default = None,
         option: int = 0,
+        hooks: Hooks | None = None,
         **options: Any,
     ) -> None:
         super().__init__(
-            url, "AsyncClient", client, options, timeout, max_response_bytes, profile, raw, default, option
+            url, "AsyncClient", client, options, timeout, max_response_bytes, profile, raw, default, option, hooks
         )
         self._is_owner = client is None
         self._client: Any = self._library.AsyncClient(**options) if client is None else client
@@ -371,7 +385,8 @@ class AsyncHttpClient(_BaseClient):
         read = None if returns is UNSET else result_reader(returns)
         id = next(self._ids)
         text = encode_request(id, method, params, **self._encoding)
-        result = self._read_result(await self._post(text, timeout, headers), id, read is not None)
+        with exchange(self._hooks, {id: method}) as sent:
+            result = self._read_result(await self._post(text, timeout, sent.headers(headers)), id, read is not None)
         return result if read is None else read(method, result)
 
     async def notify(
@@ -383,7 +398,9 @@ class AsyncHttpClient(_BaseClient):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         """Send a notification. Arguments and exceptions are those of `HttpClient.notify`."""
-        http_response = await self._post(encode_notification(method, params, **self._encoding), timeout, headers)
+        text = encode_notification(method, params, **self._encoding)
+        with exchange(self._hooks, {None: method}) as sent:
+            http_response = await self._post(text, timeout, sent.headers(headers))
         if not http_response.is_success:
             raise http_response.status_error()
 
@@ -395,8 +412,9 @@ class AsyncHttpClient(_BaseClient):
         headers: Mapping[str, str] | None = None,
     ) -> list[Any]:
         """Send calls and notifications in one request. Arguments and results are those of `HttpClient.batch`."""
-        ids, text = self._encode_batch(items)
-        return self._read_results(await self._post(text, timeout, headers), ids)
+        calls, text = self._encode_batch(items)
+        with exchange(self._hooks, calls) as sent:
+            return sent.settled(self._read_results(await self._post(text, timeout, sent.headers(headers)), calls))
 
     async def _post(
         self, body: bytes, timeout: float | Unset | None, headers: Mapping[str, str] | None

@@ -180,7 +180,8 @@ class Endpoint(BaseEndpoint):
         if body is None:
             return None
         try:
-            response: Any = self._dispatch.start(body, context, peer, self._timeout, self._max_handlers)
+            dispatch = self._dispatch_for(headers) if self._is_observed else self._dispatch
+            response: Any = dispatch.start(body, context, peer, self._timeout, self._max_handlers)
             if type(response) is not bytes:
                 try:
                     response = await Cancellable(response, response.send(None), receive=receive)

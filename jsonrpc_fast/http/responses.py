@@ -9,7 +9,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from ..codec import ParseError, Response, decode
@@ -76,7 +76,7 @@ class ResponseReader:
             raise InvalidResponse("the response is malformed") from response
         raise http_response.fault("the response does not belong to this call")
 
-    def _read_results(self, http_response: ReadResponse, ids: list[int]) -> list[Any]:
+    def _read_results(self, http_response: ReadResponse, ids: Collection[int | None]) -> list[Any]:
         """Return the results of the calls in a batch, in their order."""
         if not ids:
             if not http_response.is_success:
@@ -91,7 +91,7 @@ class ResponseReader:
         if not isinstance(decoded, list):
             raise http_response.fault("the response is not a batch")
         sent = set(ids)
-        found: dict[int, Any] = {}
+        found: dict[int | None, Any] = {}
         unknown: list[Exception] = []  # faults without an id, each of which may belong to any call
         for item in decoded:
             if isinstance(item, ParseError):

@@ -26,7 +26,8 @@ _HEADERS: Final = {
     b"content-encoding": "HTTP_CONTENT_ENCODING",
     b"content-length": "CONTENT_LENGTH",
 }
-_TEXTS: Final = ("REQUEST_METHOD", "SERVER_NAME", "PATH_INFO", "REMOTE_ADDR", *_HEADERS.values())
+_HEADERS_AND_TRACE: Final = {**_HEADERS, b"traceparent": "HTTP_TRACEPARENT", b"tracestate": "HTTP_TRACESTATE"}
+_TEXTS: Final = ("REQUEST_METHOD", "SERVER_NAME", "PATH_INFO", "REMOTE_ADDR", *_HEADERS_AND_TRACE.values())
 _READ_BYTES: Final = 64 * 1024
 
 
@@ -93,7 +94,8 @@ class WsgiEndpoint(BaseEndpoint):
 
     def _serve_post(self, environ: dict[str, Any], request: Any, read: Callable[[int | None], bytes]) -> HttpResponse:
         _check_environ(environ)
-        headers = {name: environ[key].encode("latin-1", "replace") for name, key in _HEADERS.items() if key in environ}
+        names = _HEADERS_AND_TRACE if self._is_observed else _HEADERS
+        headers = {name: environ[key].encode("latin-1", "replace") for name, key in names.items() if key in environ}
         for name in (b"content-type", b"content-length"):
             if not headers.get(name):  # an empty string may stand for a missing header (PEP 3333)
                 headers.pop(name, None)
@@ -125,7 +127,8 @@ class WsgiEndpoint(BaseEndpoint):
                 raise TypeError("context must not be async")
             body = read(declared)
             check_body(body, self._max_body_bytes, declared)
-            return self._respond_with(context, self._dispatch.serve(body, context, peer))
+            dispatch = self._dispatch_for(headers) if self._is_observed else self._dispatch
+            return self._respond_with(context, dispatch.serve(body, context, peer))
         except Refusal as refusal:
             return refusal_response(refusal, method)
 

@@ -44,6 +44,7 @@ from ..codec._payloads import decoded
 from ..codes import RPC_MESSAGES, ErrorCode
 from ..errors import CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse, RpcError, StateError
 from ..handlers.failures import on_failure
+from ..hooks import Outcome
 from ..session.budget import ResponseBudget, ResponsePolicy
 from ..session.conventions import Convention
 from ..session.driver import Driver
@@ -51,7 +52,7 @@ from ..session.engine import Engine
 from ..session.requests import Destination, InboundRequest
 from ..session.room import Bounds
 from ..session.running import Run
-from ..session.tracker import Call, Outcome
+from ..session.tracker import Call
 from ..transports.channel import HIGH_WATER_BYTES
 from ..transports.protocol import Received, Transport
 from ..types import TIMEOUT_SECONDS, UNSET, MessageId, Unset

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ..handlers import Handler, Handlers
+from ..hooks import Outcome
 from ..types import TIMEOUT_SECONDS
 from .budget import ResponseBudget
 from .context import SessionContext
@@ -13,17 +14,6 @@ from .conventions import Cancellation, Convention, Goodbye, JsonRpcConvention, L
 from .driver import Driver
 from .engine import Engine
 from .group import SessionGroup
-from .hooks import (
-    CallPreparedHook,
-    CallSettledHook,
-    CallStartedHook,
-    FaultHook,
-    HandlerFaultHook,
-    Hooks,
-    RequestReceivedHook,
-    RequestServedHook,
-    RequestStartedHook,
-)
 from .options import SessionOptions
 from .reconnecting import ReconnectingSession
 from .requests import Destination, InboundRequest
@@ -31,27 +21,21 @@ from .room import Bounds
 from .running import Run
 from .session import Session
 from .subscriptions import Gap, Subscription, Subscriptions
-from .tracker import Call, Outcome
+from .tracker import Call
 
 __all__ = [
     "TIMEOUT_SECONDS",
     "Bounds",
     "Call",
-    "CallPreparedHook",
-    "CallSettledHook",
-    "CallStartedHook",
     "Cancellation",
     "Convention",
     "Destination",
     "Driver",
     "Engine",
-    "FaultHook",
     "Gap",
     "Goodbye",
     "Handler",
-    "HandlerFaultHook",
     "Handlers",
-    "Hooks",
     "InboundRequest",
     "JsonRpcConvention",
     "LspConvention",
@@ -59,9 +43,6 @@ __all__ = [
     "Outcome",
     "Progress",
     "ReconnectingSession",
-    "RequestReceivedHook",
-    "RequestServedHook",
-    "RequestStartedHook",
     "ResponseBudget",
     "Run",
     "Session",

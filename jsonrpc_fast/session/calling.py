@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, overload
 from ..codec import Notification, Params
 from ..errors import StateError
 from ..handlers.returned import result_reader
+from ..hooks import Outcome
 from ..transports.channel import HIGH_WATER_BYTES
 from ..transports.protocol import Transport
 from ..types import UNSET, Unset
@@ -36,7 +37,7 @@ from .loop_driver import LoopDriver
 from .requests import Destination, InboundRequest
 from .running import current_run, waiting
 from .threads import ThreadQuota, run_threadsafe
-from .tracker import Call, Outcome, invalid_timeout
+from .tracker import Call, invalid_timeout
 from .wait_queue import WaitQueue
 
 if TYPE_CHECKING:

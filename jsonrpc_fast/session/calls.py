@@ -26,10 +26,11 @@ from ..codec._payloads import decoded
 from ..codes import ErrorCode, ParseErrorCode
 from ..errors import ConnectionLost
 from ..handlers.cancellation import CancelledError
+from ..hooks import Outcome
 from ..types import MessageId
 from .conventions import Convention, ProgressToken
 from .requests import with_default
-from .tracker import Call, Outcome, Tracker
+from .tracker import Call, Tracker
 
 _RESULT: Final = Outcome.RESULT  # looked up once: before Python 3.12 access to enum members is slow
 _ERRORS_OF_WHAT_WAS_READ: Final = (ErrorCode.METHOD_NOT_FOUND, ErrorCode.INVALID_PARAMS)

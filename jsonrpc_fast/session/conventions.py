@@ -20,18 +20,15 @@ next to the members of JSON-RPC, or in MCP's `_meta`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final, NamedTuple, TypeGuard
+from typing import Any, ClassVar, NamedTuple, TypeGuard
 
 from ..codes import LspErrorCode
+from ..hooks import trace_in
 from ..types import MessageId
 
 ProgressToken = int | str
 MethodAndParams = tuple[str, dict[str, Any]]
 """The method and the params of a notification."""
-
-
-TRACE_MEMBERS: Final = ("traceparent", "tracestate")
-"""The names of W3C Trace Context, in lower case as in HTTP's headers."""
 
 
 class Cancellation(NamedTuple):
@@ -103,7 +100,7 @@ class Convention:
             params: The params, decoded.
             extra: The members that JSON-RPC does not define.
         """
-        return _trace_in(extra)
+        return trace_in(extra)
 
     def with_trace(self, params: Any, trace: dict[str, str]) -> tuple[Any, dict[str, str] | None]:
         """Return the params and the further members of a message that carries a trace context."""
@@ -208,7 +205,7 @@ class McpConvention(Convention):
         return "notifications/progress", {"progressToken": token, **value}
 
     def trace(self, params: Any, extra: Mapping[str, Any] | None) -> dict[str, str]:
-        return _trace_in(params.get("_meta")) if isinstance(params, dict) else {}
+        return trace_in(params.get("_meta")) if isinstance(params, dict) else {}
 
     def with_trace(self, params: Any, trace: dict[str, str]) -> tuple[Any, dict[str, str] | None]:
         meta = params.get("_meta", {}) if isinstance(params, dict) else {}
@@ -229,9 +226,3 @@ def _is_number(value: object) -> bool:
 def _token_in(params: object, name: str) -> ProgressToken | None:
     token = params.get(name) if isinstance(params, dict) else None
     return token if _is_token(token) else None
-
-
-def _trace_in(members: object) -> dict[str, str]:
-    if not isinstance(members, Mapping):
-        return {}
-    return {name: value for name in TRACE_MEMBERS if isinstance(value := members.get(name), str)}

@@ -50,18 +50,18 @@ from ..errors import (
 )
 from ..handlers import NEVER_AWAITABLE, Handlers, RequestContext
 from ..handlers.cancellation import CancelledError
+from ..hooks import FoundHooks, Hooks, Outcome
 from ..transports.delivery import TURN_SECONDS
 from ..types import UNSET, MessageId, Unset
 from .budget import ResponseBudget, ResponsePolicy, budget_for
 from .calls import Calls
 from .conventions import Cancellation, Convention, Goodbye, JsonRpcConvention, Progress
 from .driver import Driver
-from .hooks import FoundHooks, Hooks
 from .inbox import Inbox
 from .requests import Destination, InboundBatch, InboundRequest, Requests
 from .room import Bounds
 from .running import Run
-from .tracker import Call, Outcome, id_in_flight, unknown_response
+from .tracker import Call, id_in_flight, unknown_response
 
 _SMALL_BATCH: Final = 64
 """A batch of up to this many messages is received in one turn."""
@@ -77,7 +77,7 @@ class Engine:
         driver: Carries out the decisions.
         handlers: The functions by method.
         clock: Returns the current time, in seconds of a monotonic clock.
-        hooks: An object with methods for metrics and traces; see `jsonrpc_fast.session.hooks`.
+        hooks: An object with methods for metrics and traces; see `jsonrpc_fast.hooks`.
         make_context: Returns the context for a function that takes one. Its arguments are the method, the request (None
             for a notification) and the destination. By default a `RequestContext` of the first two.
         bounds: The bounds of what waits and runs.

@@ -47,15 +47,14 @@ from ..errors import HANDLER_FAILURES, ConnectionLost, RpcError, StateError, sta
 from ..handlers import NEVER_AWAITABLE, Handler, Handlers, RequestContext
 from ..handlers.cancellation import CancelledError, is_future
 from ..handlers.responses import response_to_error, response_to_failure
+from ..hooks import FoundHooks, Outcome
 from ..types import UNSET
 from .driver import Driver
-from .hooks import FoundHooks
 from .reading import STALL_SECONDS, Reading
 from .requests import Destination, InboundRequest, Requests
 from .room import Bounds, Room
 from .running import Item, Run, RunState, Trace, current_run
 from .sizes import memory_of
-from .tracker import Outcome
 
 _REFUSAL_FACTOR: Final = 16
 """Beyond this multiple of `response_bytes` in refusals and error responses, reading pauses until the peer reads, or the

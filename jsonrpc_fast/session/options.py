@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 from .._checks import check_callable, check_count, check_seconds, check_type
 from ..codec._json import Default
 from ..errors import RpcError
+from ..hooks import Hooks
 from ..types import TIMEOUT_SECONDS, UNSET, Unset
 from .budget import ResponseBudget, ResponsePolicy, budget_for
 from .conventions import Convention
 from .group import SessionGroup
-from .hooks import Hooks
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -24,7 +24,7 @@ class SessionOptions(TypedDict, total=False):
     Attributes:
         timeout: Seconds until a call times out, unless the call says otherwise; None: never. 300 by default.
         convention: How the protocol cancels requests and reports progress; by default not at all.
-        hooks: An object with methods for metrics and traces; see `jsonrpc_fast.session.hooks`.
+        hooks: An object with methods for metrics and traces; see `jsonrpc_fast.hooks`.
         errors: Exception classes by error code, for what a call raises: subclasses of RpcError with the same arguments.
         response_policy: Whether to answer malformed messages without a certain id: "always", "never", "limited" or a
             `ResponseBudget`. The default is "never" for a `StdioClient`, whose child may print text, and "always" for

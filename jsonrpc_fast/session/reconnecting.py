@@ -42,10 +42,10 @@ from ..codes import SessionErrorCode
 from ..errors import CallTimeout, ConnectionLost, RpcError, StateError, run_callback
 from ..handlers import Handlers
 from ..handlers.failures import is_failure, on_failure
+from ..hooks import FoundHooks, logger
 from ..transports.protocol import Transport
 from ..types import TIMEOUT_SECONDS, UNSET, Unset
 from .calling import CallOptions
-from .hooks import FoundHooks, logger
 from .options import SessionOptions, check_options
 from .running import current_run, waiting
 from .session import Session

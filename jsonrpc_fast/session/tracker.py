@@ -17,7 +17,6 @@ adding and expiring take O(log n). An entry does not refer to its call, which wo
 
 from __future__ import annotations
 
-import enum
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable
@@ -26,20 +25,10 @@ from math import inf
 from typing import Any, Final
 
 from ..errors import StateError
+from ..hooks import Outcome
 from ..types import MessageId
 
 _MAX_DEAD_ENTRIES: Final = 64  # heap entries of settled calls that are not worth a clean-up
-
-
-class Outcome(enum.Enum):
-    """How a call settled, or how a request was served."""
-
-    RESULT = "result"
-    ERROR = "error"  # an error response
-    FAULT = "fault"  # a malformed response
-    TIMEOUT = "timeout"
-    CANCELLED = "cancelled"
-    LOST = "lost"
 
 
 class Call:

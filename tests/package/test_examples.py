@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import re
 import shlex
 import subprocess
 import sys
@@ -127,6 +128,21 @@ def test_servers_of_http_and_websocket() -> None:
     port = free_port()
     with running(*program("websocket_server.py", str(port)), port=port):
         assert call(f"ws://127.0.0.1:{port}/", "add", "a=1", "b=2") == "3\n"
+
+
+def test_an_access_log() -> None:
+    pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+    pytest.importorskip("anyio", reason="the extra `http` is not installed")
+    port = free_port()
+    command = program("access_log.py", str(port))
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment()) as process:
+        try:
+            blocking_eventually(lambda: process.poll() is not None or accepts(port), SECONDS)
+            assert call(f"http://127.0.0.1:{port}/", "add", "a=1", "b=2") == "3\n"
+        finally:
+            process.terminate()
+        assert process.stderr is not None
+        assert re.fullmatch(r"'add' result - \d+\.\d ms\n", process.stderr.readline())
 
 
 def test_mcp() -> None:

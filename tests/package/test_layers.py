@@ -25,6 +25,8 @@ LAYERS = {
     "errors": 1,
     "profile": 1,
     "framing": 2,
+    "hooks": 2,
+    "telemetry": 3,
     "codec": 3,
     "_repr": 1,
     "__init__": 4,

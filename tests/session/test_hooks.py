@@ -14,37 +14,12 @@ from jsonrpc_fast.errors import CallTimeout, RpcError
 from jsonrpc_fast.session import LspConvention, Outcome, Session, SessionContext
 from jsonrpc_fast.transports import memory_pair
 
+from ..support.recorder import Recorder
 from ..support.session_pairs import session_and_wire, sessions
 from ..support.tables import rows
 from ..support.waiting import settle
 
 pytestmark = pytest.mark.usefixtures("loop")
-
-
-class Recorder:
-    """All hooks; each event without its seconds, which are checked."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[Any, ...]] = []
-
-    def note(self, *event: Any) -> None:
-        assert 0 <= event[-1] < 5
-        self.events.append(event[:-1])
-
-    def call_started(self, id: Any, method: str) -> str:
-        self.events.append(("call", id, method))
-        return f"trace of call {id}"
-
-    def call_settled(self, trace: Any, *event: Any) -> None:
-        assert trace == f"trace of call {event[0]}"
-        self.note("settled", *event)
-
-    def request_started(self, id: Any, method: str) -> str:
-        self.events.append(("request", id, method))
-        return f"trace of request {id}"
-
-    def request_served(self, trace: Any, *event: Any) -> None:
-        self.note("served" if trace == f"trace of request {event[0]}" else "served without", *event)
 
 
 def refuse() -> None:

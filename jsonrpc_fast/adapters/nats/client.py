@@ -25,6 +25,7 @@ from ...codec import Params, ParseError, Response, decode, encode_notification, 
 from ...codec._json import Default, check_option
 from ...errors import CallTimeout, ConnectionLost, InvalidResponse, RpcError
 from ...handlers.returned import result_reader
+from ...hooks import FoundHooks, Hooks, exchange
 from ...profile import JSONRPC, Profile
 from ...types import TIMEOUT_SECONDS, UNSET
 from .connection import check_subject
@@ -57,6 +58,8 @@ class ServiceClient:
         raw: Return results and error data as `Raw`.
         default: As in `encode`, for params.
         option: As in `encode`.
+        hooks: An object with methods for metrics and traces; see `jsonrpc_fast.hooks`. A trace context is sent in the
+            headers.
 
     Raises:
         TypeError, ValueError: An option has the wrong type or value.
@@ -74,6 +77,7 @@ class ServiceClient:
         raw: bool = False,
         default: Default = None,
         option: int = 0,
+        hooks: Hooks | None = None,
     ) -> None:
         check_type("connection", connection, Client)
         check_subject("subject", subject)
@@ -91,6 +95,7 @@ class ServiceClient:
         self._raw = raw
         self._encoding: Any = {"delimited": False, "default": default, "option": option}
         self._ids = count(1)
+        self._hooks = None if hooks is None else FoundHooks(hooks)
 
     @overload
     async def call(self, method: str, params: Params = None, **options: Unpack[PublishOptions]) -> Any: ...
@@ -141,13 +146,15 @@ class ServiceClient:
         check_seconds("timeout", seconds, may_be_none=False)
         id = next(self._ids)
         text = encode_request(id, method, params, **self._encoding)
-        send = partial(self._send, text, {**self._headers, **_checked(headers)}, seconds)
-        try:
-            inbox = await inbox_of(self._connection)
-            response = await inbox.request(send, seconds)
-        except NatsError as error:
-            raise _translated(error) from error
-        result = self._read(response, id, read is not None)
+        found = {**self._headers, **_checked(headers)}
+        with exchange(self._hooks, {id: method}) as sent:
+            send = partial(self._send, text, dict(sent.headers(found) or {}), seconds)
+            try:
+                inbox = await inbox_of(self._connection)
+                response = await inbox.request(send, seconds)
+            except NatsError as error:
+                raise _translated(error) from error
+            result = self._read(response, id, read is not None)
         return result if read is None else read(method, result)
 
     async def notify(self, method: str, params: Params = None, *, headers: Mapping[str, str] | None = None) -> None:
@@ -162,7 +169,8 @@ class ServiceClient:
             Exception: As in `call`, but no RpcError and no InvalidResponse.
         """
         text = encode_notification(method, params, **self._encoding)
-        sent = {**self._headers, **_checked(headers)} or None
+        with exchange(self._hooks, {None: method}) as exchanged:
+            sent = dict(exchanged.headers({**self._headers, **_checked(headers)}) or {}) or None
         try:
             if self._jetstream is None:
                 await self._connection.publish(self._subject, text, headers=sent)

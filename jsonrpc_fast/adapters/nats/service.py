@@ -24,6 +24,7 @@ from ...codec import Request, decode, encode_error
 from ...codec._json import Default
 from ...codes import ErrorCode, SessionErrorCode
 from ...handlers import Handlers
+from ...hooks import Hooks, trace_in
 from ...profile import JSONRPC, Profile
 from .connection import CLOSE_SECONDS, MAX_SUBJECT_BYTES, check_name, check_subject, confirm
 
@@ -67,6 +68,8 @@ class Service:
         raw: As in `Handlers.dispatch`.
         default: As in `encode`, for results and error data.
         option: As in `encode`.
+        hooks: An object with methods for metrics, traces and logs; see `jsonrpc_fast.hooks`. A trace context is read
+            from the message, or else from its headers.
 
     Raises:
         TypeError, ValueError: An option has the wrong type or value.
@@ -88,6 +91,7 @@ class Service:
         raw: bool = False,
         default: Default = None,
         option: int = 0,
+        hooks: Hooks | None = None,
     ) -> None:
         check_type("connection", connection, Client)
         check_subject("subject", subject, may_have_wildcards=True)
@@ -105,7 +109,7 @@ class Service:
         self._jetstream = jetstream
         self._ack_seconds = ack_seconds
         found = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
-        self._dispatch = found.prepare(profile, raw=raw, delimited=False, default=default, option=option)
+        self._dispatch = found.prepare(profile, hooks=hooks, raw=raw, delimited=False, default=default, option=option)
         self._timeout = timeout
         self._max_handlers = max_handlers
         self._max_waiting = max_waiting
@@ -231,7 +235,8 @@ class Service:
             self._begin(self._waiting.popleft())
 
     async def _serve(self, message: Msg) -> None:
-        reply = self._dispatch.start(message.data, message, None, self._timeout, self._max_handlers)
+        dispatch = self._dispatch.continuing(trace_in(message.headers))
+        reply = dispatch.start(message.data, message, None, self._timeout, self._max_handlers)
         if not isinstance(reply, bytes):
             reply = await reply
         if len(reply) > self._connection.max_payload:

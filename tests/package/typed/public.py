@@ -38,8 +38,9 @@ from jsonrpc_fast import (
 )
 from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.handlers import CallNext, Handlers, RequestContext
+from jsonrpc_fast.hooks import Hooks, Outcome
 from jsonrpc_fast.http.client import AsyncHttpClient, HttpClient
-from jsonrpc_fast.session import Hooks, Outcome, ReconnectingSession, Session, SessionContext
+from jsonrpc_fast.session import ReconnectingSession, Session, SessionContext
 from jsonrpc_fast.transports import memory_pair
 from jsonrpc_fast.validator import JsonRpcValidator, Report
 

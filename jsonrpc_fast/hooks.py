@@ -1,8 +1,9 @@
-"""Hooks: what a session reports about itself, for metrics and traces.
+"""Hooks: what sessions, endpoints and clients report about themselves, for metrics, traces and access logs.
 
-Hooks are one object with any of these methods. They are looked up once, when the session is created; absent ones cost
-nothing. They are called on the loop's thread, are not async, must not block, and never receive params, results or error
-data. An exception that a hook raises is logged and otherwise ignored, and so is an invalid trace context.
+Hooks are one object with any of these methods. They are looked up once, when the session, endpoint or client is
+created; absent ones cost nothing. They are called on the loop's thread, or that of the call where there is no loop, are
+not async, must not block, and never receive params, results or error data. An exception that a hook raises is logged
+and otherwise ignored, and so is an invalid trace context.
 
 Each method has a protocol of its own below, and `Hooks` is any of them. Their arguments:
 
@@ -16,22 +17,60 @@ Each method has a protocol of its own below, and `Hooks` is any of them. Their a
 
 from __future__ import annotations
 
+import enum
 import inspect
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-from .._checks import check_callable
-from .._logs import logger_of
-from .._repr import shorten
-from ..errors import run_callback
-from ..types import MessageId
-from .conventions import TRACE_MEMBERS
-from .tracker import Outcome
+from ._checks import check_callable
+from ._logs import logger_of
+from .errors import (
+    CallTimeout,
+    ConnectionLost,
+    HttpStatusError,
+    InvalidResponse,
+    ParseError,
+    RpcError,
+    internal_error,
+    run_callback,
+)
+from .types import MessageId
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = [
+    "CallPreparedHook",
+    "CallSettledHook",
+    "CallStartedHook",
+    "FaultHook",
+    "HandlerFaultHook",
+    "Hooks",
+    "Outcome",
+    "RequestReceivedHook",
+    "RequestServedHook",
+    "RequestStartedHook",
+]
 
 logger: Final = logger_of("session")
 
 Hook = Callable[..., Any]
+
+TRACE_MEMBERS: Final = ("traceparent", "tracestate")
+"""The names of W3C Trace Context, in lower case as in HTTP's headers."""
+
+
+class Outcome(enum.Enum):
+    """How a call settled, or how a request was served."""
+
+    RESULT = "result"
+    ERROR = "error"  # an error response
+    FAULT = "fault"  # a malformed response
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    LOST = "lost"
 
 
 class CallStartedHook(Protocol):
@@ -150,9 +189,22 @@ class FoundHooks:
         fault = (lambda error: found(error, None, None)) if found and names_handler else found
         self.fault: Hook = fault or log_fault
         self.peer_fault: Hook = fault or log_peer_fault
-        self.handler_fault: Hook = log_handler_fault
+        self.handler_fault: Hook = internal_error
         if found is not None:
             self.handler_fault = found if names_handler else lambda error, *_: found(error)
+
+
+def trace_in(members: object) -> dict[str, str]:
+    """Return the trace context among the members of a message."""
+    if not isinstance(members, Mapping):
+        return {}
+    return {name: value for name in TRACE_MEMBERS if isinstance(value := members.get(name), str)}
+
+
+def trace_in_headers(headers: Mapping[bytes, bytes]) -> dict[str, str]:
+    """Return the trace context among headers with names in lower case."""
+    found = {name: headers.get(name.encode()) for name in TRACE_MEMBERS}
+    return {name: value.decode("latin-1") for name, value in found.items() if value is not None}
 
 
 def _takes_three(hook: Hook) -> bool:
@@ -191,11 +243,94 @@ def log_fault(error: BaseException) -> None:
         logger.error("an exception in a callback or a hook", exc_info=error)
 
 
-def log_handler_fault(error: BaseException, method: str, id: MessageId) -> None:
-    """Log what a handler raised as an error, with its traceback, the method and the id (None for a notification)."""
-    logger.error("the handler of %s failed, id %s", shorten(method), shorten(id), exc_info=error)
-
-
 def log_peer_fault(error: BaseException) -> None:
     """Log a fault of the peer at debug level."""
     logger.debug("%s: %s", type(error).__qualname__, error)
+
+
+_OUTCOMES: Final = (
+    ((ParseError, InvalidResponse, HttpStatusError), Outcome.FAULT),
+    (CallTimeout, Outcome.TIMEOUT),
+    (ConnectionLost, Outcome.LOST),
+)
+
+
+def outcome_of(error: BaseException | None) -> tuple[Outcome, int | None]:
+    """Return how a call settled that raised an exception, and the error's code; None: it returned a result."""
+    if error is None:
+        return Outcome.RESULT, None
+    if isinstance(error, RpcError):
+        return Outcome.ERROR, error.code
+    return next((outcome for kinds, outcome in _OUTCOMES if isinstance(error, kinds)), Outcome.CANCELLED), None
+
+
+class Exchange:
+    """The context in which a client sends messages, and reads the response to them. This one has no hooks."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        pass
+
+    def headers(self, given: Mapping[str, str] | None) -> Mapping[str, str] | None:
+        """Return headers to send: those given, and the trace context."""
+        return given
+
+    def settled(self, results: list[Any]) -> list[Any]:
+        """Report the results of the calls, of which exceptions are failures, and return them."""
+        return results
+
+
+_UNOBSERVED: Final = Exchange()
+
+
+class _ObservedExchange(Exchange):
+    """The context of an exchange that is reported to hooks.
+
+    A header can name one trace context, so messages that are sent together carry none.
+    """
+
+    __slots__ = ("_calls", "_carrier", "_hooks", "_started", "_traces")
+
+    def __init__(self, hooks: FoundHooks, calls: Mapping[int | None, str]) -> None:
+        self._hooks = hooks
+        self._calls = dict(calls)
+        self._carrier: dict[str, str] = {}
+        self._traces: dict[int | None, Any] = {}
+
+    def __enter__(self) -> Self:
+        prepared, started = self._hooks.call_prepared, self._hooks.call_started
+        for id, method in self._calls.items():
+            if prepared is not None:
+                self._traces[id], self._carrier = prepared(id, method) or (None, {})
+            elif started is not None and id is not None:
+                self._traces[id] = started(id, method)
+        self._started = time.monotonic()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self._settle([error] * len(self._calls))
+
+    def headers(self, given: Mapping[str, str] | None) -> Mapping[str, str] | None:
+        return {**self._carrier, **(given or {})} if len(self._calls) == 1 else given
+
+    def settled(self, results: list[Any]) -> list[Any]:
+        self._settle(results)
+        return results
+
+    def _settle(self, results: list[Any]) -> None:
+        settled, calls = self._hooks.call_settled, self._calls
+        self._calls = {}
+        seconds = time.monotonic() - self._started
+        for (id, method), result in zip(calls.items(), results, strict=True):
+            if id is not None and settled is not None:
+                outcome, code = outcome_of(result if isinstance(result, BaseException) else None)
+                settled(self._traces.get(id), id, method, outcome, code, seconds)
+
+
+def exchange(hooks: FoundHooks | None, calls: Mapping[int | None, str]) -> Exchange:
+    """Return the context in which a client sends calls by id, or a notification with the id None."""
+    return _UNOBSERVED if hooks is None else _ObservedExchange(hooks, calls)

@@ -26,9 +26,9 @@ try:
 except ModuleNotFoundError as _missing:
     raise ImportError('OpenTelemetry needs the extra `otel`: pip install "jsonrpc_fast[otel]"') from _missing
 
-from ..errors import CallCancelled, CallTimeout, ConnectionLost, ParseError
-from ..types import MessageId
-from .tracker import Outcome
+from .errors import CallCancelled, CallTimeout, ConnectionLost, ParseError
+from .hooks import Outcome
+from .types import MessageId
 
 _NAME: Final = "jsonrpc_fast"
 _PROPAGATOR: Final = TraceContextTextMapPropagator()

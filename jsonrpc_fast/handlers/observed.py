@@ -1,0 +1,211 @@
+"""A dispatcher that reports to hooks; see `jsonrpc_fast.hooks`.
+
+Rules:
+  - Each request is reported as served once, with the code of the response that was made for it. One whose caller gave
+    up, or whose task was cancelled, is CANCELLED.
+  - A function, and all that it awaits, runs in the context (`contextvars`) in which its request was reported.
+  - A request without a function is reported as served only; a notification without one is not reported.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context, copy_context
+from copy import copy
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from ..codec import Notification, ParseError, Request
+from ..codes import ErrorCode
+from ..errors import HANDLER_FAILURES, standard_error
+from ..hooks import FoundHooks, Hooks, Outcome, trace_in
+from ..profile import Profile
+from .cancellation import CancelledError, is_foreign_cancellation
+from .dispatch import TEXTS, Dispatch, EncodeOptions, Served
+from .failures import on_failure
+from .handler import Handler
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+_INTERNAL_ERROR: Final = int(ErrorCode.INTERNAL_ERROR)
+
+
+class _Report:
+    """A message that is being served: when it began, and the code of its error response."""
+
+    __slots__ = ("code", "context", "started", "trace")
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+        self.context: Context = copy_context()
+        self.started: float = time.monotonic()
+        self.trace: Any = None
+
+
+class ObservedDispatch(Dispatch):
+    """A dispatcher that calls hooks; see `Handlers.prepare`."""
+
+    __slots__ = ("_carrier", "_hooks", "_reports")
+
+    def __init__(
+        self,
+        find: Callable[[str], Handler | None],
+        profile: Profile,
+        hooks: Hooks,
+        **options: Unpack[EncodeOptions],
+    ) -> None:
+        super().__init__(find, profile, **options)
+        self._hooks = found = FoundHooks(hooks)
+        self._report = found.handler_fault
+        self._carrier: dict[str, str] = {}
+        self._reports: dict[int, _Report] = {}  # by the identity of the message
+
+    def continuing(self, carrier: dict[str, str]) -> Dispatch:
+        if self._hooks.request_received is None:
+            return self
+        found = copy(self)
+        found._carrier = carrier
+        return found
+
+    def serve(self, data: Any, context: Any = None, peer: Any = None) -> bytes:
+        received = self._decode(data) if isinstance(data, TEXTS) else data
+        return self._serve_all(received, context, peer)
+
+    def start(
+        self, data: Any, context: Any = None, peer: Any = None, timeout: float | None = None, max_handlers: int = 256
+    ) -> bytes | Coroutine[Any, Any, bytes]:
+        received = self._decode(data) if isinstance(data, TEXTS) else data
+        response = super().start(received, context, peer, timeout, max_handlers)
+        return response if isinstance(response, bytes) else self._run_to_end(received, response)
+
+    async def _run_to_end(self, received: Any, work: Coroutine[Any, Any, bytes]) -> bytes:
+        try:
+            return await work
+        finally:
+            for item in received if isinstance(received, list) else [received]:
+                self._conclude(item, Outcome.CANCELLED)
+
+    def _begin(
+        self, item: Any, is_line: bool, context: Any, peer: Any, handler: Handler | None = None
+    ) -> bytes | Awaitable[Any]:
+        if not isinstance(item, (Request, Notification)):
+            return self._answer(item, is_line)
+        report = self._reports[id(item)] = _Report()
+        try:
+            handler = self._find(item.method)
+        except HANDLER_FAILURES as error:
+            return self._fail_at_once(item, error, is_line)
+        if handler is None:
+            if isinstance(item, Notification):
+                del self._reports[id(item)]
+                return b""
+            return self._fail_at_once(item, standard_error(ErrorCode.METHOD_NOT_FOUND), is_line)
+        with on_failure(partial(self._conclude, item, Outcome.CANCELLED)):
+            report.trace = report.context.run(self._started, item)
+            response = report.context.run(super()._begin, item, is_line, context, peer, handler)
+        if not isinstance(response, bytes):
+            return _InContext(response, report.context)
+        self._conclude(item)
+        return response
+
+    async def _finish(self, item: Served, work: Awaitable[Any], is_line: bool) -> bytes:
+        try:
+            response = await super()._finish(item, work, is_line)
+        except CancelledError as error:
+            if is_foreign_cancellation(error):  # the response is -32603
+                self._reports[id(item)].code = _INTERNAL_ERROR
+                self._conclude(item)
+            raise
+        self._conclude(item)
+        return response
+
+    def _answer(self, item: Any, is_line: bool) -> bytes:
+        if isinstance(item, ParseError):
+            self._hooks.peer_fault(item)
+        return super()._answer(item, is_line)
+
+    def _refuse_async(self, item: Served, work: Awaitable[Any], is_line: bool) -> bytes:
+        response = super()._refuse_async(item, work, is_line)
+        self._conclude(item)
+        return response
+
+    def _refuse_late(self, item: Any, is_line: bool) -> bytes:
+        if isinstance(item, (Request, Notification)):
+            self._reports.setdefault(id(item), _Report())
+        response = super()._refuse_late(item, is_line)
+        self._conclude(item)
+        return response
+
+    def _fail_at_once(self, item: Served, error: BaseException, is_line: bool) -> bytes:
+        response = self._fail(item, error, is_line)
+        self._conclude(item)
+        return response
+
+    def _fail(self, item: Served, error: BaseException, is_line: bool) -> bytes:
+        if isinstance(item, Notification) and id(item) in self._reports:
+            self._reports[id(item)].code = _INTERNAL_ERROR
+        return super()._fail(item, error, is_line)
+
+    def _encode_error(self, item: Request[Any], is_line: bool, code: int, message: str, data: Any) -> bytes:
+        report = self._reports.get(id(item))
+        if report is not None:
+            report.code = code
+        return super()._encode_error(item, is_line, code, message, data)
+
+    def _started(self, item: Served) -> Any:
+        number = None if isinstance(item, Notification) else item.id
+        if self._hooks.request_received is not None:
+            return self._hooks.request_received(number, item.method, trace_in(item.extra) or self._carrier)
+        started = self._hooks.request_started
+        return None if started is None else started(number, item.method)
+
+    def _conclude(self, item: Any, outcome: Outcome | None = None) -> None:
+        """Report a message as served, unless that is done."""
+        report = self._reports.pop(id(item), None)
+        served = self._hooks.request_served
+        if report is None or served is None:
+            return
+        code = report.code if outcome is None else None
+        if outcome is None:
+            outcome = Outcome.RESULT if code is None else Outcome.ERROR
+        number = None if isinstance(item, Notification) else item.id
+        seconds = time.monotonic() - report.started
+        report.context.run(served, report.trace, number, item.method, outcome, code, seconds)
+
+
+class _InContext(Coroutine[Any, Any, Any]):
+    """Awaits `work` in a context of its own, on any event loop."""
+
+    __slots__ = ("_context", "_runner", "_work")
+
+    def __init__(self, work: Awaitable[Any], context: Context) -> None:
+        self._context = context
+        self._work = work
+        self._runner = _awaited(work)
+
+    def __await__(self) -> Self:
+        return self
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        return self._context.run(self._runner.send, None)
+
+    def send(self, value: Any) -> Any:
+        return self._context.run(self._runner.send, value)
+
+    def throw(self, kind: Any, value: Any = None, trace: TracebackType | None = None) -> Any:
+        return self._context.run(self._runner.throw, kind if value is None else value)
+
+    def close(self) -> None:
+        self._context.run(self._runner.close)
+        if isinstance(self._work, Coroutine):
+            self._context.run(self._work.close)  # which has not begun
+
+
+async def _awaited(work: Awaitable[Any]) -> Any:
+    return await work
