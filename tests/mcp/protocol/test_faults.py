@@ -119,6 +119,13 @@ def test_a_message_is_short() -> None:
     assert len(fault.message) == 501
 
 
+def test_a_message_of_the_length_that_fits_is_whole() -> None:
+    fixed = len('"" was expected')
+    for length, end in [(500, "d"), (501, "…"), (502, "…")]:
+        [fault] = Schema({"const": "x" * (length - fixed)}).faults(1)
+        assert (len(fault.message), fault.message[-1]) == (min(length, 501), end)
+
+
 class Cat(pydantic.BaseModel):
     kind: Literal["cat"]
     lives: int

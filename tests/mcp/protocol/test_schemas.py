@@ -138,7 +138,10 @@ def test_branches_that_double_the_work() -> None:
     schema = Schema({"properties": {"a": doubled, "k": {"type": "integer"}}, "required": ["z"]})
     began = time.monotonic()
     assert [fault.path for fault in schema.faults({"a": {"k": "x"}, "z": 1})] == ["/a/z", "/a/k"]
-    assert schema.faults(nested("a", 100)) == [("", "depth", "nests too deep, or is too large, for this schema")]
+    # Each of these names applies to every member that it matches.
+    patterns = Schema({"patternProperties": {"a": {"$ref": "#"}, "^a": {"$ref": "#"}}})
+    for doubling in (schema, patterns):
+        assert doubling.faults(nested("a", 100)) == [("", "depth", "nests too deep, or is too large, for this schema")]
     # 2 ** 40 branches for a flat value, without a self-reference.
     defs: dict[str, Any] = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)}
     with pytest.raises(ValueError, match="branches too much"):
