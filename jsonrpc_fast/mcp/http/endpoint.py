@@ -192,7 +192,7 @@ class McpEndpoint:
         body = await self._read_body(request.receive, declared)
         if body is None:
             return
-        message: Any = decode(body, self._profile)
+        message: Any = decode(body, self._profile, raw=self._server.keeps_raw)
         if type(message) is ParseError:
             await request.send_error(400, encode(message.to_response()))
             return

@@ -88,6 +88,7 @@ class ProgramServer:
     tools: Mapping[str, Any] = MappingProxyType({})
     """Only the program knows its tools: so only the program can check the Mcp-Param headers."""
     changes = 0
+    keeps_raw = True
 
     def __init__(
         self,

@@ -45,6 +45,7 @@ class ConnectionFactory(Protocol):
         lifespan: Its lifespan.
         changes: Changes whenever new connections declare something else.
         tasks: Its tasks.
+        keeps_raw: Whether its connections take payloads as `Raw`.
     """
 
     connections: set[ServerConnection]
@@ -60,6 +61,9 @@ class ConnectionFactory(Protocol):
 
     @property
     def tools(self) -> Mapping[str, Any]: ...
+
+    @property
+    def keeps_raw(self) -> bool: ...
 
     def connection(self, transport: Transport, options: SessionOptions) -> ServerConnection: ...
 

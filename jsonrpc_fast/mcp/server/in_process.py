@@ -34,6 +34,7 @@ class InProcess(MemoryTransport):
         run: Serves one transport until it closes, as `Server.run`.
         lifespan: The lifespan of the server. If it cannot begin, neither can the transport.
         profile: The profile of both ends.
+        raw: Whether the server takes payloads as `Raw`.
     """
 
     channel: _ServedChannel
@@ -43,11 +44,13 @@ class InProcess(MemoryTransport):
         run: Callable[[Transport], Awaitable[None]],
         lifespan: AbstractAsyncContextManager[Any],
         profile: Profile,
+        *,
+        raw: bool = False,
     ) -> None:
         channel, served = _ServedChannel.pair()
         super().__init__(channel, profile=profile)
         self.channel.serve = self._serve
-        self._served = MemoryTransport(served, profile=profile)
+        self._served = MemoryTransport(served, profile=profile, raw=raw)
         self._run = run
         self._lifespan = lifespan
 

@@ -22,46 +22,31 @@ Rules:
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
 import msgspec
 
 from ..._checks import check_callable, check_count, check_type
-from ...handlers.failures import on_failure
 from ...profile import Profile
 from ...session import SessionOptions
-from ...session.options import check_options
-from ...transports.options import TransportOptions
 from ...transports.protocol import Transport
-from ...transports.stdio.main import run_stdio
-from ..applications import Application, HttpOptions, http_serving
 from ..protocol.capabilities import Icon, Implementation, ServerCapabilities
 from ..protocol.versions import REVISIONS, VERSIONS, in_order
 from .connection import ServerConnection
 from .decorators import Decorators
 from .handshake import ServerHandshake
-from .in_process import InProcess
 from .lifespan import Lifespan, MakeLifespan
 from .methods import Methods
 from .middleware import Middleware
 from .registry import ShownErrors
 from .request_state import STATE_SECONDS, StateKey, StateSeal
+from .serving import Served
 from .task_store import TASK_METHODS, TaskStore
 from .tasks import Task
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
-
-class ServeOptions(TransportOptions, SessionOptions, total=False):
-    """The options of `Server.serve_stdio`: those of `StdioServer`, `Session` and `run_stdio`."""
-
-    grace_seconds: float | None
-
-
-class Server(Decorators):
+class Server(Decorators, Served):
     """An MCP server for any number of clients.
 
     Register functions with the decorators `tool`, `prompt`, `resource`, `method` and `notification`.
@@ -192,28 +177,6 @@ class Server(Decorators):
             declared["extensions"] = {**registered.extensions, **declared.get("extensions", {})}
         return msgspec.structs.replace(registered, **declared)
 
-    async def run(self, transport: Transport, **options: Unpack[SessionOptions]) -> None:
-        """Serve one client until its connection closes. Cancelling this closes the connection.
-
-        Args:
-            transport: A transport that is not started, created with `profile=server.profile`.
-            options: Options of `Session`, such as `hooks`, `max_handlers` and `timeout` (of requests to the client). By
-                default the convention is `McpConvention` and the response policy "never".
-
-        Raises:
-            TypeError, ValueError: An option has a wrong type or value.
-            Exception: Whatever the lifespan or the transport raises when it starts.
-        """
-        connection = self.connection(transport, options)
-        self.connections.add(connection)
-        try:
-            async with contextlib.AsyncExitStack() as stack:
-                async with on_failure(transport.disconnect):
-                    await stack.enter_async_context(self.lifespan)
-                await connection.run()
-        finally:
-            self.connections.discard(connection)
-
     def connection(self, transport: Transport, options: SessionOptions) -> ServerConnection:
         """Return the connection of one client, which is not started. The arguments are as in `run`."""
         capabilities = self.capabilities()
@@ -228,88 +191,6 @@ class Server(Decorators):
         return ServerConnection(
             handshake, capabilities, self._methods, self.notifications, self.profile, transport, options
         )
-
-    def serve_stdio(self, **options: Unpack[ServeOptions]) -> int:
-        """Serve the client on stdin and stdout until it closes its stream or a signal arrives. Use it as a `main`.
-
-        Args:
-            options: Options of `StdioServer`; options of `Session`, as in `run`; `grace_seconds`: how long running
-                functions may take after a signal, by default 5; None: no limit.
-
-        Returns:
-            The exit code, as `run_stdio` returns it.
-
-        Raises:
-            TypeError, ValueError: An option has a wrong type or value.
-        """
-        session_options: Any = {
-            name: value for name, value in options.items() if name in SessionOptions.__optional_keys__
-        }
-        transport_options: Any = {name: value for name, value in options.items() if name not in session_options}
-        check_options(**session_options)
-
-        async def serve(transport: Transport) -> None:
-            async with self.lifespan:
-                try:
-                    await self.run(transport, **session_options)
-                finally:
-                    await self.tasks.close()
-
-        return run_stdio(serve, on_signal=self.end_subscriptions, **{"profile": self.profile, **transport_options})
-
-    def asgi_app(self, *, session_options: SessionOptions | None = None, **options: Unpack[HttpOptions]) -> Application:
-        """Return an ASGI application that serves this server over Streamable HTTP.
-
-            app = server.asgi_app()  # uvicorn module:app
-            FastAPI().mount("/mcp", server.asgi_app())
-
-        Args:
-            session_options: Options of `Session`, as in `run`.
-            options: See `HttpOptions`.
-
-        Raises:
-            TypeError, ValueError: An option has a wrong type or value.
-        """
-        return http_serving().McpEndpoint(self, session_options, **options)
-
-    def in_process(self) -> Transport:
-        """Return a transport to this server for a client in the same process, as in tests. Use it once.
-
-        async with mcp.connect(server) as client:  # which calls it
-            result = await client.call_tool("add", {"a": 1, "b": 2})
-        """
-        return InProcess(self.run, self.lifespan, self.profile)
-
-    def serve_http(
-        self,
-        host: str = "127.0.0.1",
-        port: int = 8000,
-        *,
-        grace_seconds: float = 5.0,
-        session_options: SessionOptions | None = None,
-        uvicorn_options: Mapping[str, Any] | None = None,
-        **options: Unpack[HttpOptions],
-    ) -> int:
-        """Serve clients over Streamable HTTP with uvicorn until a signal arrives. Use it as a `main`.
-
-        Args:
-            host: The address to listen on.
-            port: The port; 0: any free one.
-            grace_seconds: How long functions that run may take after a signal.
-            session_options: Options of `Session`, as in `run`.
-            uvicorn_options: Further options of `uvicorn.Config`, such as `ssl_certfile` and `ssl_keyfile`.
-            options: See `HttpOptions`.
-
-        Returns:
-            The exit code: 0, 3 if the server cannot start, 130 after SIGINT. SIGTERM ends the process as it does by
-            default, after everything else has ended.
-
-        Raises:
-            TypeError, ValueError: An option has a wrong type or value.
-            ImportError: uvicorn is not installed.
-        """
-        app = self.asgi_app(session_options=session_options, **options)
-        return http_serving().run_http(app, host, port, grace_seconds=grace_seconds, uvicorn_options=uvicorn_options)
 
     def list_changed(self, kind: Literal["tools", "prompts", "resources"]) -> None:
         """Notify clients that a list has changed. Registering and unregistering do this themselves.
@@ -330,11 +211,6 @@ class Server(Decorators):
         """
         for connection in self.connections:
             connection.resource_updated(uri)
-
-    def end_subscriptions(self) -> None:
-        """End all subscriptions of modern clients with their responses, before the server ends."""
-        for connection in self.connections:
-            connection.end_streams()
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
         """Send a log message to the legacy clients that want this level.

@@ -1,0 +1,178 @@
+"""The ways to serve what makes a connection for each client: a server, or a gateway.
+
+`Served` has them all, and asks for what differs: the connection, the profile, the revisions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from ...handlers.failures import on_failure
+from ...profile import Profile
+from ...session import SessionOptions
+from ...session.options import check_options
+from ...transports.options import TransportOptions
+from ...transports.protocol import Transport
+from ...transports.stdio.main import run_stdio
+from ..applications import Application, HttpOptions, http_serving
+from .in_process import InProcess
+from .lifespan import Lifespan
+from .task_store import TaskStore
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class ServeOptions(TransportOptions, SessionOptions, total=False):
+    """The options of `Server.serve_stdio`: those of `StdioServer`, `Session` and `run_stdio`."""
+
+    grace_seconds: float | None
+
+
+class ClientConnection(Protocol):
+    """The connection of one client."""
+
+    async def run(self) -> None:
+        """Serve the client until the connection closes."""
+        ...
+
+    def end_streams(self) -> None:
+        """End all subscriptions with their responses."""
+        ...
+
+
+class Served:
+    """Serves clients, each with a connection of its own.
+
+    Attributes:
+        lifespan: Begins with the first client, or before it, and ends with the last one.
+        tasks: The tasks.
+        connections: The connections in use.
+        keeps_raw: Whether the connections take payloads as `Raw`.
+    """
+
+    lifespan: Lifespan
+    tasks: TaskStore
+    connections: set[Any]
+    keeps_raw: ClassVar[bool] = False
+
+    @property
+    def profile(self) -> Profile:
+        """The profile for the transports."""
+        raise NotImplementedError
+
+    def connection(self, transport: Transport, options: SessionOptions) -> ClientConnection:
+        """Return the connection of one client, which is not started. The arguments are as in `run`."""
+        raise NotImplementedError
+
+    async def run(self, transport: Transport, **options: Unpack[SessionOptions]) -> None:
+        """Serve one client until its connection closes. Cancelling this closes the connection.
+
+        Args:
+            transport: A transport that is not started, created with `profile=server.profile`.
+            options: Options of `Session`, such as `hooks`, `max_handlers` and `timeout` (of requests to the client). By
+                default the convention is `McpConvention` and the response policy "never".
+
+        Raises:
+            TypeError, ValueError: An option has a wrong type or value.
+            Exception: Whatever the lifespan or the transport raises when it starts.
+        """
+        connection = self.connection(transport, options)
+        self.connections.add(connection)
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                async with on_failure(transport.disconnect):
+                    await stack.enter_async_context(self.lifespan)
+                await connection.run()
+        finally:
+            self.connections.discard(connection)
+
+    def serve_stdio(self, **options: Unpack[ServeOptions]) -> int:
+        """Serve the client on stdin and stdout until it closes its stream or a signal arrives. Use it as a `main`.
+
+        Args:
+            options: Options of `StdioServer`; options of `Session`, as in `run`; `grace_seconds`: how long running
+                functions may take after a signal, by default 5; None: no limit.
+
+        Returns:
+            The exit code, as `run_stdio` returns it.
+
+        Raises:
+            TypeError, ValueError: An option has a wrong type or value.
+        """
+        session_options: Any = {
+            name: value for name, value in options.items() if name in SessionOptions.__optional_keys__
+        }
+        transport_options: Any = {name: value for name, value in options.items() if name not in session_options}
+        check_options(**session_options)
+
+        async def serve(transport: Transport) -> None:
+            async with self.lifespan:
+                try:
+                    await self.run(transport, **session_options)
+                finally:
+                    await self.tasks.close()
+
+        defaults: Any = {"profile": self.profile, "raw": self.keeps_raw}
+        return run_stdio(serve, on_signal=self.end_subscriptions, **{**defaults, **transport_options})
+
+    def asgi_app(self, *, session_options: SessionOptions | None = None, **options: Unpack[HttpOptions]) -> Application:
+        """Return an ASGI application that serves this server over Streamable HTTP.
+
+            app = server.asgi_app()  # uvicorn module:app
+            FastAPI().mount("/mcp", server.asgi_app())
+
+        Args:
+            session_options: Options of `Session`, as in `run`.
+            options: See `HttpOptions`.
+
+        Raises:
+            TypeError, ValueError: An option has a wrong type or value.
+        """
+        return http_serving().McpEndpoint(self, session_options, **options)
+
+    def in_process(self) -> Transport:
+        """Return a transport to this server for a client in the same process, as in tests. Use it once.
+
+        async with mcp.connect(server) as client:  # which calls it
+            result = await client.call_tool("add", {"a": 1, "b": 2})
+        """
+        return InProcess(self.run, self.lifespan, self.profile, raw=self.keeps_raw)
+
+    def serve_http(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        *,
+        grace_seconds: float = 5.0,
+        session_options: SessionOptions | None = None,
+        uvicorn_options: Mapping[str, Any] | None = None,
+        **options: Unpack[HttpOptions],
+    ) -> int:
+        """Serve clients over Streamable HTTP with uvicorn until a signal arrives. Use it as a `main`.
+
+        Args:
+            host: The address to listen on.
+            port: The port; 0: any free one.
+            grace_seconds: How long functions that run may take after a signal.
+            session_options: Options of `Session`, as in `run`.
+            uvicorn_options: Further options of `uvicorn.Config`, such as `ssl_certfile` and `ssl_keyfile`.
+            options: See `HttpOptions`.
+
+        Returns:
+            The exit code: 0, 3 if the server cannot start, 130 after SIGINT. SIGTERM ends the process as it does by
+            default, after everything else has ended.
+
+        Raises:
+            TypeError, ValueError: An option has a wrong type or value.
+            ImportError: uvicorn is not installed.
+        """
+        app = self.asgi_app(session_options=session_options, **options)
+        return http_serving().run_http(app, host, port, grace_seconds=grace_seconds, uvicorn_options=uvicorn_options)
+
+    def end_subscriptions(self) -> None:
+        """End all subscriptions of modern clients with their responses, before the server ends."""
+        for connection in self.connections:
+            connection.end_streams()
