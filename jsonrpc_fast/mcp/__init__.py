@@ -6,11 +6,12 @@
     templates  a folder of text templates as prompts and resources
     http       Streamable HTTP
     relay      passes messages between two peers
+    gateway    `Gateway`: one server made of many
     session    what the sessions of server and client share
     applications   the interface between `server` and `http`, which this package joins
 
-Needs the extra `mcp`. Importing this package loads neither server nor client: `mcp.connect` loads the client on first
-use.
+Needs the extra `mcp`. Importing this package loads neither server nor client: `mcp.connect` and `mcp.Gateway` load
+theirs on first use.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ for _name in ("msgspec", "jsonschema_rs"):
 
 from .applications import HttpServing, provide_http  # noqa: E402  # not before the extra is known to be there
 
-__all__ = ["connect"]
+__all__ = ["Gateway", "connect"]
 
 if TYPE_CHECKING:
     from .client.connecting import connect as connect
+    from .gateway import Gateway as Gateway
 
 
 def _load_http() -> HttpServing:
@@ -44,4 +46,8 @@ def __getattr__(name: str) -> Any:
         from .client.connecting import connect
 
         return connect
+    if name == "Gateway":
+        from .gateway import Gateway
+
+        return Gateway
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -61,6 +61,7 @@ MAY_IMPORT_ASYNCIO = (
     "http.client",
     "http.guard",
     "mcp.client.",
+    "mcp.gateway.",
     "mcp.http.",
     "mcp.relay",
     "mcp.server.",

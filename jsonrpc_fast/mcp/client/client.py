@@ -21,7 +21,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
@@ -48,6 +47,7 @@ from .handshake import PROBE_SECONDS, ClientHandshake, ServerContext
 from .paging import all_pages
 from .program import EXIT_SECONDS, ProgramTransport, explained
 from .progress import ProgressQueue
+from .restarts import Restarts
 from .results import check_completion, check_items, checked_tool_result, invalid_result
 from .session import (
     ClientSession,
@@ -63,8 +63,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LATE_INPUT: Final = "the handlers did not return the requested input in time"
-RESTART_SECONDS: Final = 60.0
-"""The time in which a program is started again at most `max_restarts` times."""
 _MAX_EXIT_SECONDS: Final = 2.0
 """How much of the time for connecting is kept for the end of a program, if it fails; at most a tenth."""
 MAX_ROUNDS: Final = 10
@@ -134,8 +132,7 @@ class Client:
         assert transport is not None
         self._handshake = self._make_handshake()
         self.session: ClientSession = self._make_session(transport, self._handshake)
-        self._max_restarts = max_restarts
-        self._restarts: deque[float] = deque()  # the times of the last ones, by the loop's clock
+        self._restarts = Restarts(max_restarts)
         self._restarting = asyncio.Lock()
         self._server: ServerContext | None = None
         self._is_closed = False
@@ -190,12 +187,10 @@ class Client:
         """Restart a program that has ended, at most `max_restarts` times: then the call fails like the last one."""
         await wait_until(deadline, self._restarting.acquire(), "the server was not started again in time")
         try:
-            now = asyncio.get_running_loop().time()
-            while self._restarts and self._restarts[0] <= now - RESTART_SECONDS:
-                self._restarts.popleft()
-            if self._start is None or self.session.is_connected or len(self._restarts) >= self._max_restarts:
+            if self._start is None or self.session.is_connected:
                 return
-            self._restarts.append(now)
+            if not self._restarts.take(asyncio.get_running_loop().time()):
+                return
             await self.session.close()
             self._program = self._start()
             self._handshake = self._make_handshake()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..._checks import check_texts, check_type
 from ...profile import MCP_2025_11_25
@@ -16,6 +15,7 @@ from ...transports.protocol import Transport, is_transport
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.versions import REVISIONS
 from .client import Client
+from .entries import LocalServer, ServerEntry, is_url
 from .program import ProgramTransport
 from .session import NotificationHandler, ServerRequestHandler
 
@@ -26,37 +26,7 @@ if TYPE_CHECKING:
 
     from ..http.client import HttpAuth
 
-SAFE_VARIABLES: Final = (
-    (
-        "APPDATA",
-        "HOMEDRIVE",
-        "HOMEPATH",
-        "LOCALAPPDATA",
-        "PATH",
-        "PATHEXT",
-        "PROCESSOR_ARCHITECTURE",
-        "SYSTEMDRIVE",
-        "SYSTEMROOT",
-        "TEMP",
-        "USERNAME",
-        "USERPROFILE",
-    )
-    if sys.platform == "win32"
-    else ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
-)
-"""The variables that a server inherits: the same as with the official SDKs, none of which holds a secret."""
-
-
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-
-
-@runtime_checkable
-class LocalServer(Protocol):
-    """A server of this process, such as `jsonrpc_fast.mcp.server.Server`."""
-
-    def in_process(self) -> Transport:
-        """Return the client's end of a new channel to the server, which serves the other end."""
-        ...
 
 
 def connect(
@@ -134,31 +104,22 @@ def connect(
     check_texts("headers", headers)
     check_texts("env", env)
     start: Callable[[], ProgramTransport] | None = None
-    is_url = isinstance(server, str) and server.lower().startswith(("http://", "https://"))
-    if not is_url and isinstance(server, str) and _SCHEME.match(server):
+    on_http = is_url(server)
+    if not on_http and isinstance(server, str) and _SCHEME.match(server):
         raise ValueError("server must be a program, or a URL that begins with http:// or https://: unknown scheme")
-    if not is_url and (headers is not None or auth is not None or http_client is not None):
+    if not on_http and (headers is not None or auth is not None or http_client is not None):
         raise TypeError("headers, auth and http_client apply to a URL")
-    is_program = isinstance(server, (str, os.PathLike)) and not is_url
+    is_program = isinstance(server, (str, os.PathLike)) and not on_http
     if not is_program and (arguments or env is not None or cwd is not None or stderr != "inherit"):
         raise TypeError("arguments, env, cwd and stderr apply to a program")
     # The revision is not known yet, and one of them has batches.
     profile = REVISIONS[mode].profile if mode in REVISIONS else MCP_2025_11_25.replace(name="mcp", batches=True)
-    if is_url:
-        from ..http.client import StreamableHttpClient  # needs another extra
-
-        server = StreamableHttpClient(
-            cast("str", server), headers=headers, auth=auth, http_client=http_client, profile=profile
-        )
+    if on_http:
+        entry = ServerEntry(url=str(server), headers=headers)
+        server = entry.transport(profile, auth=auth, http_client=http_client)
     elif isinstance(server, (str, os.PathLike)):
-        start = partial(
-            ProgramTransport,
-            [server, *arguments],
-            env={**_safe_environment(), **(env or {})},
-            cwd=cwd,
-            stderr=stderr,
-            profile=profile,
-        )
+        entry = ServerEntry((server, *arguments), env=env or {}, cwd=cwd)
+        start = partial(entry.program, profile, stderr=stderr)
     return Client(
         None if isinstance(server, (str, os.PathLike)) else server,
         start=start,
@@ -170,10 +131,3 @@ def connect(
         capabilities=capabilities,
         **options,
     )
-
-
-def _safe_environment() -> dict[str, str]:
-    found = {name: os.environ[name] for name in SAFE_VARIABLES if name in os.environ}
-    return {
-        name: value for name, value in found.items() if not value.startswith("()")
-    }  # a function exported by an old bash

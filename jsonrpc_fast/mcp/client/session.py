@@ -68,7 +68,7 @@ class ClientSession(McpSession):
         **options: Unpack[SessionOptions],
     ) -> None:
         convention = McpConvention() if transport.has_exchanges else _Convention()
-        super().__init__(transport, self._serve, options, convention)
+        super().__init__(transport, self.serve, options, convention)
         self._must_validate = not is_strict_enough(transport, MCP_2025_11_25)
         self._handshake = handshake
         self._request_handlers: dict[str, Callable[[dict[str, Any]], Any]] = {}
@@ -120,7 +120,7 @@ class ClientSession(McpSession):
         server = self._handshake.server
         return None if server is None else server.revision
 
-    def _serve(self, params: Any, context: SessionContext) -> Any:
+    def serve(self, params: Any, context: SessionContext) -> Any:
         """Serve a request or a notification of the server."""
         params = decoded(params) or {}
         if not isinstance(params, dict):

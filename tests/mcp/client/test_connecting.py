@@ -18,7 +18,7 @@ import pytest
 from jsonrpc_fast import mcp
 from jsonrpc_fast.errors import ConnectionLost, HandshakeError, ProgramStartError, RpcError, StateError
 from jsonrpc_fast.mcp.client import connect
-from jsonrpc_fast.mcp.client.connecting import SAFE_VARIABLES
+from jsonrpc_fast.mcp.client.entries import SAFE_VARIABLES
 from jsonrpc_fast.mcp.protocol.capabilities import ClientCapabilities, Implementation, Roots
 from jsonrpc_fast.profile import MCP_2025_11_25
 from jsonrpc_fast.transports.memory import memory_pair

@@ -1,0 +1,252 @@
+"""Where a server is: a program or a URL, as an argument or as an entry of the `mcpServers` file of hosts.
+
+    {"mcpServers": {"fs": {"command": "npx", "args": ["-y", "server-filesystem", "${HOME}"]},
+                    "db": {"type": "http", "url": "https://db.example/mcp", "headers": {"Authorization": "…"}}}}
+
+Rules:
+  - `${NAME}` and `${NAME:-default}` are replaced from the environment in command, args, env, cwd, url and headers, as
+    Claude Code does; `${env:NAME}` is the same, as VS Code and Cursor write it. A missing variable without a default,
+    and every other `${…}`, is an error: a host would ask its user, or knows a folder that this program does not.
+  - Without a `type`, an entry with a `command` is a program, and one with a `url` is on Streamable HTTP. HTTP+SSE, the
+    transport of 2024-11-05, is not supported.
+  - An entry with `"disabled": true` is left out. Members that are not named here are ignored.
+  - A file may have its servers under `servers`, as VS Code does.
+  - No error shows a value.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol, runtime_checkable
+
+from ...profile import Profile
+from ...transports.protocol import Transport
+from .program import ProgramTransport, Stderr
+
+SAFE_VARIABLES: Final = (
+    (
+        "APPDATA",
+        "HOMEDRIVE",
+        "HOMEPATH",
+        "LOCALAPPDATA",
+        "PATH",
+        "PATHEXT",
+        "PROCESSOR_ARCHITECTURE",
+        "SYSTEMDRIVE",
+        "SYSTEMROOT",
+        "TEMP",
+        "USERNAME",
+        "USERPROFILE",
+    )
+    if sys.platform == "win32"
+    else ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+)
+"""The variables that a server inherits: the same as with the official SDKs, none of which holds a secret."""
+
+MAX_FILE_BYTES: Final = 1024 * 1024
+"""The maximum size of a file with servers."""
+
+_HTTP_TYPES: Final = ("http", "streamable-http", "streamableHttp")
+_MEMBERS: Final = ("type", "command", "args", "env", "cwd", "url", "headers")
+_PLACEHOLDER: Final = re.compile(r"\$\{([^}]*)\}")
+_VARIABLE: Final = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+
+
+@runtime_checkable
+class LocalServer(Protocol):
+    """A server of this process, such as `jsonrpc_fast.mcp.server.Server`."""
+
+    def in_process(self) -> Transport:
+        """Return the client's end of a new channel to the server, which serves the other end."""
+        ...
+
+
+Servers = Mapping[str, "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LocalServer | Mapping[str, Any]"]
+"""Servers by name: a URL, a program, a program with its arguments, a `Server`, or an entry of `mcpServers`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEntry:
+    """Where a server is.
+
+    Attributes:
+        command: The program and its arguments; () for a URL.
+        url: The URL; "" for a program.
+        env: Variables for the program in addition to SAFE_VARIABLES.
+        cwd: The working directory of the program; None: the current one.
+        headers: Further headers of every HTTP request.
+        local: A server of this process, in place of a program and a URL.
+    """
+
+    command: tuple[str | os.PathLike[str], ...] = ()
+    url: str = ""
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cwd: str | os.PathLike[str] | None = None
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
+    local: LocalServer | None = None
+
+    def program(self, profile: Profile, *, stderr: Stderr = "inherit", raw: bool = False) -> ProgramTransport:
+        """Return a new transport to the program, not started. The arguments are those of `transport`."""
+        env = {**_safe_environment(), **self.env}
+        return ProgramTransport(self.command, env=env, cwd=self.cwd, stderr=stderr, profile=profile, raw=raw)
+
+    def transport(self, profile: Profile, *, raw: bool = False, **http: Any) -> Transport:
+        """Return a new transport to the server, not started. The stderr of a program goes to `sys.stderr`.
+
+        Args:
+            profile: The rules for decoding.
+            raw: Whether payloads stay `Raw`.
+            http: Further options of `StreamableHttpClient`, for a URL.
+
+        Raises:
+            TypeError, ValueError: The command, the URL or an option is wrong.
+            ImportError: The server has a URL, and the extra `http` is not installed.
+        """
+        if self.local is not None:
+            return self.local.in_process()
+        if not self.url:
+            return self.program(profile, raw=raw)
+        from ..http.client import StreamableHttpClient  # needs another extra
+
+        return StreamableHttpClient(self.url, headers=self.headers, profile=profile, raw=raw, **http)
+
+
+def is_url(text: object) -> bool:
+    """Return whether a text is the URL of a server."""
+    return isinstance(text, str) and text.lower().startswith(("http://", "https://"))
+
+
+def read_servers(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, ServerEntry]:
+    """Return the servers of a file, or of its content, by their names, with the variables replaced.
+
+    Args:
+        source: The path of a file, or what is in it.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is not JSON, an entry is malformed, or a variable is missing.
+    """
+    if not isinstance(source, Mapping):
+        with Path(source).open("rb") as file:
+            text = file.read(MAX_FILE_BYTES + 1)
+        if len(text) > MAX_FILE_BYTES:
+            raise ValueError(f"the file of servers has more than {MAX_FILE_BYTES} bytes")
+        try:
+            source = json.loads(text.decode("utf-8-sig"))
+        except (ValueError, RecursionError):
+            raise ValueError("the file of servers is not JSON") from None
+    servers = source.get("mcpServers", source.get("servers")) if isinstance(source, Mapping) else None
+    if not isinstance(servers, Mapping):
+        raise ValueError('the servers must be an object with the member "mcpServers"')
+    found: dict[str, ServerEntry] = {}
+    for name, entry in servers.items():
+        if not isinstance(entry, Mapping):
+            raise ValueError(f"the server {name!r} must be an object")
+        if entry.get("disabled") is not True:
+            used = {member: _expanded(name, entry[member]) for member in _MEMBERS if member in entry}
+            found[name] = entry_of(name, used)
+    return found
+
+
+def entry_of(name: str, server: Any) -> ServerEntry:
+    """Return the entry of a server given as an argument: see `Servers`.
+
+    Raises:
+        TypeError, ValueError: It is malformed.
+    """
+    if isinstance(server, ServerEntry):
+        return server
+    if isinstance(server, LocalServer):
+        return ServerEntry(local=server)
+    if isinstance(server, (str, os.PathLike)):
+        return ServerEntry(url=str(server)) if is_url(server) else ServerEntry(command=(server,))
+    if isinstance(server, Sequence) and server and all(isinstance(part, (str, os.PathLike)) for part in server):
+        return ServerEntry(command=tuple(server))
+    if not isinstance(server, Mapping):
+        raise TypeError(f"the server {name!r} must be a URL, a command, a Server or an object")
+    return _entry(_Members(name, server))
+
+
+class _Members:
+    """The members of an entry, by type."""
+
+    def __init__(self, name: str, members: Mapping[str, Any]) -> None:
+        self.name = name
+        self._members = members
+
+    def fault(self, what: str) -> ValueError:
+        return ValueError(f"the server {self.name!r} {what}")
+
+    def text(self, member: str) -> str:
+        value = self._members.get(member)
+        if value is not None and not isinstance(value, str):
+            raise self.fault(f"has a {member} that is not a string")
+        return value or ""
+
+    def texts(self, member: str) -> dict[str, str]:
+        value = self._members.get(member)
+        given = {} if value is None else value
+        if not isinstance(given, Mapping) or not all(isinstance(text, str) for text in given.values()):
+            raise self.fault(f"has a member {member} that is not an object of strings")
+        return dict(given)
+
+    def arguments(self) -> list[str]:
+        value = self._members.get("args")
+        given = [] if value is None else value
+        if not isinstance(given, (list, tuple)) or not all(isinstance(text, str) for text in given):
+            raise self.fault("has args that are not an array of strings")
+        return list(given)
+
+
+def _entry(members: _Members) -> ServerEntry:
+    command, url, kind = members.text("command"), members.text("url"), members.text("type")
+    if kind == "sse":
+        raise members.fault("has the type sse, HTTP+SSE of 2024-11-05, which is not supported")
+    if kind not in ("", "stdio", *_HTTP_TYPES):
+        raise members.fault("has a type that is not known")
+    if bool(command) == bool(url) or (kind == "stdio" and url) or (kind in _HTTP_TYPES and command):
+        raise members.fault("must have either a command, or a url")
+    if url and not is_url(url):
+        raise members.fault("has a url that does not begin with http:// or https://")
+    arguments, env, headers = members.arguments(), members.texts("env"), members.texts("headers")
+    return ServerEntry(
+        command=(command, *arguments) if command else (),
+        url=url,
+        env=env,
+        cwd=members.text("cwd") or None,
+        headers=headers or None,
+    )
+
+
+def _expanded(name: str, value: Any) -> Any:
+    """Return a value with the variables in its texts replaced."""
+    if isinstance(value, str):
+        return _PLACEHOLDER.sub(lambda found: _variable(name, found[1]), value)
+    if isinstance(value, list):
+        return [_expanded(name, item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _expanded(name, item) for key, item in value.items()}
+    return value
+
+
+def _variable(server: str, text: str) -> str:
+    found = _VARIABLE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"the server {server!r} has a ${{…}} that is no variable of the environment")
+    value = os.environ.get(found[1], found[2])
+    if value is None:
+        raise ValueError(f"the server {server!r} needs the variable {found[1]}, which the environment does not have")
+    return value
+
+
+def _safe_environment() -> dict[str, str]:
+    found = {name: os.environ[name] for name in SAFE_VARIABLES if name in os.environ}
+    return {
+        name: value for name, value in found.items() if not value.startswith("()")
+    }  # a function exported by an old bash

@@ -1,0 +1,178 @@
+"""A gateway: one MCP server for the clients, made of many.
+
+    gateway = Gateway({"db": "https://db.example/mcp", "fs": ["npx", "server-filesystem", "/data"]})
+    gateway.serve_stdio()
+
+Rules:
+  - Each client has servers of its own, since a server takes what a client sets, and asks its client, without saying
+    which. They are started when the client first needs them.
+  - Params, results and errors are passed on as the bytes that arrived; only the name of a tool or a prompt, and a
+    progress token, are replaced. Lists are decoded.
+  - Clients speak the revisions with a handshake, up to 2025-11-25; newer clients fall back to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
+
+from ..._checks import check_count, check_seconds, check_type
+from ..._version import __version__
+from ...errors import RpcError
+from ...profile import MCP_2025_11_25, Profile
+from ...session import SessionOptions
+from ...transports.protocol import Transport
+from ..client.entries import ServerEntry, Servers, entry_of, read_servers
+from ..protocol.capabilities import Implementation, ListChanged, Resources, ServerCapabilities
+from ..protocol.naming import Prefixes
+from ..protocol.records import EmptyObject
+from ..protocol.versions import HANDSHAKE_VERSIONS
+from ..relay import RELAY_ERROR
+from ..server.handshake import ServerHandshake
+from ..server.lifespan import Lifespan
+from ..server.serving import Served
+from ..server.task_store import TaskStore
+from .connection import GatewayConnection
+from .upstream import Upstream
+
+MAX_SERVERS: Final = 64
+"""Maximum number of servers that run, by default."""
+MAX_CALLS: Final = 256
+"""Maximum number of requests in flight to one server for one client, by default."""
+IDLE_SECONDS: Final = 1800.0
+"""How long a server may be idle, by default."""
+TIMEOUT_SECONDS: Final = 3600.0
+"""How long a server, or a client that is asked, may take to respond, by default: for a peer that does not cancel."""
+MIN_IDLE_SECONDS: Final = 10.0
+"""A server is ended to make room for another one only after it was idle for so long."""
+
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]")
+_CAPABILITIES: Final = ServerCapabilities(
+    tools=ListChanged(list_changed=True),
+    prompts=ListChanged(list_changed=True),
+    resources=Resources(subscribe=True, list_changed=True),
+    logging=EmptyObject(),
+    completions=EmptyObject(),
+)
+
+
+class Gateway(Served):
+    """One MCP server, made of many.
+
+    A tool or a prompt has the name of its server and the separator in front: `db_query`.
+
+    Args:
+        servers: The servers by name: a URL, a program, a program with its arguments, or an entry as in the `mcpServers`
+            file of hosts; or the path of such a file, whose variables are replaced: see `mcp.client.entries`. What may
+            not be in the name of a tool becomes "_".
+        separator: What stands between the name of a server and that of a tool.
+        name: The name of the gateway.
+        version: Its version.
+        instructions: How to use the servers, for the client's model.
+        max_servers: Maximum number of servers that run, of all clients. For another one, the one that has been idle
+            longest is ended, if that is MIN_IDLE_SECONDS or more; otherwise the request gets the error -32000.
+        max_calls: Maximum number of requests in flight to one server for one client; the next one gets the error
+            -32000.
+        idle_seconds: How long a server may be idle until it is ended; None: no limit.
+        timeout: Seconds until a request is given up that neither side cancels; None: never.
+        max_message_bytes: Maximum size of a message of either side; by default that of the profile.
+
+    Attributes:
+        running: The servers that run.
+
+    Raises:
+        TypeError, ValueError: A server or an option is wrong, or names would be ambiguous.
+        OSError: The file cannot be read.
+    """
+
+    versions: Sequence[str] = HANDSHAKE_VERSIONS
+    tools: Mapping[str, Any] = MappingProxyType({})
+    """Only the servers know their tools."""
+    changes = 0
+    keeps_raw: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        servers: Servers | str | os.PathLike[str],
+        *,
+        separator: str = "_",
+        name: str = "jsonrpc_fast gateway",
+        version: str = __version__,
+        instructions: str | None = None,
+        max_servers: int = MAX_SERVERS,
+        max_calls: int = MAX_CALLS,
+        idle_seconds: float | None = IDLE_SECONDS,
+        timeout: float | None = TIMEOUT_SECONDS,
+        max_message_bytes: int | None = None,
+    ) -> None:
+        check_type("servers", servers, Mapping, str, os.PathLike)
+        check_type("separator", separator, str)
+        check_type("name", name, str)
+        check_type("version", version, str)
+        check_type("instructions", instructions, str, may_be_none=True)
+        check_count("max_servers", max_servers, 1, may_be_none=False)
+        check_count("max_calls", max_calls, 1, may_be_none=False)
+        check_seconds("idle_seconds", idle_seconds)
+        check_seconds("timeout", timeout)
+        check_count("max_message_bytes", max_message_bytes, 1)
+        if not separator or _UNSAFE.search(separator):
+            raise ValueError("separator must be of letters, digits, _, - and .")
+        found = read_servers(servers) if not isinstance(servers, Mapping) or "mcpServers" in servers else servers
+        entries = {server: entry_of(server, entry) for server, entry in found.items()}
+        self._entries: dict[str, ServerEntry] = {}
+        self._prefixes = Prefixes([], separator)
+        for server, entry in entries.items():
+            safe = _UNSAFE.sub("_", server)
+            if not safe:
+                raise ValueError("a server must have a name")
+            self._prefixes.add(safe)
+            self._entries[safe] = entry
+        limits = MCP_2025_11_25.limits
+        if max_message_bytes is not None:
+            limits = limits.replace(message_bytes=max_message_bytes)
+        self._profile = MCP_2025_11_25.replace(name="mcp", batches=True, limits=limits)  # one revision has batches
+        for entry in self._entries.values():
+            if entry.local is None:
+                entry.transport(self._profile, raw=True)  # checks it
+        self._info = Implementation(name=name, version=version)
+        self._instructions = instructions
+        self._max_servers = max_servers
+        self.max_calls: int = max_calls
+        self.idle_seconds: float | None = idle_seconds
+        self.timeout: float | None = timeout
+        self.running: dict[Upstream, None] = {}
+        self.connections: set[Any] = set()
+        self.lifespan: Lifespan = Lifespan(None, self)
+        self.tasks: TaskStore = TaskStore()
+
+    @property
+    def profile(self) -> Profile:
+        """The rules for the messages of both sides."""
+        return self._profile
+
+    def connection(self, transport: Transport, options: SessionOptions) -> Any:
+        """Return the connection of one client, which is not started. The arguments are as in `run`."""
+        handshake = ServerHandshake(self._info, _CAPABILITIES, versions=self.versions, instructions=self._instructions)
+        return GatewayConnection(handshake, self._entries, self._prefixes, self, transport, options)
+
+    async def enter(self, upstream: Upstream) -> None:
+        """Give a server a place to run.
+
+        Raises:
+            RpcError: Too many servers run.
+        """
+        while len(self.running) >= self._max_servers:
+            now = asyncio.get_running_loop().time()
+            idle = [other for other in self.running if other.is_idle and now - other.used >= MIN_IDLE_SECONDS]
+            if not idle:
+                raise RpcError(RELAY_ERROR, "too many servers run")
+            await min(idle, key=lambda other: other.used).end()
+        self.running[upstream] = None
+
+    def leave(self, upstream: Upstream) -> None:
+        """Take the place of a server back."""
+        self.running.pop(upstream, None)

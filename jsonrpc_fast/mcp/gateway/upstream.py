@@ -1,0 +1,350 @@
+"""One server of a gateway, for one client.
+
+Rules:
+  - The server is started with the first request for it, and told the client's own name and capabilities.
+  - It is ended after `idle_seconds` without a request, unless the client subscribed to one of its resources. The next
+    request starts it again.
+  - After its end by itself, a crash or a lost connection, the next request starts it again, at most MAX_RESTARTS times
+    in RESTART_SECONDS. The level of log messages and the subscriptions are set again; other state is lost.
+  - A progress token is replaced by one of the gateway: two clients, or a client and another server, may use the same.
+  - A message of the server that belongs to a request, but does not say to which, goes where the response to the latest
+    request in flight goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import itertools
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from ..._logs import logger_of
+from ...codec import Raw
+from ...codec._payloads import decoded
+from ...errors import CallTimeout, ConnectionLost, HandshakeError, HttpStatusError, ParseError, RpcError, StateError
+from ...handlers.failures import on_failure
+from ...profile import Profile
+from ...session import Destination, SessionContext, SessionOptions
+from ...session.running import current_run, waiting
+from ...transports.protocol import Transport
+from ..client.deadlines import wait_until
+from ..client.entries import ServerEntry
+from ..client.handshake import ClientHandshake, ServerContext
+from ..client.paging import all_pages
+from ..client.restarts import Restarts
+from ..client.session import ClientSession
+from ..protocol.capabilities import ClientCapabilities, Implementation
+from ..protocol.meta import HandshakeResult
+from ..relay import RELAY_ERROR
+from .payloads import TOKEN, as_raw, member, replaced
+
+MAX_RESTARTS: Final = 3
+START_SECONDS: Final = 60.0
+"""How long a server may take to start, and to list what it offers: a package may have to be downloaded first."""
+MAX_SUBSCRIPTIONS: Final = 1000
+"""Maximum number of resources of one server that a client subscribes to."""
+_SESSION: Final[SessionOptions] = {"max_inbox": 1000, "inbox_bytes": 16 * 1024 * 1024, "max_handlers": 100}
+"""What a server may ask for at a time."""
+
+_logger: Final = logger_of("gateway")
+
+
+class Places(Protocol):
+    """The gateway, which bounds how many servers run."""
+
+    @property
+    def profile(self) -> Profile: ...
+
+    idle_seconds: float | None
+    max_calls: int
+    timeout: float | None
+
+    async def enter(self, upstream: Upstream) -> None:
+        """Wait for a place to run. Raises RpcError if there is none."""
+        ...
+
+    def leave(self, upstream: Upstream) -> None:
+        """Give the place back."""
+        ...
+
+
+class _Session(ClientSession):
+    """The session with a server; its messages go to the upstream, undecoded."""
+
+    def __init__(
+        self, transport: Transport, handshake: ClientHandshake, receive: Callable[[Any, SessionContext], Any]
+    ) -> None:
+        super().__init__(transport, handshake, {}, None, **_SESSION)
+        self._rules = handshake
+        self._receive_message = receive
+
+    def serve(self, params: Any, context: SessionContext) -> Any:
+        if not context.is_notification:
+            decision = self._rules.receive_request(context.method)
+            if isinstance(decision, HandshakeResult):
+                return decision.result
+        return self._receive_message(as_raw(params), context)
+
+
+class Upstream:
+    """One server, for one client.
+
+    Args:
+        name: The name of the server.
+        entry: Where it is.
+        places: The gateway.
+        info: The client's name and version.
+        capabilities: What the client can.
+        ask: Takes a request of the server: this object, the method, the params and the place for it; returns an
+            awaitable of the result.
+        tell: Takes a notification of the server in the same way.
+
+    Attributes:
+        name: The name.
+        server: What is known about the server; None before its first start.
+        level: The level of log messages that the client set; None: none.
+        subscriptions: The URIs of the resources that the client subscribed to.
+        in_flight: Number of requests in flight.
+        used: When the last one ended, by the loop's clock.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        entry: ServerEntry,
+        places: Places,
+        info: Implementation,
+        capabilities: ClientCapabilities,
+        ask: Callable[[Upstream, str, Raw, Destination | None], Any],
+        tell: Callable[[Upstream, str, Raw, Destination | None], None],
+    ) -> None:
+        self.name = name
+        self.server: ServerContext | None = None
+        self.level: str | None = None
+        self.subscriptions: dict[str, None] = {}
+        self.in_flight = 0
+        self.used = asyncio.get_running_loop().time()
+        self._entry = entry
+        self._places = places
+        self._info = info
+        self._capabilities = capabilities
+        self._ask = ask
+        self._tell = tell
+        self._session: _Session | None = None
+        self._starting: asyncio.Task[_Session] | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._restarts = Restarts(MAX_RESTARTS)
+        self._has_failed = False
+        self._is_closed = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._requests: dict[int, Destination | None] = {}  # the places of those in flight, the latest last
+        self._tokens: dict[int, tuple[Raw, Destination | None]] = {}  # the client's tokens by those of the gateway
+        self._count = itertools.count(1)
+
+    # Requests of the client.
+
+    async def call(self, method: str, params: Any = None, destination: Destination | None = None) -> Any:
+        """Send a request, and start the server if necessary. Return the result as it arrived.
+
+        Args:
+            method: The method.
+            params: The params.
+            destination: Where the response goes.
+
+        Raises:
+            RpcError: The server's error; or -32000 if the server cannot be started, was lost or is too busy.
+        """
+        if self.in_flight >= self._places.max_calls:
+            raise self._error("has too many requests in flight")
+        number = next(self._count)
+        self.in_flight += 1
+        self._requests[number] = destination
+        try:
+            token = params.get(TOKEN) if type(params) is Raw else None
+            if token is not None:
+                self._tokens[number] = token, destination
+                params = replaced(params, TOKEN, number)
+            with waiting():
+                session = await self._started()
+            return await session.call(method, params, timeout=self._places.timeout)
+        except (ConnectionLost, CallTimeout, HttpStatusError, ParseError, StateError) as error:
+            raise self._error(_reason(error)) from None
+        finally:
+            self.in_flight -= 1
+            self.used = asyncio.get_running_loop().time()
+            del self._requests[number]
+            self._tokens.pop(number, None)
+            self._watch()
+
+    async def list(self, method: str, name: str, key: str) -> list[dict[str, Any]]:
+        """Return all items of a list; none of a server that has no such list.
+
+        Args:
+            method: The method.
+            name: The member of the result that holds the items.
+            key: The member that each item must have.
+
+        Raises:
+            RpcError: As in `call`.
+            ValueError: The result is invalid.
+        """
+        with waiting():
+            await self._started()
+        if not self.supports(method.partition("/")[0]):
+            return []
+
+        async def page(params: Any) -> dict[str, Any]:
+            result = decoded(await self.call(method, params))
+            return result if isinstance(result, dict) else {}
+
+        return await all_pages(method, name, key, page)
+
+    def supports(self, capability: str) -> bool:
+        """Return whether the server has a capability, as far as it is known."""
+        return self.server is not None and self.server.capabilities.supports(capability)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the server can be reached."""
+        return self._session is not None and self._session.is_connected
+
+    def notify(self, method: str, params: Raw | None) -> None:
+        """Send a notification, if the server runs."""
+        if self._session is not None and self._session.is_connected:
+            self._session.notify_soon(method, params)
+
+    # The server's messages.
+
+    def _receive(self, params: Raw, context: SessionContext) -> Any:
+        latest = next(reversed(self._requests.values()), None)
+        if not context.is_notification:
+            return self._ask(self, context.method, params, latest)
+        if context.method == "notifications/progress":
+            token = member(params, ("progressToken",))
+            found = self._tokens.get(token) if type(token) is int else None
+            if found is not None:
+                self._tell(self, context.method, replaced(params, ("progressToken",), found[0]), found[1])
+        else:
+            self._tell(self, context.method, params, latest)
+        return None
+
+    # Starting and ending.
+
+    async def _started(self) -> ClientSession:
+        if self._session is not None and self._session.is_connected:
+            return self._session
+        if self._starting is None or self._starting.done():
+            # Not as a part of the request: it may be cancelled, and others wait, too.
+            context = contextvars.copy_context()
+            context.run(current_run.set, None)
+            self._starting = context.run(asyncio.ensure_future, self._start())
+        return await asyncio.shield(self._starting)
+
+    async def _start(self) -> _Session:
+        now = asyncio.get_running_loop().time()
+        if self._is_closed:
+            raise self._error("is closed")
+        if self._ending is not None:
+            await self._ending
+        if self._has_failed and not self._restarts.take(now):
+            raise self._error("has ended too often")
+        await self._places.enter(self)
+        self._has_failed = True  # until it runs
+        try:
+            async with on_failure(self._end):
+                handshake = ClientHandshake(self._info, self._capabilities, "legacy")
+                transport = self._entry.transport(self._places.profile, raw=True)
+                self._session = session = _Session(transport, handshake, self._receive)
+                await wait_until(now + START_SECONDS, self._begin(session, handshake), "it does not start in time")
+        except (OSError, ValueError, ImportError, ConnectionLost, CallTimeout, HandshakeError, RpcError) as error:
+            _logger.warning("%s: cannot be started: %s", self.name, _reason(error))
+            raise self._error("cannot be started") from None
+        session.add_close_callback(self._on_close)
+        self._has_failed = False
+        return session
+
+    async def _begin(self, session: _Session, handshake: ClientHandshake) -> None:
+        await session.start()
+        await session.shake_hands(handshake.start())
+        self.server = handshake.server
+        if self.level is not None and self.supports("logging"):
+            await session.call("logging/setLevel", {"level": self.level})
+        for uri in self.subscriptions:
+            await session.call("resources/subscribe", {"uri": uri})
+
+    def _on_close(self) -> None:
+        """Give the place back after a loss."""
+        if not self._is_closed and self._ending is None:
+            _logger.warning("%s: has ended", self.name)
+            self._has_failed = True
+            self._end_soon()
+
+    def _watch(self) -> None:
+        """End the server later, if it has nothing to do until then."""
+        seconds = self._places.idle_seconds
+        if seconds is None or self._timer is not None or self.in_flight or not self.is_running:
+            return
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_at(self.used + seconds, self._end_if_idle)
+
+    def _end_if_idle(self) -> None:
+        self._timer = None
+        seconds = self._places.idle_seconds or 0.0
+        if asyncio.get_running_loop().time() < self.used + seconds:
+            self._watch()
+        elif self.is_idle:
+            self._end_soon()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the server runs, and nothing of its client needs it."""
+        return self.is_running and not self.in_flight and not self.subscriptions
+
+    def _end_soon(self) -> None:
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self._end())
+
+    async def end(self) -> None:
+        """End the server; the next request starts it again."""
+        self._end_soon()
+        if self._ending is not None:
+            await asyncio.shield(self._ending)
+
+    async def _end(self) -> None:
+        session, self._session = self._session, None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        try:
+            if session is not None:
+                await session.close(0.0)
+        finally:
+            self._places.leave(self)
+            self._ending = None
+
+    async def close(self) -> None:
+        """End the server for good."""
+        self._is_closed = True
+        if self._starting is not None and not self._starting.done():
+            self._starting.cancel()
+            await asyncio.wait([self._starting])
+        await self.end()
+
+    def _error(self, what: str) -> RpcError:
+        return RpcError(RELAY_ERROR, f"the server {self.name!r} {what}")
+
+
+def _reason(error: Exception) -> str:
+    """Return what happened, without what the server sent or the command that starts it."""
+    if isinstance(error, HttpStatusError):
+        return f"answered with the HTTP status {error.status}"
+    if isinstance(error, CallTimeout):
+        return "did not respond in time"
+    if isinstance(error, (ConnectionLost, StateError)):
+        return "was lost"
+    if isinstance(error, RpcError):
+        return f"answered with the error {error.code}"
+    if isinstance(error, OSError):
+        return f"cannot be run: {error.strerror or type(error).__name__}"
+    return "sent what is not valid"

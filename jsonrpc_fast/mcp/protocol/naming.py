@@ -1,0 +1,47 @@
+"""Names of tools and prompts in a list of several servers: the server's own name, a separator, the name there.
+
+No name is ambiguous: the name of no server, with the separator, begins like that of another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class Prefixes:
+    """The names of the servers in one list.
+
+    Args:
+        servers: The names of the servers.
+        separator: What stands between the name of a server and a name there.
+
+    Raises:
+        ValueError: The names of two servers make the names of their tools ambiguous.
+    """
+
+    def __init__(self, servers: Iterable[str], separator: str = "_") -> None:
+        self._separator = separator
+        self._prefixes: dict[str, str] = {}
+        for server in servers:
+            self.add(server)
+
+    def add(self, server: str) -> None:
+        """Add a server. Raises as the constructor."""
+        prefix = server + self._separator
+        for other, known in self._prefixes.items():
+            if prefix.startswith(known) or known.startswith(prefix):
+                raise ValueError(
+                    f"the servers {other!r} and {server!r} would have names in common: change one, or the separator"
+                )
+        self._prefixes[server] = prefix
+
+    def join(self, server: str, name: str) -> str:
+        """Return the name in the common list."""
+        return self._prefixes[server] + name
+
+    def split(self, name: str) -> tuple[str, str] | None:
+        """Return the server of a name in the common list, and the name there; None if it is of none of them."""
+        for server, prefix in self._prefixes.items():
+            if name.startswith(prefix):
+                return server, name[len(prefix) :]
+        return None

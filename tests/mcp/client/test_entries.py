@@ -1,0 +1,122 @@
+"""Entries of the `mcpServers` file of hosts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast.mcp.client.entries import MAX_FILE_BYTES, ServerEntry, entry_of, read_servers
+
+from ...support.tables import rows
+
+
+@rows(
+    ("entry", "expected"),
+    [
+        ({"command": "a"}, ServerEntry(("a",))),
+        ({"type": "stdio", "command": "a", "args": ["b", ""]}, ServerEntry(("a", "b", ""))),
+        (
+            {"command": "a", "env": {"K": "v"}, "cwd": "/d", "autoApprove": ["x"], "disabled": False},
+            ServerEntry(("a",), env={"K": "v"}, cwd="/d"),
+        ),
+        ({"url": "https://a/mcp"}, ServerEntry(url="https://a/mcp")),
+        (
+            {"type": "http", "url": "HTTP://a/mcp", "headers": {"X-A": "b"}},
+            ServerEntry(url="HTTP://a/mcp", headers={"X-A": "b"}),
+        ),
+        ({"type": "streamable-http", "url": "http://a"}, ServerEntry(url="http://a")),
+        ({"command": "${HOME}/x", "args": ["${NONE:-y z}", "${env:HOME}", "$HOME", "${EMPTY}"]},
+         ServerEntry(("/home/x", "y z", "/home", "$HOME", ""))),
+        ({"url": "https://${HOST:-b}/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}},
+         ServerEntry(url="https://b/mcp", headers={"Authorization": "Bearer secret"})),
+    ],
+)  # fmt: skip
+def test_an_entry(entry: dict[str, Any], expected: ServerEntry, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"HOME": "/home", "TOKEN": "secret", "EMPTY": ""}.items():
+        monkeypatch.setenv(name, value)
+    for name in ("NONE", "HOST"):
+        monkeypatch.delenv(name, raising=False)
+    assert read_servers({"mcpServers": {"s": entry}}) == {"s": expected}
+
+
+@rows(
+    ("entry", "said"),
+    [
+        ({}, "must have either a command, or a url"),
+        ({"command": "a", "url": "http://a"}, "either"),
+        ({"type": "http", "command": "secret"}, "either"),
+        ({"type": "stdio", "url": "http://a"}, "either"),
+        ({"type": "sse", "url": "http://a"}, "HTTP\\+SSE"),
+        ({"type": "secret", "command": "a"}, "not known"),
+        ({"url": "ftp://secret"}, "does not begin"),
+        ({"command": 1}, "has a command that is not a string"),
+        ({"command": "a", "args": "secret"}, "args that are not an array of strings"),
+        ({"command": "a", "args": [1]}, "args that are not an array of strings"),
+        ({"command": "a", "env": {"A": 1}}, "env that is not an object of strings"),
+        ({"url": "http://a", "headers": ["secret"]}, "headers that is not an object of strings"),
+        ({"command": "a", "env": {"A": "${NONE}"}}, "needs the variable NONE"),
+        ({"command": "a", "args": ["${input:secret}"]}, "no variable of the environment"),
+        ({"command": "a", "args": ["${workspaceFolder}"]}, "workspaceFolder"),
+        ("secret", "must be an object"),
+    ],
+)
+def test_an_entry_that_is_wrong(entry: Any, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NONE", "workspaceFolder"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError, match=said) as caught:
+        read_servers({"mcpServers": {"s": entry}})
+    assert "secret" not in str(caught.value)
+    assert "'s'" in str(caught.value)
+
+
+def test_a_server_that_is_disabled_is_left_out() -> None:
+    assert read_servers({"mcpServers": {"s": {"disabled": True, "args": ["${NONE}"]}}}) == {}
+
+
+@rows("content", [b"{", b"[]", b"{}", b'{"mcpServers":[]}', b"\xff", b"[" * 100_000, b" " * (MAX_FILE_BYTES + 1)])
+def test_a_file_that_is_wrong(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "servers.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"the (file of )?servers"):
+        read_servers(path)
+
+
+def test_a_file_and_its_names() -> None:
+    entries = {"a": {"command": "x"}}
+    assert read_servers({"servers": entries}) == read_servers({"mcpServers": entries, "servers": 1})
+
+
+def test_a_file_with_a_mark_of_its_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "servers.json"
+    path.write_text(json.dumps({"mcpServers": {"ü": {"command": "x"}}}), encoding="utf-8-sig")
+    assert read_servers(str(path)) == {"ü": ServerEntry(("x",))}
+
+
+@rows(
+    ("given", "expected"),
+    [
+        ("https://a", ServerEntry(url="https://a")),
+        ("program", ServerEntry(("program",))),
+        (Path("p"), ServerEntry((Path("p"),))),
+        (["p", "x"], ServerEntry(("p", "x"))),
+        ({"command": "p", "args": ["${X}"]}, ServerEntry(("p", "${X}"))),
+        (ServerEntry(("p",)), ServerEntry(("p",))),
+    ],
+)
+def test_a_server_as_an_argument(given: Any, expected: ServerEntry) -> None:
+    assert entry_of("s", given) == expected
+
+
+@rows("given", [1, None, [], [1], b"p"])
+def test_an_argument_that_is_none(given: Any) -> None:
+    with pytest.raises(TypeError, match="must be a URL, a command"):
+        entry_of("s", given)
+
+
+def test_the_values_are_not_shown() -> None:
+    entry = ServerEntry((sys.executable,), env={"A": "secret"}, headers={"B": "secret"})
+    assert "secret" not in repr(entry)

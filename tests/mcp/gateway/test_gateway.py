@@ -1,0 +1,402 @@
+"""The gateway: what clients see of servers that run in this process, and what servers see of clients."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast.errors import RpcError
+from jsonrpc_fast.mcp import connect
+from jsonrpc_fast.mcp.client import Client
+from jsonrpc_fast.mcp.gateway import Gateway
+from jsonrpc_fast.mcp.protocol.capabilities import Implementation
+from jsonrpc_fast.mcp.server import Context, Server
+from jsonrpc_fast.profile import MCP_2025_11_25
+from jsonrpc_fast.transports.memory import MemoryTransport, memory_pair
+
+from ...support.mcp_script import INITIALIZED, Script
+from ...support.tables import rows
+from ...support.waiting import eventually, forever, settle
+
+pytestmark = [pytest.mark.timeout(60), pytest.mark.virtual_time]
+
+
+class Shop:
+    """A server with some of everything, which records what it sees."""
+
+    def __init__(self, name: str = "shop") -> None:
+        self.seen: list[Any] = []
+        self.cancelled = 0
+        self.server = server = Server(name, "1.0")
+
+        @server.tool
+        def price(item: str, count: int = 1) -> str:
+            self.seen.append((item, count))
+            return f"{name}: {item}"
+
+        @server.tool
+        async def ask(question: str, context: Context) -> str:
+            result = await context.sample(
+                [{"role": "user", "content": {"type": "text", "text": question}}], max_tokens=10
+            )
+            return str(result["content"]["text"])
+
+        @server.tool
+        async def work(steps: int, context: Context) -> str:
+            for step in range(steps):
+                context.report_progress(step + 1, steps)
+            return "done"
+
+        @server.tool
+        async def hang() -> None:
+            self.seen.append("hang")
+            try:
+                await forever()
+            finally:
+                self.cancelled += 1
+
+        @server.tool
+        def fail() -> None:
+            raise RpcError(-5, "closed", {"why": [1.50]})
+
+        @server.tool
+        async def log(context: Context) -> str:
+            context.log("error", f"{name} is full")
+            return "logged"
+
+        @server.tool
+        def who(context: Context) -> str:
+            info = context.client_info
+            return f"{info.name if info else None} {context.revision.version}"
+
+        @server.prompt
+        def greet(who: str) -> str:
+            return f"{name} greets {who}"
+
+        @server.resource(f"shop://{name}/stock")
+        def stock() -> str:
+            return f"stock of {name}"
+
+        @server.resource(f"shop://{name}/item/{{item}}")
+        def item(item: str) -> str:
+            return f"{name} has {item}"
+
+
+class Scripted:
+    """A server with prepared answers."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        capabilities = {"tools": {"listChanged": True}, "resources": {"subscribe": True}, "prompts": {}}
+        self.answers = {"initialize": {**INITIALIZED, "capabilities": capabilities}, **answers}
+        self.scripts: list[Script] = []
+
+    @property
+    def script(self) -> Script:
+        return self.scripts[-1]
+
+    def in_process(self) -> MemoryTransport:
+        ours, theirs = memory_pair(profile=MCP_2025_11_25)
+        self.scripts.append(Script(theirs, self.answers))
+        self.starting = asyncio.ensure_future(theirs.start())
+        return ours
+
+
+def two() -> tuple[Shop, Shop, Gateway]:
+    one, other = Shop("one"), Shop("other")
+    return one, other, Gateway({"one": one.server, "other": other.server})
+
+
+def text_of(result: dict[str, Any]) -> str:
+    return str(result["content"][0]["text"])
+
+
+def client_of(gateway: Gateway, **options: Any) -> Client:
+    return connect(gateway, mode="legacy", **options)
+
+
+async def test_lists_have_the_names_of_the_servers_and_calls_find_them() -> None:
+    one, other, gateway = two()
+    async with client_of(gateway) as client:
+        names = [tool["name"] for tool in await client.list_tools()]
+        assert names[0] == "one_ask"
+        assert len(names) == 14
+        assert text_of(await client.call_tool("other_price", {"item": "tea", "count": 2})) == "other: tea"
+        assert (one.seen, other.seen) == ([], [("tea", 2)])
+        assert [prompt["name"] for prompt in await client.list_prompts()] == ["one_greet", "other_greet"]
+        prompt = await client.get_prompt("one_greet", {"who": "Ada"})
+        assert prompt["messages"][0]["content"]["text"] == "one greets Ada"
+
+
+async def test_resources_keep_their_uris_and_are_read_from_the_server_that_has_them() -> None:
+    _, _, gateway = two()
+    async with client_of(gateway) as client:
+        assert [resource["uri"] for resource in await client.list_resources()] == [
+            "shop://one/stock",
+            "shop://other/stock",
+        ]
+        assert len(await client.list_resource_templates()) == 2
+        for uri, text in {"shop://other/stock": "stock of other", "shop://one/item/tea": "one has tea"}.items():
+            assert (await client.read_resource(uri))["contents"][0]["text"] == text
+        with pytest.raises(RpcError) as caught:
+            await client.read_resource("shop://nowhere/stock")
+        assert caught.value.code == -32002
+
+
+async def test_a_resource_that_is_not_listed_is_looked_for_in_every_server() -> None:
+    other = Scripted({"resources/read": {"contents": [{"uri": "hidden://a", "text": "hidden"}]}})
+    async with client_of(Gateway({"one": Shop().server, "other": other})) as client:
+        assert (await client.read_resource("hidden://a"))["contents"][0]["text"] == "hidden"
+
+
+async def test_the_error_of_a_server_reaches_the_client_as_it_is() -> None:
+    _, _, gateway = two()
+    async with client_of(gateway) as client:
+        with pytest.raises(RpcError) as caught:
+            await client.call_tool("one_fail", {})
+        assert (caught.value.code, caught.value.message, caught.value.data) == (-5, "closed", {"why": [1.50]})
+
+
+@rows(
+    ("method", "params", "code"),
+    [
+        ("tools/call", {"name": "three_price"}, -32602),
+        ("tools/call", {"name": "price"}, -32602),
+        ("tools/call", {"name": 1}, -32602),
+        ("tools/call", {}, -32602),
+        ("prompts/get", {"name": "greet"}, -32602),
+        ("tools/list", {"cursor": "x"}, -32602),
+        ("logging/setLevel", {"level": "loud"}, -32602),
+        ("resources/read", {"uri": 1}, -32602),
+        ("completion/complete", {"ref": {"type": "ref/prompt", "name": "nobody"}}, -32602),
+        ("tasks/list", {}, -32601),
+        ("nothing", {}, -32601),
+    ],
+)
+async def test_a_request_for_nothing_is_refused(method: str, params: dict[str, Any], code: int) -> None:
+    _, _, gateway = two()
+    async with client_of(gateway) as client:
+        with pytest.raises(RpcError) as caught:
+            await client.call(method, params)
+        assert caught.value.code == code
+
+
+async def test_servers_start_when_they_are_needed_and_see_the_client() -> None:
+    _, _, gateway = two()
+    async with client_of(gateway, info=Implementation(name="Ada's", version="3")) as client:
+        assert not gateway.running
+        assert text_of(await client.call_tool("one_who", {})) == "Ada's 2025-11-25"
+        assert [upstream.name for upstream in gateway.running] == ["one"]
+    assert not gateway.running
+
+
+async def test_progress_reaches_the_call_that_asked_for_it() -> None:
+    _, _, gateway = two()
+    async with client_of(gateway) as one, client_of(gateway) as other:
+        progress: dict[str, list[Any]] = {"a": [], "b": [], "c": []}
+        await asyncio.gather(
+            one.call_tool("one_work", {"steps": 2}, on_progress=progress["a"].append),
+            one.call_tool("other_work", {"steps": 3}, on_progress=progress["b"].append),
+            other.call_tool("one_work", {"steps": 4}, on_progress=progress["c"].append),
+        )
+    assert {name: [each["progress"] for each in seen] for name, seen in progress.items()} == {
+        "a": [1, 2],
+        "b": [1, 2, 3],
+        "c": [1, 2, 3, 4],
+    }
+
+
+async def test_a_cancelled_call_is_cancelled_at_the_server() -> None:
+    one, _, gateway = two()
+    async with client_of(gateway) as client:
+        call = asyncio.ensure_future(client.call_tool("one_hang", {}))
+        await eventually(lambda: one.seen)
+        call.cancel()
+        await eventually(lambda: one.cancelled)
+        assert text_of(await client.call_tool("one_price", {"item": "tea"})) == "one: tea"
+
+
+async def test_a_client_that_leaves_cancels_its_calls_and_ends_its_servers_only() -> None:
+    one, _, gateway = two()
+    async with client_of(gateway) as other:
+        await other.call_tool("one_price", {"item": "a"})
+        async with client_of(gateway) as client:
+            call = asyncio.ensure_future(client.call_tool("one_hang", {}))
+            await eventually(lambda: "hang" in one.seen)
+            assert len(gateway.running) == 2
+        call.cancel()
+        await eventually(lambda: one.cancelled)
+        assert len(gateway.running) == 1
+
+
+async def test_a_server_asks_the_client_that_called_it() -> None:
+    _, _, gateway = two()
+
+    def answering(text: str) -> Any:
+        def sample(params: dict[str, Any]) -> dict[str, Any]:
+            asked = params["messages"][0]["content"]["text"]
+            return {"role": "assistant", "model": "m", "content": {"type": "text", "text": f"{text}: {asked}"}}
+
+        return {"sampling/createMessage": sample}
+
+    async with (
+        client_of(gateway, handlers=answering("a")) as a,
+        client_of(gateway, handlers=answering("b")) as b,
+        client_of(gateway) as mute,
+    ):
+        asked = [a.call_tool("one_ask", {"question": "1"}), b.call_tool("one_ask", {"question": "2"})]
+        assert [text_of(result) for result in await asyncio.gather(*asked)] == ["a: 1", "b: 2"]
+        with pytest.raises(RpcError):
+            await mute.call_tool("one_ask", {"question": "3"})
+
+
+async def test_log_messages_and_their_level() -> None:
+    _, _, gateway = two()
+    notes: list[Any] = []
+    async with client_of(gateway, on_notification=lambda method, params: notes.append((method, params))) as client:
+        await client.call_tool("one_log", {})
+        await settle()
+        assert notes == [("notifications/message", {"level": "error", "data": "one is full"})]
+        await client.set_level("critical")  # for one, which runs, and other, which does not
+        await client.call_tool("one_log", {})
+        await client.call_tool("other_log", {})
+        await settle()
+        assert len(notes) == 1
+
+
+async def test_a_change_of_a_list_and_of_a_resource_is_told() -> None:
+    one, other, gateway = two()
+    notes: list[Any] = []
+    async with client_of(gateway, on_notification=lambda method, params: notes.append((method, params))) as client:
+        await client.list_tools()
+        one.server.tool("new")(lambda: "new")
+        other.server.list_changed("tools")
+        await eventually(lambda: notes)
+        await asyncio.sleep(1)
+        assert notes == [("notifications/tools/list_changed", {})]
+        assert "one_new" in [tool["name"] for tool in await client.list_tools()]
+        await client.call("resources/subscribe", {"uri": "shop://other/stock"})
+        one.server.resource_updated("shop://one/stock")
+        other.server.resource_updated("shop://other/stock")
+        await eventually(lambda: len(notes) > 1)
+        await client.call("resources/unsubscribe", {"uri": "shop://other/stock"})
+        other.server.resource_updated("shop://other/stock")
+        await asyncio.sleep(1)
+        assert notes[1:] == [("notifications/resources/updated", {"uri": "shop://other/stock"})]
+
+
+async def test_a_completion_is_made_by_the_server_of_the_prompt_or_the_template() -> None:
+    shop = Server("shop", "1.0")
+
+    @shop.prompt(complete={"who": ["Ada", "Alan"]})
+    def greet(who: str) -> str:
+        return who
+
+    @shop.resource("shop://item/{item}", complete={"item": ["tea"]})
+    def item(item: str) -> str:
+        return item
+
+    async with client_of(Gateway({"one": Shop().server, "a": shop})) as client:
+        found = await client.complete({"type": "ref/prompt", "name": "a_greet"}, "who", "A")
+        assert found["values"] == ["Ada", "Alan"]
+        found = await client.complete({"type": "ref/resource", "uri": "shop://item/{item}"}, "item", "")
+        assert found["values"] == ["tea"]
+
+
+async def test_an_idle_server_is_ended_and_starts_again() -> None:
+    one, _, _ = two()
+    gateway = Gateway({"one": one.server}, idle_seconds=60)
+    async with client_of(gateway) as client:
+        call = asyncio.ensure_future(client.call_tool("one_hang", {}))
+        await asyncio.sleep(100)
+        assert gateway.running  # a call is in flight
+        call.cancel()
+        await asyncio.sleep(59)
+        assert gateway.running
+        await asyncio.sleep(2)
+        assert not gateway.running
+        assert text_of(await client.call_tool("one_price", {"item": "tea"})) == "one: tea"
+        await client.call("resources/subscribe", {"uri": "shop://one/stock"})
+        await asyncio.sleep(100)
+        assert gateway.running  # it tells of changes
+
+
+async def test_a_server_is_ended_for_another_one_only_if_it_is_idle() -> None:
+    one, other, _ = two()
+    gateway = Gateway({"one": one.server, "other": other.server}, max_servers=1)
+    async with client_of(gateway) as client:
+        await client.call_tool("one_price", {"item": "a"})
+        with pytest.raises(RpcError, match="too many servers run"):
+            await client.call_tool("other_price", {"item": "a"})
+        await asyncio.sleep(11)
+        await client.call_tool("other_price", {"item": "a"})
+        assert [upstream.name for upstream in gateway.running] == ["other"]
+
+
+async def test_one_server_that_does_not_respond_delays_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    slow = Scripted({"tools/list": None})
+    gateway = Gateway({"one": slow, "other": Shop().server})
+    notes: list[str] = []
+    async with client_of(gateway, on_notification=lambda method, _: notes.append(method)) as client:
+        clock = asyncio.get_running_loop().time
+        begun = clock()
+        assert len(await client.list_tools()) == 7
+        assert clock() - begun == pytest.approx(10, abs=0.1)
+        begun = clock()
+        assert len(await client.list_tools()) == 7
+        await client.call_tool("other_price", {"item": "a"})
+        assert clock() - begun < 0.1  # it is known to be slow
+        assert notes == []
+        slow.script.reply(slow.script.requests[-1]["id"], {"tools": [{"name": "late", "inputSchema": {}}]})
+        await eventually(lambda: notes == ["notifications/tools/list_changed"])
+        slow.script.answers["tools/list"] = {"tools": [{"name": "late", "inputSchema": {}}]}
+        assert len(await client.list_tools()) == 8
+
+
+async def test_the_requests_in_flight_to_a_server_are_bounded() -> None:
+    one, _, _ = two()
+    gateway = Gateway({"one": one.server}, max_calls=3)
+    async with client_of(gateway) as client:
+        calls = [asyncio.ensure_future(client.call_tool("one_hang", {})) for _ in range(3)]
+        await eventually(lambda: len(one.seen) == 3)
+        with pytest.raises(RpcError, match="too many requests") as caught:
+            await client.call_tool("one_price", {"item": "a"})
+        assert caught.value.code == -32000
+        for call in calls:
+            call.cancel()
+
+
+@rows(
+    ("servers", "options", "said"),
+    [
+        ({"a": "x", "a_b": "y"}, {}, "'a' and 'a_b' would have names in common"),
+        ({"a b": "x", "a_b": "y"}, {}, "in common"),
+        ({"": "x"}, {}, "must have a name"),
+        ({"a": 1}, {}, "must be a URL, a command"),
+        ({"a": []}, {}, "must be a URL, a command"),
+        ({"a": "x"}, {"separator": ""}, "separator"),
+        ({"a": "x"}, {"separator": "/"}, "separator"),
+        ({"a": "x"}, {"max_servers": 0}, "max_servers"),
+        ({"a": "x"}, {"idle_seconds": -1}, "idle_seconds"),
+    ],
+)
+def test_wrong_arguments(servers: Any, options: Any, said: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=said):
+        Gateway(servers, **options)
+
+
+def test_names_that_a_tool_may_not_have() -> None:
+    Gateway({"a": "x", "ab": "y", "my server": "z"})
+    Gateway({"a": "x", "a_b": "y"}, separator=".")
+
+
+async def test_the_log_names_the_server_and_holds_no_payload(caplog: pytest.LogCaptureFixture) -> None:
+    answers = {"tools/list": {"tools": [{"name": 5, "secret": "xyzzy"}]}}
+    gateway = Gateway({"one": Scripted(answers), "other": Shop().server})
+    with caplog.at_level(logging.INFO, "jsonrpc_fast.gateway"):
+        async with client_of(gateway) as client:
+            assert len(await client.list_tools()) == 7
+    assert "one: is left out of tools/list" in caplog.text
+    assert "xyzzy" not in caplog.text
