@@ -43,6 +43,7 @@ INTERNAL = (
     "GroupMember",
     "HttpExchange",
     "InboundBatch",
+    "Lifespan",
     "Log",
     "Notify",
     "ProgramReport",
@@ -57,6 +58,7 @@ INTERNAL = (
     "ServerFunctions",
     "SocketTransport",
     "Source",
+    "ProgramTransport",
     "State",
     "StateCipher",
 )

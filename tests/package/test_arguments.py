@@ -76,6 +76,7 @@ CONSTRUCTORS: list[tuple[str, Callable[[], Any], Callable[[], dict[str, Any]]]] 
     ("mcp.connect", lambda: mcp.connect, lambda: {"server": "program"}),
     ("mcp.connect with a URL", lambda: mcp.connect, lambda: {"server": "http://localhost/"}),
     ("Client", lambda: make("jsonrpc_fast.mcp.client", "Client"), lambda: {"transport": transport()}),
+    ("Gateway", lambda: mcp.Gateway, lambda: {"servers": {"s": "program"}}),
     ("Server", lambda: make("jsonrpc_fast.mcp.server", "Server"), lambda: {"name": "n", "version": "1"}),
     (
         "StreamableHttpClient",

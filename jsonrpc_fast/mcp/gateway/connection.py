@@ -104,7 +104,7 @@ class GatewayConnection:
         handshake: The server's side of the handshake.
         entries: Where the servers are, by name.
         prefixes: The names of the servers in the names of tools and prompts.
-        places: The gateway.
+        places: The bounds of the gateway.
         transport: A transport that is not started, made with `raw=True`.
         options: Options of `Session`.
     """

@@ -13,7 +13,6 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,6 @@ from typing import Any, ClassVar, Final
 
 from ..._checks import check_count, check_seconds, check_type
 from ..._version import __version__
-from ...errors import RpcError
 from ...profile import MCP_2025_11_25, Profile
 from ...session import SessionOptions
 from ...transports.protocol import Transport
@@ -31,13 +29,12 @@ from ..protocol.capabilities import Implementation, ListChanged, Resources, Serv
 from ..protocol.naming import Prefixes
 from ..protocol.records import EmptyObject
 from ..protocol.versions import HANDSHAKE_VERSIONS
-from ..relay import RELAY_ERROR
 from ..server.handshake import ServerHandshake
 from ..server.lifespan import Lifespan
 from ..server.serving import Served
 from ..server.task_store import TaskStore
 from .connection import GatewayConnection
-from .upstream import Upstream
+from .upstream import Places
 
 MAX_SERVERS: Final = 64
 """Maximum number of servers that run, by default."""
@@ -47,8 +44,6 @@ IDLE_SECONDS: Final = 1800.0
 """How long a server may be idle, by default."""
 TIMEOUT_SECONDS: Final = 3600.0
 """How long a server, or a client that is asked, may take to respond, by default: for a peer that does not cancel."""
-MIN_IDLE_SECONDS: Final = 10.0
-"""A server is ended to make room for another one only after it was idle for so long."""
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _CAPABILITIES: Final = ServerCapabilities(
@@ -74,15 +69,12 @@ class Gateway(Served):
         version: Its version.
         instructions: How to use the servers, for the client's model.
         max_servers: Maximum number of servers that run, of all clients. For another one, the one that has been idle
-            longest is ended, if that is MIN_IDLE_SECONDS or more; otherwise the request gets the error -32000.
+            longest is ended, if that is 10 seconds or more; otherwise the request gets the error -32000.
         max_calls: Maximum number of requests in flight to one server for one client; the next one gets the error
             -32000.
         idle_seconds: How long a server may be idle until it is ended; None: no limit.
         timeout: Seconds until a request is given up that neither side cancels; None: never.
         max_message_bytes: Maximum size of a message of either side; by default that of the profile.
-
-    Attributes:
-        running: The servers that run.
 
     Raises:
         TypeError, ValueError: A server or an option is wrong, or names would be ambiguous.
@@ -140,11 +132,7 @@ class Gateway(Served):
                 entry.transport(self._profile, raw=True)  # checks it
         self._info = Implementation(name=name, version=version)
         self._instructions = instructions
-        self._max_servers = max_servers
-        self.max_calls: int = max_calls
-        self.idle_seconds: float | None = idle_seconds
-        self.timeout: float | None = timeout
-        self.running: dict[Upstream, None] = {}
+        self._places = Places(self._profile, max_servers, max_calls, idle_seconds, timeout)
         self.connections: set[Any] = set()
         self.lifespan: Lifespan = Lifespan(None, self)
         self.tasks: TaskStore = TaskStore()
@@ -154,25 +142,12 @@ class Gateway(Served):
         """The rules for the messages of both sides."""
         return self._profile
 
+    @property
+    def running(self) -> list[str]:
+        """The names of the servers that run, of all clients."""
+        return sorted(upstream.name for upstream in self._places.running)
+
     def connection(self, transport: Transport, options: SessionOptions) -> Any:
         """Return the connection of one client, which is not started. The arguments are as in `run`."""
         handshake = ServerHandshake(self._info, _CAPABILITIES, versions=self.versions, instructions=self._instructions)
-        return GatewayConnection(handshake, self._entries, self._prefixes, self, transport, options)
-
-    async def enter(self, upstream: Upstream) -> None:
-        """Give a server a place to run.
-
-        Raises:
-            RpcError: Too many servers run.
-        """
-        while len(self.running) >= self._max_servers:
-            now = asyncio.get_running_loop().time()
-            idle = [other for other in self.running if other.is_idle and now - other.used >= MIN_IDLE_SECONDS]
-            if not idle:
-                raise RpcError(RELAY_ERROR, "too many servers run")
-            await min(idle, key=lambda other: other.used).end()
-        self.running[upstream] = None
-
-    def leave(self, upstream: Upstream) -> None:
-        """Take the place of a server back."""
-        self.running.pop(upstream, None)
+        return GatewayConnection(handshake, self._entries, self._prefixes, self._places, transport, options)

@@ -17,7 +17,7 @@ import asyncio
 import contextvars
 import itertools
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ..._logs import logger_of
 from ...codec import Raw
@@ -42,6 +42,8 @@ from .payloads import TOKEN, as_raw, member, replaced
 MAX_RESTARTS: Final = 3
 START_SECONDS: Final = 60.0
 """How long a server may take to start, and to list what it offers: a package may have to be downloaded first."""
+MIN_IDLE_SECONDS: Final = 10.0
+"""A server is ended to make room for another one only after it was idle for so long."""
 MAX_SUBSCRIPTIONS: Final = 1000
 """Maximum number of resources of one server that a client subscribes to."""
 _SESSION: Final[SessionOptions] = {"max_inbox": 1000, "inbox_bytes": 16 * 1024 * 1024, "max_handlers": 100}
@@ -50,23 +52,47 @@ _SESSION: Final[SessionOptions] = {"max_inbox": 1000, "inbox_bytes": 16 * 1024 *
 _logger: Final = logger_of("gateway")
 
 
-class Places(Protocol):
-    """The gateway, which bounds how many servers run."""
+class Places:
+    """The bounds of the servers of one gateway, and those that run.
 
-    @property
-    def profile(self) -> Profile: ...
+    Args:
+        profile: The rules for the messages of the servers.
+        max_servers: Maximum number of servers that run.
+        max_calls: Maximum number of requests in flight to one of them.
+        idle_seconds: How long a server may be idle; None: no limit.
+        timeout: Seconds until a request is given up; None: never.
 
-    idle_seconds: float | None
-    max_calls: int
-    timeout: float | None
+    Attributes:
+        running: The servers that run or start.
+    """
+
+    def __init__(
+        self, profile: Profile, max_servers: int, max_calls: int, idle_seconds: float | None, timeout: float | None
+    ) -> None:
+        self.profile: Profile = profile
+        self.max_calls: int = max_calls
+        self.idle_seconds: float | None = idle_seconds
+        self.timeout: float | None = timeout
+        self.running: dict[Upstream, None] = {}
+        self._max_servers = max_servers
 
     async def enter(self, upstream: Upstream) -> None:
-        """Wait for a place to run. Raises RpcError if there is none."""
-        ...
+        """Give a server a place to run, if necessary that of the one that has been idle longest.
+
+        Raises:
+            RpcError: Too many servers run.
+        """
+        while len(self.running) >= self._max_servers:
+            now = asyncio.get_running_loop().time()
+            idle = [other for other in self.running if other.is_idle and now - other.used >= MIN_IDLE_SECONDS]
+            if not idle:
+                raise RpcError(RELAY_ERROR, "too many servers run")
+            await min(idle, key=lambda other: other.used).end()
+        self.running[upstream] = None
 
     def leave(self, upstream: Upstream) -> None:
-        """Give the place back."""
-        ...
+        """Take the place of a server back."""
+        self.running.pop(upstream, None)
 
 
 class _Session(ClientSession):
@@ -93,7 +119,7 @@ class Upstream:
     Args:
         name: The name of the server.
         entry: Where it is.
-        places: The gateway.
+        places: The bounds of the gateway.
         info: The client's name and version.
         capabilities: What the client can.
         ask: Takes a request of the server: this object, the method, the params and the place for it; returns an
