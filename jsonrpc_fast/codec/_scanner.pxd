@@ -48,6 +48,7 @@ cdef struct Envelope:
     Py_ssize_t depth
     Member begun  # the member whose value was begun last
     bint is_object
+    bint wide  # a member holds an integer beyond 64 bits
     bint duplicates
     bint unexpected
 
@@ -764,8 +765,8 @@ cdef inline Member name_of_escaped(const uint8_t* at, const uint8_t* end, bint o
     return name_of(name, length, of_error)
 
 
-cdef inline bint read_message(Cursor* cursor, Envelope* envelope) noexcept nogil:
-    """Read the value at the cursor, a message or not, into `envelope`."""
+cdef inline bint read_message(Cursor* cursor, Envelope* envelope, Envelope* error) noexcept nogil:
+    """Read the value at the cursor, a message or not, into `envelope`. error: as in `read_object`."""
     cdef Value value
     memset(envelope, 0, sizeof(Envelope))
     if cursor.at >= cursor.end:
@@ -775,11 +776,14 @@ cdef inline bint read_message(Cursor* cursor, Envelope* envelope) noexcept nogil
             return False
         envelope.depth = value.depth
         return True
-    return read_object(cursor, envelope, False)
+    return read_object(cursor, envelope, False, error)
 
 
-cdef inline bint read_object(Cursor* cursor, Envelope* envelope, bint of_error) noexcept nogil:
-    """Read the object at the cursor, a message or an error object."""
+cdef inline bint read_object(Cursor* cursor, Envelope* envelope, bint of_error, Envelope* error) noexcept nogil:
+    """Read the object at the cursor, a message or an error object.
+
+    error: where the error object in a message goes, or NULL; it is set if the member is an object.
+    """
     cdef Value value
     cdef Member member
     cdef const uint8_t* name
@@ -811,10 +815,15 @@ cdef inline bint read_object(Cursor* cursor, Envelope* envelope, bint of_error) 
             envelope.unexpected = True
         elif envelope.members[<int>member].start != NULL:
             envelope.duplicates = True
-        if not skip_value(cursor, cursor.any_width or (member == MEMBER_ID and not of_error), &value):
+        if member == MEMBER_ERROR and error != NULL and cursor.at < cursor.end and cursor.at[0] == c"{":
+            if not read_object(cursor, error, True, NULL):
+                return False
+            value = Value(error.start, error.end, error.depth + 1, error.wide, False)
+        elif not skip_value(cursor, cursor.any_width or (member == MEMBER_ID and not of_error), &value):
             return False
         if value.depth > envelope.depth:
             envelope.depth = value.depth
+        envelope.wide = envelope.wide or value.wide
         if member != MEMBER_UNKNOWN:
             envelope.members[<int>member] = value
         skip_space(cursor)

@@ -27,7 +27,7 @@ cdef object fault_of_surrogate(const uint8_t* start, Cursor* found, Rules rules,
     skip_space(&cursor)
     if cursor.at >= cursor.end or cursor.at[0] != c"{":
         return fault
-    if not read_message(&cursor, &envelope) or not read_end(&cursor):
+    if not read_message(&cursor, &envelope, NULL) or not read_end(&cursor):
         if cursor.out_of_memory:
             raise MemoryError
         return fault
@@ -82,7 +82,7 @@ cdef object fault_of_large(const uint8_t* start, Py_ssize_t size, Rules rules):
     skip_space(&cursor)
     if cursor.at >= cursor.end or cursor.at[0] != c"{":
         return make_fault(MESSAGE_TOO_LARGE)
-    if not (read_message(&cursor, &envelope) and read_end(&cursor)):
+    if not (read_message(&cursor, &envelope, NULL) and read_end(&cursor)):
         if cursor.out_of_memory:
             raise MemoryError
         if cursor.fault < cursor.end:
@@ -227,12 +227,11 @@ cdef dict unexpected_members(Envelope* envelope, bint of_error, Rules rules, bin
     return members
 
 
-cdef object read_envelope(Envelope* envelope, Rules rules, index, raw):
-    """The message in an envelope, or its fault. Payloads are read after the verdict."""
+cdef object read_envelope(Envelope* envelope, Envelope* error, Rules rules, index, raw):
+    """The message in an envelope, or its fault. Payloads are read after the verdict. error: as in `read_object`."""
     cdef uint32_t kinds = IS_TOO_DEEP if envelope.depth > rules.depth else 0
     cdef bint refused = False
     cdef Value* value
-    cdef Envelope error
     cdef Verdict* verdict
     cdef int member
     extra = None
@@ -263,7 +262,7 @@ cdef object read_envelope(Envelope* envelope, Rules rules, index, raw):
     if value.start != NULL:
         kinds |= kind_of_token(value.start[0], NULL_ERROR, OBJECT_ERROR, OTHER_ERROR, OTHER_ERROR)
         if value.start[0] == c"{":
-            kinds |= scan_error(value, &error)
+            kinds |= kinds_in_error(error)
     if not rules.big_ints_as_float:
         for member in range(6):
             refused = refused or (member != <int>MEMBER_ID and is_refused(&envelope.members[member], rules))
@@ -284,7 +283,7 @@ cdef object read_envelope(Envelope* envelope, Rules rules, index, raw):
     value = &envelope.members[<int>MEMBER_ERROR]
     extra_in_error = None
     if rules.keeps_extra and error.unexpected:
-        extra_in_error = unexpected_members(&error, True, rules, &refused) or None
+        extra_in_error = unexpected_members(error, True, rules, &refused) or None
     found = error_of_parts(
         payload_of(&error.members[<int>MEMBER_CODE], rules, None),
         string_of(&error.members[<int>MEMBER_MESSAGE]),
@@ -294,16 +293,12 @@ cdef object read_envelope(Envelope* envelope, Rules rules, index, raw):
     return message_of(verdict, id, None, found, extra)
 
 
-cdef uint32_t scan_error(Value* value, Envelope* error) except? 0xFFFFFFFF:
+cdef uint32_t kinds_in_error(Envelope* error) except? 0xFFFFFFFF:
     """The kinds of the members of an error object, which is valid JSON."""
-    cdef Cursor cursor
     cdef Value* code
     cdef Value* message
     cdef int64_t number
     cdef uint32_t kinds = 0
-    open_cursor(&cursor, value.start, value.end - value.start, True)
-    if not read_object(&cursor, error, True):
-        raise MemoryError
     code = &error.members[<int>MEMBER_CODE]
     message = &error.members[<int>MEMBER_MESSAGE]
     if code.start != NULL and (code.start[0] == c"-" or is_digit(code.start[0])) and not code.wide:
@@ -350,13 +345,14 @@ cdef object decode_slow(const uint8_t* start, Py_ssize_t size, Rules rules, raw,
     """The slow path: the result for any text. fast_items: the items of a batch may take the fast path."""
     cdef Cursor cursor
     cdef Envelope envelope
+    cdef Envelope error
     open_cursor(&cursor, start, size, not rules.big_ints_as_float)
     skip_space(&cursor)
     if cursor.at < cursor.end and cursor.at[0] == c"[":
         return decode_batch(start, &cursor, rules, raw, fast_items)
-    if not read_message(&cursor, &envelope) or not read_end(&cursor):
+    if not read_message(&cursor, &envelope, &error) or not read_end(&cursor):
         return fault_of_text(start, &cursor, rules)
-    return read_envelope(&envelope, rules, None, raw)
+    return read_envelope(&envelope, &error, rules, None, raw)
 
 
 def _decode_slow(bytes text not None, profile, raw):
@@ -373,6 +369,7 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw,
     no messages are made for it.
     """
     cdef Envelope envelope
+    cdef Envelope error
     cdef Cursor saved
     cdef Py_ssize_t count = 0
     cdef Py_ssize_t maximum = rules.batch_items
@@ -399,10 +396,10 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw,
             if message != NULL:
                 cursor.at = reader.at
                 append_owned(messages, message)
-            elif not read_message(cursor, &envelope):
+            elif not read_message(cursor, &envelope, &error):
                 return fault_of_text(start, cursor, rules)
             elif rules.fault_of_batches is None:
-                messages.append(read_envelope(&envelope, rules, count, raw))
+                messages.append(read_envelope(&envelope, &error, rules, count, raw))
             count += 1
             skip_space(cursor)
             if cursor.at < cursor.end and cursor.at[0] == c"]":
@@ -431,7 +428,7 @@ cdef Py_ssize_t count_items(Cursor* cursor, Py_ssize_t maximum) noexcept:
     """The number of items from the cursor on, up to `maximum` or to the first fault; moves the cursor."""
     cdef Envelope envelope
     cdef Py_ssize_t count = 0
-    while count < maximum and read_message(cursor, &envelope):
+    while count < maximum and read_message(cursor, &envelope, NULL):
         count += 1
         skip_space(cursor)
         if not expect(cursor, c","):
