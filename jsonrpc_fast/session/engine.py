@@ -51,7 +51,7 @@ from ..errors import (
 from ..handlers import NEVER_AWAITABLE, Handlers, RequestContext
 from ..handlers.cancellation import CancelledError
 from ..hooks import FoundHooks, Hooks, Outcome
-from ..transports.delivery import TURN_SECONDS
+from ..transports.connection import TURN_SECONDS
 from ..types import UNSET, MessageId, Unset
 from .budget import ResponseBudget, ResponsePolicy, budget_for
 from .calls import Calls

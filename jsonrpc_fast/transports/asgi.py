@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ConnectionLost
 from .channel import Channel, Events
-from .connection import Connection, State
-from .delivery import TURN_SECONDS
+from .connection import TURN_SECONDS, Connection, State
 from .options import MessageOptions
 
 if TYPE_CHECKING:

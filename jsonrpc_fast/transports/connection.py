@@ -1,7 +1,7 @@
 """A transport over a channel: the one state machine of a connection.
 
-It is made of four parts: a `Channel` moves bytes or texts, a `Reader` decodes them, the `Delivery` passes messages on
-and the `Outbox` queues frames. Here are the states, the ends and the user's callbacks.
+It has four parts: a `Channel` moves bytes or texts, a `Reader` (readers.py) decodes them, the `Delivery` passes
+messages on and the `Outbox` queues frames. `Connection` has the states, the ends and the user's callbacks.
 
 Rules:
   - A connection is idle, connecting, connected, running, closing, closed, in this order. It may skip states and never
@@ -11,26 +11,44 @@ Rules:
   - No callback runs inside `send`, `connect`, `start`, `pause_reading` or `resume_reading`. `onclose` is called once,
     and no callback after it.
   - A fault of the channel stops sending at once; `onerror` gets it when the channel is lost.
+
+What is received:
+  - Messages are delivered while the connection runs. Nothing is delivered while reading is paused. Bytes, and the end
+    of the stream, that arrive then or before `start` are kept.
+  - One turn of the loop delivers for TURN_SECONDS. The rest is the backlog: it is decoded and delivered in the next
+    turns, in order, before more is read.
+  - An invalid message goes to `onerror`, and the stream goes on. A framing fault ends the stream, and more than
+    `max_faults` invalid messages close the connection. A peer that goes on sending after a fault is cut off when
+    DROPPED_BYTES have arrived.
+  - After an exception that nobody expects of the decoder, the connection is closed: what it had read is not known.
+  - When the channel is lost, the backlog is delivered first: a response in it settles a call.
+
+What is sent:
+  - Frames are queued and written together, once in each turn of the loop or when WRITE_BYTES are queued. A received
+    chunk is a turn of its own, so that its responses leave at once. With `linger_turns` frames wait more turns, in
+    order.
+  - Where one frame follows each received chunk, a channel with `writes_lone_frames` gets it inside `send`: waiting for
+    the end of the turn costs a turn. Two frames in a turn are written together, and so are the next ones.
+  - A frame that `send` accepted is written whole, or not at all if the channel breaks or is dropped.
+  - With more than HIGH_WATER_BYTES unwritten the outbox is blocked, until LOW_WATER_BYTES or fewer are left.
 """
 
 from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
 from .._checks import check_callable, check_count, check_seconds, check_type
-from ..codec import ParseError
-from ..errors import ConnectionLost, StateError, run_callback
-from ..framing.frames import Framing
+from ..codec import ParseError, encode
+from ..errors import LOOP_EXITS, ConnectionLost, StateError, run_callback
+from ..framing.frames import Framing, frame
 from ..profile import JSONRPC, Limits, Profile
 from ..types import UNSET, Unset
-from . import debug
-from .channel import Channel, Events
-from .delivery import Delivery
-from .outbox import Outbox
+from . import debug, readers
+from .channel import HIGH_WATER_BYTES, LOW_WATER_BYTES, Channel, Events
 from .protocol import Sendable, Transport
 from .readers import Reader, StreamReader, TextReader
 from .waiters import Waiters
@@ -39,6 +57,18 @@ SERVE_SECONDS: Final = 0.5
 """How long a `serve` function may go on after its channel is closed, before it is cancelled."""
 OVERDUE_SECONDS: Final = 1.0
 """How long after the grace period a transport that does not close is closed."""
+TURN_SECONDS: Final = 0.005
+"""After this time, delivering continues in the next turn of the loop."""
+DROPPED_BYTES: Final = 1024 * 1024
+"""How much may arrive after a fault, while the connection closes, before it is aborted."""
+WRITE_BYTES: Final = 64 * 1024
+"""When this many bytes are queued, they are written before the turn of the loop ends."""
+NEWLINE: Final = 0x0A
+
+# What `_lone` says of the frames since the last chunk arrived.
+MANY: Final = 0
+ONE: Final = 1  # one frame follows each chunk, like the calls of a loop that awaits each
+NEXT: Final = 2  # as ONE, and the next frame has not been sent: it is written inside `send`
 
 
 class State(enum.Enum):
@@ -300,10 +330,6 @@ class Connection(Transport):
         """Deliver messages and faults in place of a text; for subclasses whose channel has to decode them."""
         self._delivery.add(items)
 
-    def update_reading(self) -> None:
-        """Read, or let the peer wait, because the outbox is blocked or no longer so."""
-        self._delivery.update()
-
     def handle_end(self, is_fault: bool) -> None:
         """Handle the end of what the peer sends, by a fault of the framing or by the peer."""
         if self.onend is None or is_fault:
@@ -331,7 +357,7 @@ class Connection(Transport):
         self.fault = self.fault or fault
         self._outbox.close()
         if self._delivery.puts_off(fault):
-            return  # the inbox reports the loss again after the last item
+            return  # the delivery reports the loss again after the last item
         self._stop(State.CLOSED)
         self.keep_closing()
         if fault is not None:
@@ -393,3 +419,460 @@ class Connection(Transport):
         """Report what a function of the user raised to the loop's exception handler."""
         context = {"message": f"exception in {callback} of a transport", "exception": fault, "transport": self}
         asyncio.get_running_loop().call_exception_handler(context)
+
+
+class Delivery:
+    """What one connection receives.
+
+    Args:
+        connection: Has the callbacks.
+        outbox: Is written at the end of each delivery.
+        reader: Decodes what arrives.
+        max_faults: The number of invalid messages after which one more closes the connection; None: without limit.
+
+    Attributes:
+        chunks: How often something has arrived on the channel.
+        is_reading: Whether the channel is to be read. `update` alone changes it.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_dropped_bytes",
+        "_faults",
+        "_has_backlog",  # something is undelivered: `_undelivered` or in the reader
+        "_has_ended",  # the peer's side of the stream, by its end or by a framing fault
+        "_is_delivery_due",  # `_deliver_backlog` is scheduled
+        "_is_open",  # from `open` to `close`
+        "_is_paused",  # by the user
+        "_loop",
+        "_loss",  # the channel is lost, and this is why: reported after the backlog
+        "_max_faults",
+        "_may_deliver",  # open, and neither paused nor blocked
+        "_outbox",
+        "_reader",
+        "_undelivered",  # decoded items
+        "chunks",
+        "is_reading",
+    )
+
+    def __init__(self, connection: Connection, outbox: Outbox, reader: Reader, max_faults: int | None) -> None:
+        self._connection = connection
+        self._outbox = outbox
+        self._reader = reader
+        self._max_faults = max_faults
+        self._loop: asyncio.AbstractEventLoop
+        self._is_open = False
+        self._is_paused = False
+        self._may_deliver = False
+        self._undelivered: list[Any] = []
+        self._has_backlog = False
+        self._has_ended = False
+        self._is_delivery_due = False
+        self._loss: tuple[Exception | None] | None = None
+        self._faults = 0
+        self._dropped_bytes = 0
+        self.is_reading: bool = False
+        self.chunks: int = 0
+
+    # The state of the connection.
+
+    def open(self) -> None:
+        """Deliver from now on."""
+        self._loop = asyncio.get_running_loop()
+        self._is_open = True
+        self.update()
+
+    def close(self) -> None:
+        """Deliver nothing more, and drop what is kept."""
+        self._is_open = self._may_deliver = self._has_backlog = False
+        self._undelivered.clear()
+        self._reader.clear()
+
+    def set_paused(self, is_paused: bool) -> None:
+        """Pause or resume delivering, for the user."""
+        self._is_paused = is_paused
+        self.update()
+
+    def update(self) -> None:
+        """Start or stop reading and delivering, according to the state."""
+        if not self._is_open:
+            return
+        if self._loss is None:
+            is_blocked = self._outbox.is_blocked and self._connection.pauses_when_blocked
+            self._may_deliver = not self._is_paused and not is_blocked
+        if self._may_deliver and (self._has_backlog or self._has_ended) and not self._is_delivery_due:
+            self._is_delivery_due = True
+            self._loop.call_soon(self._deliver_backlog)
+        if self._loss is None and not self._has_ended:
+            reads = self._may_deliver and not self._has_backlog
+            if self.is_reading is not reads:
+                self.is_reading = reads
+                self._connection.channel.set_reading(reads)
+
+    def puts_off(self, fault: Exception | None) -> bool:
+        """Deliver the backlog before the loss of the channel, if there is one. Return whether that is not done yet."""
+        if self._is_open and self._has_backlog and self._loss is None:
+            self._loss = (fault,)
+            self._may_deliver = True
+            self._deliver((), has_more=True)
+        return self._loss is not None and self._has_backlog and self._may_deliver
+
+    def drop_backlog(self) -> bool:
+        """Give up the backlog if the channel is lost already. Return whether it is."""
+        if self._loss is not None and self._may_deliver:
+            self._may_deliver = False
+            self._loop.call_soon(self._connection.channel_events.lost, self._loss[0])
+        return self._loss is not None
+
+    @property
+    def held_bytes(self) -> int:
+        """About how many bytes are received and not delivered."""
+        return self._reader.held_bytes
+
+    # What arrives.
+
+    def received(self, data: Any) -> None:
+        """Handle what arrived on the channel; see `Events`."""
+        self.chunks += 1
+        if not self._may_deliver or self._has_backlog or not data or type(data) is list:
+            self._keep(data)
+            return
+        reader = self._reader
+        is_small = len(data) <= readers.SMALL_BYTES
+        try:
+            items = reader.feed(data) if is_small else reader.feed(data, readers.TURN_ITEMS)
+        except Exception as error:
+            self._connection.fail(error)
+            return
+        if not items:
+            reader.partial_bytes += len(data)
+            return
+        reader.partial_bytes = 0
+        if len(items) > 1 or not is_small:
+            self._deliver(items, has_more=not is_small and reader.has_more)
+            return
+        # One item is the whole chunk: as `_deliver`, without the budget.
+        item = items[0]
+        outbox, connection = self._outbox, self._connection
+        outbox.begin_turn()
+        try:
+            if type(item) is ParseError or type(item) is list or connection.onmessage is None:
+                self._deliver_item(item)
+            else:
+                # Inlined from `Connection.run_callback`: a call costs half as much as the decoding.
+                try:
+                    connection.onmessage(item)
+                except LOOP_EXITS:
+                    raise
+                except BaseException as error:  # a CancelledError would break the channel
+                    connection.report_callback_error(error)
+        finally:
+            outbox.end_turn()
+
+    def add(self, items: list[Any]) -> None:
+        """Handle messages and faults that are decoded already."""
+        if self._connection.is_closing:
+            return
+        self.chunks += 1
+        self._undelivered += items
+        self._extend_backlog()
+
+    def _extend_backlog(self) -> None:
+        """Deliver what was added to the backlog, unless it has to wait."""
+        had_backlog, self._has_backlog = self._has_backlog, True
+        if self._may_deliver and not had_backlog:
+            self._deliver((), has_more=True)
+
+    def _keep(self, data: Any) -> None:
+        """Handle what cannot be delivered now, several texts, and the end of the stream."""
+        if self._connection.is_closing or self._has_ended:
+            self._drop(sum(map(len, data)) if type(data) is list else len(data))
+        elif data:
+            self._reader.keep(data)
+            self._extend_backlog()
+        else:
+            self._has_ended = True
+            self._reader.end()
+            if self._may_deliver and not self._has_backlog:
+                self._deliver((), has_more=True)
+            else:
+                self._has_backlog = True
+                self.update()
+
+    def _drop(self, size: int) -> None:
+        """Count bytes that arrived too late. If that is the peer's fault, and it does not stop, abort."""
+        is_fault = self._connection.fault is not None or self._reader.has_ended
+        if is_fault and self._dropped_bytes <= DROPPED_BYTES:
+            self._dropped_bytes += size
+            if self._dropped_bytes > DROPPED_BYTES:
+                self._connection.channel.abort()
+
+    # Delivering.
+
+    def _deliver(self, items: Iterable[Any], has_more: bool = False) -> None:
+        """Deliver items; if `has_more`, also the backlog. What takes too long is left to the next turn."""
+        self._outbox.begin_turn()
+        try:
+            end = self._loop.time() + TURN_SECONDS
+            self._deliver_items(items, end)
+            may_step = not items or self._loop.time() < end
+            may_follow = has_more
+            while may_follow and may_step and self._may_deliver:
+                items, self._undelivered = self._undelivered, []
+                items = items or self._next_items()
+                self._deliver_items(items, end)
+                may_follow = bool(items) or self._reader.has_more
+                may_step = self._loop.time() < end
+        finally:
+            self._has_backlog = bool(self._undelivered) or self._reader.has_more
+            if self._has_backlog or has_more or self._has_ended:
+                self.update()
+            self._outbox.end_turn()
+
+    def _next_items(self) -> list[Any]:
+        try:
+            return self._reader.next_items()
+        except Exception as error:
+            self._connection.fail(error)
+            return []
+
+    def _deliver_items(self, items: Iterable[Any], end: float) -> None:
+        """Deliver items until the loop's time is `end`, at least one. The others are `_undelivered`."""
+        connection, time = self._connection, self._loop.time
+        pending = iter(items)
+        try:
+            for item in pending:
+                if not self._may_deliver:
+                    self._undelivered.append(item)
+                    return
+                kind = type(item)
+                if kind is ParseError or kind is list or connection.onmessage is None:
+                    self._deliver_item(item)
+                else:
+                    try:
+                        connection.onmessage(item)
+                    except LOOP_EXITS:
+                        raise
+                    except BaseException as error:  # as in `received`
+                        connection.report_callback_error(error)
+                if time() >= end:
+                    return
+        finally:
+            self._undelivered += pending
+
+    def _deliver_item(self, item: Any) -> None:
+        connection = self._connection
+        if type(item) is ParseError:
+            connection.report_invalid(item)
+            self._count_faults(1)
+            if self._reader.has_ended:
+                self._has_ended = True
+                self.update()
+            return
+        if connection.onmessage is not None:
+            connection.run_callback("onmessage", connection.onmessage, item)
+        if type(item) is list:
+            self._count_faults(sum(type(one) is ParseError for one in item))
+
+    def _deliver_backlog(self) -> None:
+        """Deliver the backlog for one turn, then handle the end of the stream or of the channel."""
+        self._is_delivery_due = False
+        if not self._may_deliver:
+            return
+        if self._has_backlog:
+            self._deliver((), has_more=True)
+        if not self._may_deliver or self._has_backlog:
+            return
+        if self._loss is not None:
+            self._connection.channel_events.lost(self._loss[0])
+        elif self._has_ended:
+            self._connection.handle_end(is_fault=self._reader.has_ended)
+
+    def _count_faults(self, count: int) -> None:
+        self._faults += count
+        if self._max_faults is not None and self._faults > self._max_faults:
+            self._connection.end_because_of_faults(self._max_faults)
+
+
+class Outbox:
+    """What one connection sends.
+
+    Args:
+        connection: Is notified of faults, and when `is_blocked` has changed.
+        channel: Where it goes.
+        reader: Knows the framing, which with "auto" is that of the peer.
+
+    Attributes:
+        linger_turns: How many more turns of the loop frames wait, so that more of them leave in one write. The owner
+            of the connection sets it.
+        is_open: Whether frames are accepted: from `open` to `close`.
+        is_blocked: Whether too much is unwritten. Set by `write`, reset by `drained` and `close`.
+    """
+
+    __slots__ = (
+        "_channel",
+        "_connection",
+        "_drain_waiters",
+        "_is_flush_due",  # by the loop, or at the end of the delivery of a chunk
+        "_log",
+        "_lone",
+        "_loop",
+        "_may_hold_bytes",  # the channel, so that it must be asked
+        "_queue",
+        "_queued_bytes",
+        "_reader",
+        "_takes_lines",  # fast path: bytes that end in a line break are frames, and nothing is logged
+        "_turns_lingered",
+        "is_blocked",
+        "is_open",
+        "linger_turns",
+    )
+
+    def __init__(self, connection: Connection, channel: Channel, reader: Reader) -> None:
+        self._connection = connection
+        self._channel = channel
+        self._reader = reader
+        self._loop: asyncio.AbstractEventLoop
+        self._log: debug.WireLog | None = None
+        self._queue: list[bytes] = []
+        self._queued_bytes = 0
+        self._may_hold_bytes = False
+        self._takes_lines = False
+        self._is_flush_due = False
+        self._lone = MANY
+        self._turns_lingered = 0
+        self._drain_waiters = Waiters()
+        self.linger_turns: int = 0
+        self.is_open: bool = False
+        self.is_blocked: bool = False
+
+    def open(self, log: debug.WireLog | None) -> None:
+        """Accept frames from now on."""
+        self._loop = asyncio.get_running_loop()
+        self._log = log
+        self._takes_lines = log is None and self._reader.framing in ("newline", "concatenated", None)
+        self.is_open = True
+
+    def close(self) -> None:
+        """Accept no more frames, and drop those that are queued."""
+        self.is_open = self._takes_lines = self.is_blocked = False
+        self._queue.clear()
+        self._queued_bytes = 0
+        self._drain_waiters.wake()
+
+    @property
+    def unwritten(self) -> int:
+        """How many accepted bytes the system has not taken yet."""
+        if not self._may_hold_bytes:
+            return self._queued_bytes
+        unwritten = self._channel.unwritten
+        self._may_hold_bytes = unwritten > 0
+        return self._queued_bytes + unwritten
+
+    def send(self, message: Sendable) -> None:
+        """Queue a message; see `Transport.send`."""
+        # The encoders usually return a whole frame: one line.
+        if self._takes_lines and type(message) is bytes and message.find(b"\n") == len(message) - 1 > 0:
+            framed = message
+        else:
+            framed = self._frame(message)
+            if not framed:
+                return
+        self._queue.append(framed)
+        self._queued_bytes = queued = self._queued_bytes + len(framed)
+        if queued >= WRITE_BYTES:
+            self._write()
+        elif not self._is_flush_due:
+            if self._lone == NEXT and not self.linger_turns:
+                self._lone = ONE
+                self._write()
+            else:
+                self._is_flush_due = True
+                self._loop.call_soon(self._flush_turn)
+
+    def _frame(self, message: Sendable) -> bytes:
+        """Return a message as a frame, or b"" if nothing is to be sent. Raises like `send`."""
+        if not self.is_open:
+            raise self._connection.closed_error()
+        text = message
+        if not isinstance(text, bytes):
+            text = encode(list(text) if isinstance(text, tuple) else text)
+        if text == b"\n":
+            return b""
+        framing = self._reader.framing
+        if framing is not None:
+            # A framing that does not mark the end would make several messages of several lines; that of "auto" is not
+            # known yet.
+            text = frame(text, framing if framing == "content-length" or framing == "sse" else "newline")
+        if self._log is not None and text:
+            self._log.sent(text, message)
+        return text
+
+    async def drain(self) -> None:
+        """Wait until the outbox is not blocked; see `Transport.drain`."""
+        while self.is_open and self.is_blocked:
+            await self._drain_waiters.wait()
+        if not self.is_open:
+            raise self._connection.closed_error()
+
+    def drained(self) -> None:
+        """Handle the fall of the channel's unwritten bytes."""
+        if self.is_blocked and self._channel.unwritten <= LOW_WATER_BYTES:
+            self.is_blocked = False
+            self._connection._delivery.update()
+            self._drain_waiters.wake()
+
+    def begin_turn(self) -> None:
+        """Begin to deliver what arrived: responses are queued until `end_turn`, and written once."""
+        self._is_flush_due = True
+        if self._lone == NEXT:
+            self._lone = ONE
+
+    def end_turn(self) -> None:
+        """End what `begin_turn` began."""
+        if self._queue:
+            self.flush()
+        else:
+            self._is_flush_due = False
+        if self._lone == ONE:
+            self._lone = NEXT
+
+    def flush(self) -> None:
+        """Write what is queued, unless it lingers."""
+        if self._turns_lingered < self.linger_turns and self._queue:
+            self._turns_lingered += 1
+            self._is_flush_due = True
+            self._loop.call_soon(self.flush)
+            return
+        self._is_flush_due = False
+        if self._queue:
+            self._write()
+
+    def _flush_turn(self) -> None:
+        # With two frames in a turn, waiting for its end is cheaper: one system call for both.
+        is_lone = self._lone == MANY and len(self._queue) == 1 and self._channel.writes_lone_frames
+        self._lone = ONE if is_lone else MANY
+        self.flush()
+
+    def _write(self) -> None:
+        """Write all frames of the queue, which is not empty."""
+        queue, self._queue = self._queue, []
+        self._queued_bytes = self._turns_lingered = 0
+        channel = self._channel
+        try:
+            if channel.carries_texts:
+                channel.write_texts([text[:-1] if text[-1] == NEWLINE else text for text in queue])
+            else:
+                channel.write(queue[0] if len(queue) == 1 else b"".join(queue))
+        except OSError as fault:
+            self._connection.break_off(fault)  # the channel reports the loss when what arrived is read
+            return
+        except Exception as fault:  # of a channel that breaks its contract: nothing else would end the connection
+            self._connection.break_off(fault)
+            channel.abort()
+            return
+        unwritten = channel.unwritten
+        self._may_hold_bytes = unwritten > 0
+        if unwritten > HIGH_WATER_BYTES and not self.is_blocked:
+            self.is_blocked = True
+            self._connection._delivery.update()

@@ -56,7 +56,7 @@ class StreamReader:
     Attributes:
         feed: Reads what has just arrived, while nothing is kept. Returns at most the given number of items, if one is
             given; see `has_more`. A batch adds the number of its messages.
-        partial_bytes: About how many bytes of an incomplete message were fed; the inbox counts them.
+        partial_bytes: About how many bytes of an incomplete message were fed; the delivery counts them.
     """
 
     __slots__ = ("_decoder", "_is_last_due", "_kept", "feed", "partial_bytes")

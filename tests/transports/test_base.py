@@ -23,7 +23,7 @@ from jsonrpc_fast import (
 )
 from jsonrpc_fast.errors import ConnectionLost, ParseError, StateError
 from jsonrpc_fast.framing.frames import FRAMINGS, Framing
-from jsonrpc_fast.transports import MemoryTransport, Transport, delivery, memory_pair, readers
+from jsonrpc_fast.transports import MemoryTransport, Transport, connection, memory_pair, readers
 from jsonrpc_fast.transports.channel import HIGH_WATER_BYTES
 from jsonrpc_fast.transports.memory import MemoryChannel
 
@@ -567,7 +567,7 @@ STEPS = st.lists(
 def tiny_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn of the loop delivers two messages, and every chunk is large."""
     monkeypatch.setattr(readers, "TURN_ITEMS", 1)
-    monkeypatch.setattr(delivery, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(connection, "TURN_SECONDS", 0.0)
     monkeypatch.setattr(readers, "SMALL_BYTES", 0)
 
 
@@ -615,7 +615,7 @@ async def check_that_all_arrives(framing: Framing, steps: list[Any], closes: boo
 
 @rows("line", [b"x\n", b"{}\n", b'{"jsonrpc":"2.0","method":"n"}\n'])
 async def test_one_chunk_is_delivered_in_many_turns(line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(connection, "TURN_SECONDS", 0.0)
     one, other, _, ends = await started()
     peak = before = 0
     other.channel_events.received(line * 1000)
@@ -630,7 +630,7 @@ async def test_one_chunk_is_delivered_in_many_turns(line: bytes, monkeypatch: py
 
 
 async def test_batches_are_delivered_one_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(connection, "TURN_SECONDS", 0.0)
     one, other, _, ends = await started()
     other.channel_events.received((b"[" + b",".join([b"1"] * 1000) + b"]\n") * 10)
     counts = [len(ends.events)]

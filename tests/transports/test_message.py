@@ -223,7 +223,7 @@ async def test_a_pause_inside_a_callback_holds_back_the_rest() -> None:
 
 
 async def test_many_messages_are_delivered_over_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jsonrpc_fast.transports.delivery.TURN_SECONDS", 0.0)
+    monkeypatch.setattr("jsonrpc_fast.transports.connection.TURN_SECONDS", 0.0)
     one, recorder = await started()
     one.pause_reading()
     one.receive_many(NAMED)

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Collection
 from typing import Protocol
 
-from ...transports.outbox import NEWLINE
+from ...transports.connection import NEWLINE
 from ...types import MessageId, Unset
 from ..server.context import HttpRequest
 

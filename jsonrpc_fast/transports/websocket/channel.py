@@ -30,7 +30,7 @@ from websockets.protocol import State as WireState
 
 from ...errors import ConnectionLost
 from ..channel import HIGH_WATER_BYTES, Channel, Events
-from ..delivery import DROPPED_BYTES, TURN_SECONDS
+from ..connection import DROPPED_BYTES, TURN_SECONDS
 from ..stream.transport import SocketChannel
 from .frames import (
     BINARY,
