@@ -27,7 +27,7 @@ from ...http.guard import WATCH_SECONDS, Cancellable
 from ...http.requests import Header, Receive, Send
 from ..applications import EventStore
 from .event_store import MemoryEventStore, report
-from .streams import MessageStream
+from .transport import MessageStream
 
 EVENT_TYPE: Final = b"text/event-stream"
 NO_LENGTH: Final = (b"content-length", b"0")
@@ -311,8 +311,7 @@ class Responder:
         events: list[bytes] = []
         size = 0
         while len(stream) and size < _WRITE_BYTES:
-            text = stream.first()
-            stream.drop_first()  # nothing is stored twice if this is cancelled
+            text = stream.take_first()  # nothing is stored twice if this is cancelled
             id = await self._append(self._store, stream, text)
             events.append(_event(id, text))
             size += len(text)
