@@ -20,6 +20,17 @@ from ..errors import CallTimeout, ConnectionLost, InvalidResponse
 NAMES: Final = ("httpx2", "httpx")
 
 
+class OuterTransport:
+    """A transport of this package around one of the library.
+
+    Args:
+        inner: A transport of httpx2 or httpx, or None.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        self.inner: Any = inner
+
+
 def library_of(*given: object) -> ModuleType:
     """Return the library to which objects belong.
 
@@ -130,6 +141,7 @@ def coding_of(response: Any) -> str:
 
 def _names_in(value: object) -> set[str]:
     values = [value, *value.values()] if isinstance(value, Mapping) else [value]
+    values = [item.inner if isinstance(item, OuterTransport) else item for item in values]
     return {name for item in values for name in _names_of(type(item))}
 
 

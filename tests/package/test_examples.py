@@ -130,7 +130,7 @@ def test_servers_of_http_and_websocket() -> None:
         assert call(f"ws://127.0.0.1:{port}/", "add", "a=1", "b=2") == "3\n"
 
 
-def test_an_access_log() -> None:
+def test_an_access_log_and_several_servers() -> None:
     pytest.importorskip("uvicorn", reason="uvicorn is not installed")
     pytest.importorskip("anyio", reason="the extra `http` is not installed")
     port = free_port()
@@ -139,6 +139,9 @@ def test_an_access_log() -> None:
         try:
             blocking_eventually(lambda: process.poll() is not None or accepts(port), SECONDS)
             assert call(f"http://127.0.0.1:{port}/", "add", "a=1", "b=2") == "3\n"
+            upstreams = program("upstreams.py", f"http://127.0.0.1:{free_port()}/", f"http://127.0.0.1:{port}/")
+            run_client = subprocess.run(upstreams, capture_output=True, env=environment(), timeout=SECONDS, text=True)
+            assert run_client.stdout == "[1, 2, 3, 4, 5]\n"
         finally:
             process.terminate()
         assert process.stderr is not None

@@ -1,0 +1,156 @@
+"""Calls of one turn of the event loop in one batch: `Batching`, in front of an `AsyncHttpClient`, on asyncio.
+
+    batching = Batching(client, max_items=100)
+    blocks = await asyncio.gather(*[batching.call("eth_getBlockByNumber", [hex(number), False]) for number in numbers])
+
+Rules:
+  - Calls with the same options that begin in one turn of the loop are sent together, at most `max_items` in a batch.
+    One call alone is sent without a batch.
+  - Each caller gets its own result or exception. An error for the whole batch is that of each caller, and so is a lost
+    connection.
+  - A caller that is cancelled takes no other call with it. When none of a batch is awaited any longer, its request is
+    given up.
+  - Params that cannot be encoded fail their own call: the others are sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
+
+from .._checks import check_count, check_type
+from ..codec import Params
+from ..handlers.returned import result_reader
+from ..types import UNSET, Unset
+from .client import AsyncHttpClient, PostOptions
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+T = TypeVar("T")
+
+
+class _Item(NamedTuple):
+    """A call that waits for its batch, or for its result."""
+
+    method: str
+    params: Any
+    result: asyncio.Future[Any]
+
+
+class Batching:
+    """Gathers the calls of one turn of the loop into batches.
+
+    It keeps nothing open: close the client.
+
+    Args:
+        client: The client that sends the batches.
+        max_items: The maximum number of calls in a batch: the server's limit.
+
+    Raises:
+        TypeError, ValueError: An argument has the wrong type or value.
+    """
+
+    def __init__(self, client: AsyncHttpClient, *, max_items: int = 100) -> None:
+        check_type("client", client, AsyncHttpClient)
+        check_count("max_items", max_items, 1, may_be_none=False)
+        self._client = client
+        self._max_items = max_items
+        self._waiting: dict[Any, list[_Item]] = {}  # by their options
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @overload
+    async def call(self, method: str, params: Params = None, **options: Unpack[PostOptions]) -> Any: ...
+
+    @overload
+    async def call(
+        self, method: str, params: Params = None, *, returns: type[T], **options: Unpack[PostOptions]
+    ) -> T: ...
+
+    @overload
+    async def call(
+        self, method: str, params: Params = None, *, returns: Any, **options: Unpack[PostOptions]
+    ) -> Any: ...
+
+    async def call(
+        self,
+        method: str,
+        params: Params = None,
+        *,
+        returns: Any = UNSET,
+        timeout: float | Unset | None = UNSET,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Call a method and return its result.
+
+        Args:
+            method: As in `HttpClient.call`, like the other arguments.
+            timeout: As in `HttpClient.batch`: for the whole batch.
+
+        Raises:
+            Exception: As in `HttpClient.call`.
+        """
+        read = None if returns is UNSET else result_reader(returns)
+        loop = asyncio.get_running_loop()
+        item = _Item(method, params, loop.create_future())
+        options = timeout, tuple(sorted((headers or {}).items()))
+        waiting = self._waiting.setdefault(options, [])
+        waiting.append(item)
+        if len(waiting) == self._max_items:
+            self._send(options)
+        elif len(waiting) == 1:
+            loop.call_soon(self._send, options, waiting)
+        result = await item.result
+        return result if read is None else read(method, result)
+
+    def _send(self, options: Any, waiting: list[_Item] | None = None) -> None:
+        """Send the calls that wait, unless those that were waiting then have been sent."""
+        if waiting is not None and self._waiting.get(options) is not waiting:
+            return
+        items = [item for item in self._waiting.pop(options) if not item.result.done()]
+        if items:
+            task = asyncio.get_running_loop().create_task(self._settle(items, *options))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            left = len(items)
+
+            def leave(_: object) -> None:
+                nonlocal left
+                left -= 1
+                if not left:
+                    task.cancel()
+
+            for item in items:
+                item.result.add_done_callback(leave)
+
+    async def _settle(self, items: list[_Item], timeout: Any, headers: Any) -> None:
+        try:
+            results = await self._results(items, timeout, dict(headers))
+            for item, result in zip(items, results, strict=True):
+                if item.result.done():
+                    continue
+                if isinstance(result, Exception):
+                    item.result.set_exception(result)
+                else:
+                    item.result.set_result(result)
+        finally:
+            for item in items:
+                item.result.cancel()  # those that the cancellation of this task leaves
+
+    async def _results(self, items: list[_Item], timeout: Any, headers: dict[str, str]) -> list[Any]:
+        """Return the result of each call, or its exception."""
+        calls = [(item.method, item.params) for item in items]
+        try:
+            if len(calls) == 1:
+                return [await self._client.call(*calls[0], timeout=timeout, headers=headers)]
+            return await self._client.batch(calls, timeout=timeout, headers=headers)
+        except TypeError as error:  # params that cannot be encoded: nothing was sent
+            if len(items) == 1:
+                return [error]
+        except Exception as error:
+            return [error] * len(items)
+        middle = len(items) // 2
+        parts = [self._results(part, timeout, headers) for part in (items[:middle], items[middle:])]
+        first, second = await asyncio.gather(*parts)
+        return first + second

@@ -1,0 +1,263 @@
+"""Several servers behind one client: fail-over as a transport of the HTTP clients. It needs the extra `http`.
+
+    upstreams = Upstreams("https://a.example/rpc", "https://b.example/rpc", may_repeat=lambda name: name in READS)
+    client = AsyncHttpClient("https://a.example/rpc", transport=upstreams)
+
+Rules:
+  - A request goes to the first upstream that does not rest. One that fails rests, longer with each failure in a row, or
+    as long as its `Retry-After` says, for which requests wait where no other upstream is left.
+  - What no upstream has served may be sent again: the connection was not made, or the status is 429. After any other
+    failure, and after 502, 503 and 504, the request may have been served: it is sent again only if `may_repeat`
+    returns true for each of its methods.
+  - When no further attempt is made, the client gets what it would get from a single server: the last response, or the
+    exception. One after which the request may have been served goes before one after which it was not.
+  - Nothing waits longer than the call may take.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from math import inf
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from .._checks import check_callable, check_count, check_seconds
+from .._logs import logger_of
+from ..codec import Notification, Request, decode
+from ..profile import LENIENT
+from .library import OuterTransport, library_of, url_of
+
+try:
+    import anyio
+except ImportError as _error:
+    raise ImportError('the HTTP clients need the extra `http`: pip install "jsonrpc_fast[http]"') from _error
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_logger: Final = logger_of("http")
+
+MAX_REST_SECONDS: Final = 300.0
+"""The longest rest of an upstream, whatever its `Retry-After` says."""
+
+_TOO_MANY: Final = 429
+_UNAVAILABLE: Final = frozenset({502, 503, 504})
+_NOT_COPIED: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
+
+
+class Upstreams(OuterTransport):
+    """A transport of httpx2 or httpx that sends each request to one of several servers.
+
+    It serves sync and async clients. The URL of the request is replaced by that of the upstream, and its headers are
+    kept: an upstream with credentials of its own has them in its URL.
+
+    Args:
+        urls: The URLs of the servers, the preferred one first.
+        attempts: How often a request is sent, at most.
+        may_repeat: Called with a method; returns whether it may run twice, as reading may. By default none may.
+        rest_seconds: How long an upstream rests after a failure: doubled with each further one, up to 5 minutes.
+        attempt_seconds: How long each wait for one upstream may take, such as for the response; None: as long as the
+            call.
+        transport: The transport that sends the requests, of httpx2 or httpx; by default one with the default options.
+
+    Raises:
+        TypeError: An argument has the wrong type.
+        ValueError: There are no URLs, one is malformed, or a number is out of range.
+    """
+
+    def __init__(
+        self,
+        *urls: str,
+        attempts: int = 3,
+        may_repeat: Callable[[str], bool] | None = None,
+        rest_seconds: float = 1.0,
+        attempt_seconds: float | None = None,
+        transport: Any = None,
+    ) -> None:
+        check_count("attempts", attempts, 1, may_be_none=False)
+        check_callable("may_repeat", may_repeat)
+        check_seconds("rest_seconds", rest_seconds, may_be_none=False)
+        check_seconds("attempt_seconds", attempt_seconds)
+        if not urls:
+            raise ValueError("there must be at least one URL")
+        library = library_of(transport)
+        super().__init__(transport)
+        self._upstreams = [_Upstream(str(url_of(url, library))) for url in urls]
+        self._attempts = attempts
+        self._may_repeat = may_repeat
+        self._rest_seconds = rest_seconds
+        self._attempt_seconds = inf if attempt_seconds is None else attempt_seconds
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def close(self) -> None:
+        """Close the connections of a sync client."""
+        if self.inner is not None:
+            self.inner.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of an async client."""
+        if self.inner is not None:
+            await self.inner.aclose()
+
+    def handle_request(self, request: Any) -> Any:
+        """Send a request of a sync client, and return the response."""
+        exchange = _Exchange(self, request, request.read(), time.monotonic())
+        if self.inner is None:
+            self.inner = exchange.library.HTTPTransport()
+        while True:
+            upstream, seconds = exchange.next(time.monotonic())
+            if seconds:
+                time.sleep(seconds)
+            try:
+                response = self.inner.handle_request(exchange.request_to(upstream, time.monotonic()))
+            except exchange.library.TransportError as error:
+                exchange.failed(upstream, error, time.monotonic())
+            else:
+                if exchange.is_last(upstream, response, time.monotonic()):
+                    return response
+                response.close()
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Send a request of an async client, and return the response."""
+        exchange = _Exchange(self, request, await request.aread(), anyio.current_time())
+        if self.inner is None:
+            self.inner = exchange.library.AsyncHTTPTransport()
+        while True:
+            upstream, seconds = exchange.next(anyio.current_time())
+            if seconds:
+                await anyio.sleep(seconds)
+            try:
+                response = await self.inner.handle_async_request(exchange.request_to(upstream, anyio.current_time()))
+            except exchange.library.TransportError as error:
+                exchange.failed(upstream, error, anyio.current_time())
+            else:
+                if exchange.is_last(upstream, response, anyio.current_time()):
+                    return response
+                await response.aclose()
+
+
+class _Upstream:
+    """A server, and until when it rests."""
+
+    __slots__ = ("failures", "has_asked", "rests_until", "url")
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.failures = 0  # in a row
+        self.rests_until = -inf
+        self.has_asked = False  # for this rest
+
+
+class _Exchange:
+    """A request and its attempts, without IO."""
+
+    def __init__(self, owner: Upstreams, request: Any, body: bytes, now: float) -> None:
+        self.library: ModuleType = library_of(request)
+        self._owner = owner
+        self._request = request
+        self._body = body
+        self._attempts = 0
+        self._timeouts: dict[str, float | None] = request.extensions.get("timeout", {})
+        given = [seconds for seconds in self._timeouts.values() if seconds is not None]
+        self._deadline = now + max(given) if given else inf
+        self._may_be_served: Exception | None = None  # the failure after which it may
+
+    def next(self, now: float) -> tuple[_Upstream, float]:
+        """Return the upstream for the next attempt, and how long to wait for it."""
+        self._attempts += 1
+        upstream, seconds = self._choose(now)
+        return upstream, min(seconds, max(self._deadline - now, 0.0))
+
+    def _choose(self, now: float) -> tuple[_Upstream, float]:
+        upstreams = self._owner._upstreams
+        ready = next((upstream for upstream in upstreams if upstream.rests_until <= now), None)
+        found = ready or min(upstreams, key=lambda upstream: upstream.rests_until)
+        may_try = self._attempts == 1 and not found.has_asked  # all have failed: one may be well again
+        return found, 0.0 if ready or may_try else found.rests_until - now
+
+    def request_to(self, upstream: _Upstream, now: float) -> Any:
+        """Return the request as it is sent to an upstream, with no more time than is left for the call."""
+        request, url = self._request, self.library.URL(upstream.url)
+        headers = [field for field in request.headers.raw if field[0].lower() not in _NOT_COPIED]
+        if url.userinfo:
+            headers = [field for field in headers if field[0].lower() != b"authorization"]
+            user = f"{url.username}:{url.password}".encode()
+            headers.append((b"authorization", b"Basic " + base64.b64encode(user)))
+        left = min(self._owner._attempt_seconds, max(self._deadline - now, 0.001))
+        timeouts = {name: min(inf if given is None else given, left) for name, given in self._timeouts.items()}
+        timeouts = {name: None if seconds == inf else seconds for name, seconds in timeouts.items()}
+        extensions = {**request.extensions, "timeout": timeouts}
+        return self.library.Request(request.method, url, headers=headers, content=self._body, extensions=extensions)
+
+    def is_last(self, upstream: _Upstream, response: Any, now: float) -> bool:
+        """Return whether a response is the one for the client."""
+        status = response.status_code
+        if status != _TOO_MANY and status not in _UNAVAILABLE:
+            upstream.failures = 0
+            return True
+        self._rest(upstream, now, f"status {status}", _retry_seconds(response.headers.get("retry-after")))
+        return not self._may_go_on(now, was_refused=status == _TOO_MANY)
+
+    def failed(self, upstream: _Upstream, error: Exception, now: float) -> None:
+        """Count a failed attempt, and raise the exception if it is the last one."""
+        self._rest(upstream, now, type(error).__name__, None)
+        library: Any = self.library
+        was_refused = isinstance(error, (library.ConnectError, library.ConnectTimeout, library.PoolTimeout))
+        may_go_on = self._may_go_on(now, was_refused=was_refused)
+        if not was_refused and self._may_be_served is None:
+            self._may_be_served = error
+        if not may_go_on:
+            raise self._may_be_served or error
+
+    def _may_go_on(self, now: float, was_refused: bool) -> bool:
+        if self._attempts >= self._owner._attempts or now + self._choose(now)[1] >= self._deadline:
+            return False
+        return was_refused or self._may_repeat()
+
+    def _may_repeat(self) -> bool:
+        may_repeat = self._owner._may_repeat
+        if may_repeat is None:
+            return False
+        decoded: Any = decode(self._body, LENIENT, raw=True)
+        items = decoded if isinstance(decoded, list) else [decoded]
+        return all(isinstance(item, (Request, Notification)) and may_repeat(item.method) for item in items)
+
+    def _rest(self, upstream: _Upstream, now: float, reason: str, seconds: float | None) -> None:
+        upstream.failures += 1
+        upstream.has_asked = seconds is not None
+        if seconds is None:
+            seconds = self._owner._rest_seconds * 2.0 ** min(upstream.failures - 1, 30)
+        seconds = min(seconds, MAX_REST_SECONDS)
+        upstream.rests_until = now + seconds
+        host = self.library.URL(upstream.url).host  # the path of a URL may have a key
+        _logger.warning("the upstream %s failed (%s) and rests for %.1f s", host, reason, seconds)
+
+
+def _retry_seconds(value: str | None) -> float | None:
+    """Return the seconds of a `Retry-After` (RFC 9110, section 10.2.3); None if there is none, or it is malformed."""
+    if value is None:
+        return None
+    if value.isascii() and value.isdigit():
+        return float(value[:9])
+    try:
+        until = parsedate_to_datetime(value)
+    except (TypeError, ValueError):
+        return None
+    if until.tzinfo is None:
+        until = until.replace(tzinfo=timezone.utc)
+    return max((until - datetime.now(timezone.utc)).total_seconds(), 0.0)

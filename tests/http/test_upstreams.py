@@ -1,0 +1,307 @@
+"""Fail-over between servers: what is sent again, and to which; with both libraries, sync and async."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+
+pytest.importorskip("anyio", reason="the extra `http` is not installed")
+
+from jsonrpc_fast.errors import CallTimeout, ConnectionLost, HttpStatusError
+from jsonrpc_fast.http import Endpoint
+from jsonrpc_fast.http import upstreams as module
+from jsonrpc_fast.http.client import AsyncHttpClient, HttpClient
+from jsonrpc_fast.http.upstreams import MAX_REST_SECONDS, Upstreams
+
+from ..support.tables import rows
+from ..support.waiting import free_port
+
+LIBRARIES = [importlib.import_module(name) for name in ("httpx2", "httpx") if importlib.util.find_spec(name)]
+RESULT = b'{"jsonrpc":"2.0","id":%d,"result":"%s"}'
+REFUSED, BROKEN, SILENT = "ConnectError", "ReadError", "ReadTimeout"
+
+
+class Clock:
+    """A turned clock: waiting moves it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        self.waits: list[float] = []
+        monkeypatch.setattr(module, "time", self)
+        monkeypatch.setattr(module, "anyio", self)
+        self.monotonic = self.current_time = lambda: self.now
+
+        def wait(seconds: float) -> None:
+            self.waits.append(round(seconds, 3))
+            self.now += seconds
+
+        async def wait_async(seconds: float) -> None:
+            wait(seconds)
+
+        outer = self
+        self.sleep: Any = wait
+        self.use_async = lambda: setattr(outer, "sleep", wait_async)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+class Servers:
+    """Servers that do as a script says, one step for each request, and then respond.
+
+    A step is the name of an exception of the library, a status, or a status with headers.
+
+    Attributes:
+        seen: The hosts of the requests, in order.
+    """
+
+    def __init__(self, http: Any, **scripts: list[Any]) -> None:
+        self.http = http
+        self.exceptions: dict[str, type[Exception]] = vars(http)
+        self.seen: list[str] = []
+        self.requests: list[Any] = []
+        self.scripts: dict[str, Iterator[Any]] = {host: iter(steps) for host, steps in scripts.items()}
+
+    def handle(self, request: Any) -> Any:
+        host = request.url.host
+        self.seen.append(host)
+        self.requests.append(request)
+        step: Any = next(self.scripts[host], 200)
+        if isinstance(step, str):
+            raise self.exceptions[step](step)
+        status, headers = step if isinstance(step, tuple) else (step, {})
+        content = RESULT % (1, host.encode()) if status == 200 else b"no"
+        return self.http.Response(status, headers=headers, content=content)
+
+    def upstreams(self, **options: Any) -> Upstreams:
+        urls = [f"http://{host}/rpc" for host in self.scripts]
+        return Upstreams(*urls, transport=self.http.MockTransport(self.handle), **options)
+
+
+def call(clock: Clock, is_async: bool, upstreams: Upstreams, method: str = "get", **options: Any) -> Any:
+    """Return the result of a call with a new client, whose first call has the id 1."""
+
+    async def run() -> Any:
+        clock.use_async()
+        async with AsyncHttpClient("http://any/", transport=upstreams, **options) as client:
+            return await client.call(method)
+
+    if is_async:
+        return asyncio.run(run())
+    with HttpClient("http://any/", transport=upstreams, **options) as client:
+        return client.call(method)
+
+
+def may_repeat(method: str) -> bool:
+    return method == "get"
+
+
+@pytest.fixture(params=LIBRARIES, ids=lambda library: library.__name__)
+def http(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@pytest.fixture(params=[False, True], ids=["sync", "async"])
+def is_async(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@rows(
+    "a, b, method, seen, outcome",
+    [
+        # Nothing was served: any request goes on.
+        ([REFUSED], [], "set", "ab", "b"),
+        (["ConnectTimeout"], [], "set", "ab", "b"),
+        ([429], [], "set", "ab", "b"),
+        # It may have been served: only what may be repeated goes on.
+        ([BROKEN], [], "get", "ab", "b"),
+        ([503], [], "get", "ab", "b"),
+        ([502], [], "get", "ab", "b"),
+        ([SILENT], [], "get", "ab", "b"),
+        ([BROKEN], [], "set", "a", ConnectionLost),
+        ([503], [], "set", "a", HttpStatusError),
+        ([SILENT], [], "set", "a", CallTimeout),
+        # A response is a response.
+        ([500], [], "get", "a", HttpStatusError),
+        ([404], [], "get", "a", HttpStatusError),
+        # No more attempts.
+        ([REFUSED] * 2, [REFUSED] * 2, "get", "aba", ConnectionLost),
+        ([429] * 2, [429] * 2, "get", "aba", HttpStatusError),
+        # The third attempt waits for the first server.
+        ([REFUSED], [REFUSED], "get", "aba", "a"),
+    ],
+)
+def test_attempts(
+    http: Any, is_async: bool, clock: Clock, a: list[Any], b: list[Any], method: str, seen: str, outcome: Any
+) -> None:
+    servers = Servers(http, a=a, b=b)
+    upstreams = servers.upstreams(may_repeat=may_repeat)
+    if isinstance(outcome, str):
+        assert call(clock, is_async, upstreams, method) == outcome
+    else:
+        with pytest.raises(outcome):
+            call(clock, is_async, upstreams, method)
+    assert "".join(servers.seen) == seen
+
+
+def test_an_exception_says_whether_the_request_may_have_been_served(http: Any, is_async: bool, clock: Clock) -> None:
+    for script, was_sent in (([REFUSED] * 3, False), ([BROKEN, REFUSED, REFUSED], "maybe")):
+        with pytest.raises(ConnectionLost) as caught:
+            call(clock, is_async, Servers(http, a=script).upstreams(may_repeat=may_repeat))
+        assert caught.value.was_sent == was_sent
+
+
+def test_an_upstream_that_failed_rests(http: Any, is_async: bool, clock: Clock) -> None:
+    """Twice as long after each failure in a row."""
+    servers = Servers(http, a=[REFUSED, REFUSED, 200, REFUSED], b=[])
+    upstreams = servers.upstreams(rest_seconds=10)
+    for seconds, seen in ((0, "ab"), (9.9, "b"), (0.2, "ab"), (10.1, "b"), (10, "a"), (0, "ab"), (10.1, "a")):
+        servers.seen.clear()
+        clock.now += seconds
+        call(clock, is_async, upstreams)
+        assert "".join(servers.seen) == seen
+    assert clock.waits == []
+
+
+@rows("value, seconds", [("7", 7), ("date", 7), ("99999999999999999", MAX_REST_SECONDS), ("x", 1), ("-1", 1), ("0", 0)])
+@rows("status", [429, 503])
+def test_a_server_that_says_when(
+    http: Any, is_async: bool, clock: Clock, value: str, seconds: float, status: int
+) -> None:
+    if value == "date":
+        value = format_datetime(datetime.now(timezone.utc) + timedelta(seconds=7), usegmt=True)
+    clock.waits.clear()
+    servers = Servers(http, a=[(status, {"retry-after": value})])
+    assert call(clock, is_async, servers.upstreams(may_repeat=may_repeat), timeout=1000) == "a"
+    assert clock.waits == ([pytest.approx(seconds, abs=1.01 if "GMT" in value else 0)] if seconds else [])
+
+
+def test_a_server_that_asked_for_a_rest_gets_it_also_from_later_calls(http: Any, is_async: bool, clock: Clock) -> None:
+    servers = Servers(http, a=[(429, {"retry-after": "20"})])
+    upstreams = servers.upstreams(attempts=1)
+    with pytest.raises(HttpStatusError):
+        call(clock, is_async, upstreams)
+    assert call(clock, is_async, upstreams) == "a"
+    assert clock.waits == [20]
+
+
+def test_a_server_that_failed_is_tried_where_there_is_no_other(http: Any, is_async: bool, clock: Clock) -> None:
+    servers = Servers(http, a=[REFUSED])
+    upstreams = servers.upstreams(attempts=1, rest_seconds=20)
+    with pytest.raises(ConnectionLost):
+        call(clock, is_async, upstreams)
+    assert call(clock, is_async, upstreams) == "a"
+    assert clock.waits == []
+
+
+def test_nothing_waits_longer_than_the_call_may_take(http: Any, is_async: bool, clock: Clock) -> None:
+    servers = Servers(http, a=[(429, {"retry-after": "20"})])
+    with pytest.raises(HttpStatusError) as caught:
+        call(clock, is_async, servers.upstreams(), timeout=19)
+    assert (caught.value.status, clock.waits) == (429, [])
+
+
+def test_each_attempt_has_the_time_that_is_left(http: Any, is_async: bool, clock: Clock) -> None:
+    servers = Servers(http, a=[(429, {"retry-after": "20"})])
+    call(clock, is_async, servers.upstreams(), timeout=50)
+    call(clock, is_async, servers.upstreams(attempt_seconds=5), timeout=50)
+    call(clock, is_async, servers.upstreams(attempt_seconds=5), timeout=None)
+    assert [request.extensions["timeout"]["read"] for request in servers.requests] == [50, 30, 5, 5]
+
+
+def test_what_an_upstream_gets(http: Any, is_async: bool, clock: Clock) -> None:
+    servers = Servers(http, a=[])
+    upstreams = Upstreams("http://user:p%40ss@a:81/key?x=1", transport=http.MockTransport(servers.handle))
+    assert call(clock, is_async, upstreams, headers={"x-own": "1"}, auth=("other", "x")) == "a"
+    [request] = servers.requests
+    assert str(request.url) == "http://user:p%40ss@a:81/key?x=1"
+    assert request.headers["host"] == "a:81"
+    assert request.headers.get_list("authorization") == [http_basic("user:p@ss")]
+    assert (request.headers["x-own"], request.headers["content-type"]) == ("1", "application/json")
+    assert request.headers.get_list("content-length") == [str(len(request.content))]
+
+
+def http_basic(user: str) -> str:
+    import base64
+
+    return "Basic " + base64.b64encode(user.encode()).decode()
+
+
+def test_batches(http: Any, clock: Clock) -> None:
+    """A batch is repeated only if each of its methods may be."""
+
+    def batch(items: list[Any]) -> str:
+        servers = Servers(http, a=[BROKEN], b=[])
+        with (
+            HttpClient("http://any/", transport=servers.upstreams(may_repeat=may_repeat)) as client,
+            pytest.raises(Exception, match=r"not a batch|connection broke"),
+        ):
+            client.batch(items)
+        return "".join(servers.seen)
+
+    assert batch([("get", None), ("get", None)]) == "ab"
+    assert batch([("get", None), ("set", None)]) == "a"
+
+
+def test_a_text_that_is_no_message_is_not_repeated(http: Any, clock: Clock) -> None:
+    servers = Servers(http, a=[BROKEN], b=[])
+    with http.Client(transport=servers.upstreams(may_repeat=lambda _: True)) as client, pytest.raises(http.ReadError):
+        client.post("http://any/", content=b"x")
+    assert servers.seen == ["a"]
+
+
+def test_the_log_names_the_host_alone(http: Any, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    servers = Servers(http, a=[REFUSED])
+    upstreams = Upstreams("http://u:sesame@a/sesame", transport=http.MockTransport(servers.handle), rest_seconds=0)
+    call(clock, False, upstreams)
+    assert [record.getMessage() for record in caplog.records if record.name == "jsonrpc_fast.http"] == [
+        "the upstream a failed (ConnectError) and rests for 0.0 s"
+    ]
+
+
+@rows(
+    "make, error",
+    [
+        (lambda: Upstreams(), ValueError),
+        (lambda: Upstreams("ftp://a"), ValueError),
+        (lambda: Upstreams("http://a", attempts=0), ValueError),
+        (lambda: Upstreams("http://a", rest_seconds=-1), ValueError),
+        (lambda: Upstreams("http://a", may_repeat=1), TypeError),  # type: ignore[arg-type]
+        (lambda: Upstreams(1), TypeError),  # type: ignore[arg-type]
+    ],
+)
+def test_wrong_arguments(make: Callable[[], Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        make()
+
+
+async def test_real_servers() -> None:
+    """One that is not there, one that is busy, and one that serves; with the transport of the library."""
+    pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+    from ..support.asgi_servers import serving
+
+    seen: list[str] = []
+
+    async def busy(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            seen.append("busy")
+            await send({"type": "http.response.start", "status": 429, "headers": [(b"retry-after", b"60")]})
+            await send({"type": "http.response.body", "body": b""})
+
+    async with serving(busy, lifespan="off") as one, serving(Endpoint({"add": lambda a, b: a + b})) as other:
+        upstreams = Upstreams(f"http://127.0.0.1:{free_port()}/", one, other, rest_seconds=60)
+        async with AsyncHttpClient(one, transport=upstreams) as client:
+            assert [await client.call("add", [1, 2]) for _ in range(3)] == [3, 3, 3]
+        upstreams = Upstreams(f"http://127.0.0.1:{free_port()}/", other)
+        with HttpClient(one, transport=upstreams) as blocking:
+            assert await asyncio.to_thread(blocking.call, "add", [1, 2]) == 3
+    assert seen == ["busy"]
