@@ -16,7 +16,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from .._checks import check_count, check_seconds
 from ..handlers import Handlers, is_awaitable
@@ -43,6 +43,8 @@ BODY_SECONDS: Final = 30.0
 """How long a body may take to arrive, by default."""
 
 _CLOSE: Final = (b"connection", b"close")
+
+Lifespan: TypeAlias = "Callable[[str], Awaitable[str | None]]"
 
 
 class Endpoint(BaseEndpoint):
@@ -81,7 +83,7 @@ class Endpoint(BaseEndpoint):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve an ASGI scope: an HTTP request, or the lifespan of the server. A WebSocket is refused."""
         if scope["type"] != "http":
-            await _serve_other(scope["type"], receive, send)
+            await serve_other(scope["type"], receive, send)
             return
         fields: Any = scope["headers"]
         if type(fields) is not list:
@@ -101,7 +103,7 @@ class Endpoint(BaseEndpoint):
                 path = scope["path"].removeprefix(scope.get("root_path", ""))
                 status, fields, body = self._respond_to_other_method(scope["method"], path, headers, is_local)
         except Refusal as refusal:
-            status, fields, body = refusal_response(refusal, scope["method"], _closing(scope, headers))
+            status, fields, body = refusal_response(refusal, scope["method"], closing_fields(scope, headers))
         await send({"type": "http.response.start", "status": status, "headers": fields})
         await send({"type": "http.response.body", "body": body})
 
@@ -207,21 +209,35 @@ class Endpoint(BaseEndpoint):
         return body
 
 
-def _closing(scope: Scope, headers: Mapping[bytes, bytes]) -> list[Header]:
+def closing_fields(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> list[Header]:
     """Return the header that closes the connection of a request whose body is not read."""
     has_body = b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
     return [_CLOSE] if has_body and scope["http_version"].startswith("1") else []
 
 
-async def _serve_other(kind: str, receive: Receive, send: Send) -> None:
-    """Respond to the events of a lifespan, and close a WebSocket before it opens."""
+async def serve_other(kind: str, receive: Receive, send: Send, lifespan: Lifespan | None = None) -> None:
+    """Respond to the events of a lifespan, and close a WebSocket before it opens.
+
+    Args:
+        kind: The type of the scope.
+        receive: The application's `receive`.
+        send: The application's `send`.
+        lifespan: Awaited with each event, "lifespan.startup" and "lifespan.shutdown". Returns why it failed; None if it
+            did not.
+
+    Raises:
+        ValueError: The scope is of an unknown type.
+    """
     if kind == "websocket":
         await send({"type": "websocket.close"})
-    elif kind == "lifespan":
-        message = await receive()
-        while message["type"] == "lifespan.startup":
-            await send({"type": "lifespan.startup.complete"})
-            message = await receive()
-        await send({"type": "lifespan.shutdown.complete"})
-    else:
+        return
+    if kind != "lifespan":
         raise ValueError("the scope is of an unknown type")
+    event = "lifespan.startup"
+    while event == "lifespan.startup":
+        event = (await receive())["type"]
+        fault = None if lifespan is None else await lifespan(event)
+        if fault is not None:
+            await send({"type": f"{event}.failed", "message": fault})
+            return
+        await send({"type": f"{event}.complete"})

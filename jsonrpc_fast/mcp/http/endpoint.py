@@ -17,6 +17,7 @@ from ..._logs import logger_of
 from ...codec import Notification, ParseError, Request, decode, encode
 from ...errors import StateError
 from ...http.base import JSON_TYPE, refusal_response
+from ...http.endpoint import closing_fields, serve_other
 from ...http.failures import RefusedFailures
 from ...http.guard import Cancellable
 from ...http.requests import (
@@ -40,9 +41,8 @@ from ..protocol.meta import object_members
 from ..protocol.versions import HANDSHAKE_VERSIONS
 from ..server.lifespan import LifespanHolder
 from .authorization import Authorization
-from .checks import SESSION_ID, SINGLE_HEADERS, VERSION, accepts, is_modern
 from .event_store import GuardedStore, MemoryEventStore
-from .headers import NAME_MEMBERS, PARAM_HEADER_PREFIX
+from .headers import NAME_MEMBERS, PARAM_HEADER_PREFIX, SESSION_ID, SINGLE_HEADERS, VERSION, accepts, is_modern
 from .responses import EVENT_TYPE, RETRY_SOON, AsgiRequest, Responder
 from .session_requests import SessionRequests
 from .sessions import ConnectionFactory
@@ -56,7 +56,6 @@ _logger: Final = logger_of("mcp")
 _LIFESPAN_FAILED: Final = "the lifespan of the server failed"
 _JSON: Final = b"application/json"
 _METADATA_HEADERS: Final = ((b"access-control-allow-origin", b"*"), (b"cache-control", b"max-age=3600"))
-_CLOSE: Final = (b"connection", b"close")
 _PARAM_PREFIX: Final = PARAM_HEADER_PREFIX.encode()
 
 
@@ -115,7 +114,7 @@ class McpEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a scope of ASGI: an HTTP request, or the lifespan of the server. A WebSocket is refused."""
         if scope["type"] != "http":
-            await self._serve_other(scope["type"], receive, send)
+            await serve_other(scope["type"], receive, send, self._on_lifespan)
             return
         # Some servers leave the whitespace around a value, which is not part of it (RFC 9110, section 5.5).
         fields: list[Header] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
@@ -221,30 +220,14 @@ class McpEndpoint:
 
     # Ending.
 
-    async def _serve_other(self, kind: str, receive: Receive, send: Send) -> None:
-        """Respond to the events of a lifespan, and close a WebSocket before it opens."""
-        if kind == "websocket":
-            await send({"type": "websocket.close"})
-        elif kind == "lifespan":
-            message = await receive()
-            while message["type"] == "lifespan.startup":
-                try:
-                    await self._lifespan.enter()
-                except Exception as error:
-                    _log_lifespan(error)
-                    await send({"type": "lifespan.startup.failed", "message": _LIFESPAN_FAILED})
-                    return
-                await send({"type": "lifespan.startup.complete"})
-                message = await receive()
-            try:
-                await self.close()
-            except Exception as error:
-                _log_lifespan(error)
-                await send({"type": "lifespan.shutdown.failed", "message": _LIFESPAN_FAILED})
-                return
-            await send({"type": "lifespan.shutdown.complete"})
-        else:
-            raise ValueError("the scope is of an unknown type")
+    async def _on_lifespan(self, event: str) -> str | None:
+        """Begin or end with the ASGI server. Return why that failed; None if it did not."""
+        try:
+            await (self._lifespan.enter() if event == "lifespan.startup" else self.close())
+        except Exception as error:
+            _log_lifespan(error)
+            return _LIFESPAN_FAILED
+        return None
 
     async def close(self, grace_seconds: float = 5.0) -> None:
         """End all sessions, streams and subscriptions, and leave the lifespan of the server. New requests are refused.
@@ -272,9 +255,7 @@ def _log_lifespan(error: BaseException) -> None:
 
 
 async def _refuse(request: AsgiRequest, refusal: Refusal) -> None:
-    has_body = b"transfer-encoding" in request.headers or request.headers.get(b"content-length", b"0") != b"0"
-    # The connection of a request whose body is not read is closed.
-    closing = [_CLOSE] if has_body and request.scope["http_version"].startswith("1") else []
+    closing = closing_fields(request.scope, request.headers)
     await request.send_whole(*refusal_response(refusal, request.scope["method"], closing))
 
 

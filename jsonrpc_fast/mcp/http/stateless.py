@@ -20,8 +20,7 @@ from ...session import SessionOptions
 from ..protocol.meta import object_members
 from ..protocol.versions import HANDSHAKE_VERSIONS
 from ..server.connection import ServerConnection
-from .checks import check_modern, check_parameters
-from .headers import Path, parameter_headers
+from .headers import Path, check_modern, check_parameters, parameter_headers
 from .responses import NO_LENGTH, AsgiRequest, Responder
 from .sessions import ConnectionFactory
 from .settings import HttpSettings

@@ -10,7 +10,7 @@ import pytest
 
 from jsonrpc_fast.codec import Request
 from jsonrpc_fast.errors import RpcError
-from jsonrpc_fast.mcp.http.checks import accepts, check_modern, check_parameters
+from jsonrpc_fast.mcp.http.headers import accepts, check_modern, check_parameters
 
 from ...support.mcp_http import (
     ACCEPT,
