@@ -36,7 +36,7 @@ from .engine import Engine
 from .loop_driver import LoopDriver
 from .requests import Destination, InboundRequest
 from .running import current_run, waiting
-from .threads import ThreadQuota, run_threadsafe
+from .threads import lock, run_threadsafe
 from .tracker import Call, invalid_timeout
 from .wait_queue import WaitQueue
 
@@ -83,7 +83,7 @@ class Caller:
         self._loop: asyncio.AbstractEventLoop  # set by `start`
         self._is_started = False
         self._left: asyncio.Future[None]  # set by `start`; done when no more calls can be sent
-        self._thread_quota = ThreadQuota(max_calls)  # for notifications from other threads
+        self._from_threads: set[concurrent.futures.Future[None]] | None = None  # notifications that wait
 
     @overload
     async def call(
@@ -315,14 +315,14 @@ class Caller:
                 other threads are already waiting: wait for one of their futures first.
         """
         loop = self._started_loop()
-        quota = self._thread_quota
-        quota.take()
-        try:
+        with lock:
+            if self._from_threads is None:
+                self._from_threads = set()
+            if len(self._from_threads) >= self._max_calls:
+                raise StateError("too many notifications from other threads are waiting")
             future = run_threadsafe(loop, partial(self._notify_unless_cancelled, method, params))
-        except Exception:
-            quota.give()
-            raise
-        future.add_done_callback(quota.give)
+            self._from_threads.add(future)
+        future.add_done_callback(self._from_threads.discard)
         return future
 
     def _started_loop(self) -> asyncio.AbstractEventLoop:

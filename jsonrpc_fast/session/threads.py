@@ -21,37 +21,11 @@ Begin: TypeAlias = Callable[[concurrent.futures.Future[Any]], Coroutine[Any, Any
 """Creates the coroutine. Its argument is the future that the thread gets."""
 
 
-_lock: Final = threading.Lock()
-"""Shared by all `ThreadQuota` objects: it is held briefly, and a lock for each session would cost memory."""
+lock: Final = threading.RLock()
+"""Held while messages of other threads are counted, by all sessions: briefly, and one for each would cost memory.
 
-
-class ThreadQuota:
-    """Bounds the number of messages from other threads that wait in a session. Thread-safe.
-
-    Args:
-        count: The maximum number of messages.
-    """
-
-    __slots__ = ("_left",)
-
-    def __init__(self, count: int) -> None:
-        self._left = count
-
-    def take(self) -> None:
-        """Count a message.
-
-        Raises:
-            StateError: There is no room for it.
-        """
-        with _lock:
-            if not self._left:
-                raise StateError("too many notifications from other threads are waiting")
-            self._left -= 1
-
-    def give(self, _: object = None) -> None:
-        """Undo `take`."""
-        with _lock:
-            self._left += 1
+A destructor that the garbage collector runs meanwhile may send a message, too.
+"""
 
 
 class _Ticket:
