@@ -382,7 +382,26 @@ class _OpenRequests:
             self._transport.linger_turns = 0
 
 
-class _ReadStream:
+class _Stream:
+    """The part of anyio's streams that both of a session's streams have."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        self.close()
+        await anyio.lowlevel.checkpoint()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _ReadStream(_Stream):
     """The session's read stream over a transport: the part of anyio's stream that the SDK uses.
 
     Delivered messages wait in a queue, from which a busy session receives them without a turn of the loop.
@@ -479,10 +498,6 @@ class _ReadStream:
         self._transport.resume_reading()
         self._wake()
 
-    async def aclose(self) -> None:
-        self.close()
-        await anyio.lowlevel.checkpoint()
-
     def __aiter__(self) -> Self:
         return self
 
@@ -492,16 +507,8 @@ class _ReadStream:
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class _WriteStream:
+class _WriteStream(_Stream):
     """The session's write stream over a transport."""
 
     def __init__(self, transport: Connection, open_requests: _OpenRequests) -> None:
@@ -528,15 +535,3 @@ class _WriteStream:
 
     def close(self) -> None:
         self._is_closed = True
-
-    async def aclose(self) -> None:
-        self.close()
-        await anyio.lowlevel.checkpoint()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
 from ...errors import RpcError, StateError
+from ...transports.waiters import Waiters
 from ...types import UNSET, Unset
 from .inputs import cannot_send
 
@@ -90,7 +91,7 @@ class Task:
         self._created = self._updated = datetime.now(timezone.utc)
         self._questions: dict[str, Question] = {}
         self._used_keys: set[str] = set()
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters = Waiters()
 
     @property
     def is_final(self) -> bool:
@@ -133,7 +134,7 @@ class Task:
             for question in self._questions.values():
                 question.response.cancel()
             self._questions = {}
-        self._wake()
+        self._waiters.wake()
         self._on_change(self)
 
     def finish(self, result: dict[str, Any]) -> None:
@@ -172,7 +173,7 @@ class Task:
         question = Question(key, method, None if params is None else dict(params), timeout)
         self._questions[key] = question
         self.change("input_required")
-        self._wake()
+        self._waiters.wake()
         try:
             return await question.response
         finally:
@@ -197,21 +198,13 @@ class Task:
                 if not question.is_sent:
                     question.is_sent = True
                     return question
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            await waiter
+            await self._waiters.wait()
         return None
 
     def return_question(self, question: Question) -> None:
         """Let another `tasks/result` send a request that this one could not send."""
         question.is_sent = False
-        self._wake()
-
-    def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._waiters.wake()
 
 
 def _request(question: Question) -> dict[str, Any]:
