@@ -1,4 +1,4 @@
-"""The commands `call` and `list`: one request to a server of any kind, and what a server offers.
+"""The commands `call`, `list` and `stubs`: one request to a server of any kind, and what a server offers.
 
 Rules:
   - stdout carries what the server sent, as JSON, and nothing else: results, and notifications with `--follow`. Errors
@@ -43,6 +43,7 @@ from .output import (
     printable,
     styled,
 )
+from .stubs import MAX_DOCUMENT_BYTES, document_of, write_stubs
 
 _ERROR: Final = 1
 """The server responded with an error."""
@@ -81,7 +82,7 @@ class _Peer(Protocol):
 
 
 def run(options: argparse.Namespace, command: Sequence[str]) -> int:
-    """Run the command `call` or `list`. Return the exit status.
+    """Run the command `call`, `list` or `stubs`. Return the exit status.
 
     Args:
         options: The options of the command line.
@@ -157,6 +158,8 @@ async def _run(
     words = list(options.words)
     target = None if command else words.pop(0)
     headers = headers_of(options.header, os.environ)
+    if options.command == "stubs":
+        return write_stubs(await _openrpc_document(options, target, command, headers), options)
     if options.command == "list":
         async with _connected(options, target, command, headers, on_notification) as peer:
             return _print_list(await _offered(peer, options), options)
@@ -331,15 +334,52 @@ async def _initialize(peer: _Peer) -> Any:
     return offered
 
 
+async def _openrpc_document(
+    options: argparse.Namespace, target: str | None, command: Sequence[str], headers: Mapping[str, str]
+) -> Any:
+    """Return the document of a server, or of a URL that names a file."""
+    if target is not None and re.match(r"https?://[^?#]*\.json(?:[?#]|$)", target, re.IGNORECASE):
+        return document_of(await _fetched(target, headers, options.timeout))
+    async with _connected(options, target, command, headers, None) as peer:
+        return await _described(peer)
+
+
+async def _fetched(url: str, headers: Mapping[str, str], seconds: float) -> bytes:
+    """Return the file of a URL, as far as it may be long."""
+    from ..http.library import library_of
+
+    http = library_of()
+    try:
+        async with (
+            http.AsyncClient(headers=headers, timeout=seconds, follow_redirects=True) as client,
+            client.stream("GET", url) as response,
+        ):
+            if response.status_code != 200:
+                raise HttpStatusError(response.status_code, response.headers, b"")
+            found = bytearray()
+            async for chunk in response.aiter_bytes():
+                found += chunk
+                if len(found) > MAX_DOCUMENT_BYTES:
+                    break
+            return bytes(found)
+    except (http.HTTPError, http.InvalidURL) as error:
+        raise ConnectionLost(str(error) or type(error).__name__, was_sent=False) from None
+
+
+async def _described(peer: Any) -> Any:
+    """Return what a server says of its methods."""
+    try:
+        return _value_of(await peer.call("rpc.discover"))
+    except RpcError as error:
+        if error.code != ErrorCode.METHOD_NOT_FOUND:
+            raise
+        raise ValueError("the server does not describe its methods: it has no rpc.discover (OpenRPC)") from None
+
+
 async def _offered(peer: Any, options: argparse.Namespace) -> dict[str, list[Any]]:
     """Return what a server offers, by kind."""
     if not options.mcp:
-        try:
-            described = _value_of(await peer.call("rpc.discover"))
-        except RpcError as error:
-            if error.code != ErrorCode.METHOD_NOT_FOUND:
-                raise
-            raise ValueError("the server does not describe its methods: it has no rpc.discover (OpenRPC)") from None
+        described = await _described(peer)
         methods = described.get("methods") if isinstance(described, dict) else None
         if not isinstance(methods, list):
             raise InvalidResponse("the result of rpc.discover is not an OpenRPC document")

@@ -16,13 +16,13 @@ from .._version import __version__
 from ..framing.frames import FRAMINGS, Framing
 from ..profile import PRESETS
 from ..types import TIMEOUT_SECONDS
-from . import check, info, relay, serve
+from . import check, info, relay, serve, stubs
 from .output import FAILURE, INTERRUPTED, OUTPUT_CLOSED, print_error, silence_closed_outputs
 
 _DESCRIPTION: Final = """\
-Call a JSON-RPC 2.0 server, list what it offers, validate messages, log the
-messages of a server, serve templates over MCP, relay MCP between stdio and
-HTTP, and show this installation.
+Call a JSON-RPC 2.0 server, list what it offers, write its typed interface,
+validate messages, log the messages of a server, serve templates over MCP,
+relay MCP between stdio and HTTP, and show this installation.
 """
 _CALL: Final = """\
 Call a method of a server and print its result: JSON in one line as it arrived
@@ -41,6 +41,13 @@ _LIST: Final = """\
 List what a server offers: the methods that it describes by rpc.discover
 (OpenRPC), or with --mcp its tools, prompts and resources. TARGET and command
 are those of `call`.
+"""
+_STUBS: Final = """\
+Write a Python module with the typed interface of a server, for `proxy` in
+jsonrpc_fast.session.proxies, from an OpenRPC document.
+
+SOURCE is a file, - for standard input, a URL whose path ends in .json, or a
+TARGET or a command as in `call`, which is asked by rpc.discover.
 """
 _CHECK: Final = """\
 Validate streams of JSON-RPC messages. Print the first faults of each file, and
@@ -103,6 +110,13 @@ exit status:
   130  interrupted
   141  the reader of the output closed it
   143  terminated
+"""
+_STUBS_STATUS: Final = """\
+exit status:
+  0    the module was written
+  2    the command line is wrong, the document cannot be read or is none of
+       OpenRPC, or the output cannot be written
+  1, 3, 4, 126 to 143: as in `call`
 """
 _CHECK_STATUS: Final = """\
 exit status:
@@ -192,7 +206,7 @@ def _interrupt(number: int, _: object) -> None:
 def _run(arguments: list[str]) -> int:
     parser = _parser()
     program: list[str] = []
-    if arguments[:1] in (["tap"], ["relay"], ["call"], ["list"]) and "--" in arguments:
+    if arguments[:1] in (["tap"], ["relay"], ["call"], ["list"], ["stubs"]) and "--" in arguments:
         # The arguments after -- belong to the server's command.
         split = arguments.index("--")
         arguments, program = arguments[:split], arguments[split + 1 :]
@@ -200,13 +214,15 @@ def _run(arguments: list[str]) -> int:
         options, unknown = parser.parse_known_args(arguments)
         if options.command in ("tap", "relay"):
             _check_ends(options, program)
-        if options.command in ("call", "list"):
+        if options.command in ("call", "list", "stubs"):
             _check_words(options, program)
         if unknown:
             getattr(options, "parser", parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     except SystemExit as exit:
         return int(exit.code or 0)
-    if options.command in ("call", "list"):
+    if options.command == "stubs" and not program and stubs.is_file(options.words[0]):
+        return stubs.run(options)
+    if options.command in ("call", "list", "stubs"):
         from . import call  # imports asyncio
 
         return call.run(options, program)
@@ -253,12 +269,13 @@ def _check_ends(options: argparse.Namespace, program: list[str]) -> None:
 
 def _check_words(options: argparse.Namespace, program: list[str]) -> None:
     """Check that a call has a server and a method. Exits with a message otherwise."""
-    names = [] if program else ["TARGET, or a command after --"]
+    place = "SOURCE" if options.command == "stubs" else "TARGET"
+    names = [] if program else [f"{place}, or a command after --"]
     names += ["METHOD"] if options.command == "call" else []
     missing = names[len(options.words) :]
     if missing:
         options.parser.error(f"expected {missing[0]}")
-    if options.command == "list" and len(options.words) > len(names):
+    if options.command != "call" and len(options.words) > len(names):
         options.parser.error(f"unrecognized arguments: {' '.join(options.words[len(names) :])}")
 
 
@@ -270,22 +287,24 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
 
-    for name, about, words in (
-        ("call", "call a method of a server", " METHOD [NAME=VALUE ... | JSON]"),
-        ("list", "list what a server offers", ""),
+    for name, about, text, status, usage in (
+        ("call", "call a method of a server", _CALL, _CALL_STATUS, ("TARGET", " METHOD [NAME=VALUE ... | JSON]")),
+        ("list", "list what a server offers", _LIST, _CALL_STATUS, ("TARGET", "")),
+        ("stubs", "write the typed interface of a server", _STUBS, _STUBS_STATUS, ("SOURCE", "")),
     ):
         command = commands.add_parser(
             name,
             help=about,
-            description=_CALL if name == "call" else _LIST,
-            usage=f"%(prog)s [options] TARGET{words}\n       %(prog)s [options]{words} -- COMMAND ...",
-            epilog=_CALL_STATUS,
+            description=text,
+            usage=f"%(prog)s [options] {''.join(usage)}\n       %(prog)s [options]{usage[1]} -- COMMAND ...",
+            epilog=status,
             **layout,
         )
         command.add_argument("words", nargs="*", metavar="WORD", help=argparse.SUPPRESS)
-        command.add_argument(
-            "--mcp", action="store_true", help="speak the Model Context Protocol (needs the extra mcp)"
-        )
+        if name != "stubs":
+            command.add_argument(
+                "--mcp", action="store_true", help="speak the Model Context Protocol (needs the extra mcp)"
+            )
         _add_rules(command, None)
         _add_header(command)
         command.add_argument(
@@ -295,9 +314,10 @@ def _parser() -> argparse.ArgumentParser:
             metavar="SECONDS",
             help="how long to wait for the response (default: %(default)s)",
         )
-        command.add_argument("--raw", action="store_true", help="print JSON in one line on a terminal, too")
+        if name != "stubs":
+            command.add_argument("--raw", action="store_true", help="print JSON in one line on a terminal, too")
         command.add_argument("--debug", action="store_true", help="log what the connection does to standard error")
-        command.set_defaults(lsp=False, notify=False, follow=False)
+        command.set_defaults(lsp=False, notify=False, follow=False, mcp=False)
     command = commands.choices["call"]
     command.add_argument(
         "--lsp", action="store_true", help="speak the Language Server Protocol: its handshake and framing"
@@ -306,6 +326,11 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--follow", action="store_true", help="print the server's notifications, until the connection ends or Ctrl-C"
     )
+
+    command = commands.choices["stubs"]
+    command.add_argument("--name", help="the name of the class (default: from the title of the document)")
+    command.add_argument("--sync", action="store_true", help="declare methods without async, for HttpClient")
+    command.add_argument("-o", "--output", metavar="FILE", help="write the module to FILE (default: standard output)")
 
     command = commands.add_parser(
         "check", help="validate streams of messages", description=_CHECK, epilog=_CHECK_STATUS, **layout

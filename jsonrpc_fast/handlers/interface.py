@@ -3,12 +3,59 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-def methods_of(interface: object) -> dict[str, Callable[..., Any]]:
-    """Return the public methods that a class declares or inherits, by name, in the order of their declaration.
+class Method(NamedTuple):
+    """A method that a class declares.
+
+    Attributes:
+        name: The name of the method for the peer.
+        function: The function of the class.
+        params: The names of params for the peer, by the names of their parameters, where they differ.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    params: Mapping[str, str]
+
+
+_named: WeakKeyDictionary[Callable[..., Any], tuple[str, Mapping[str, str]]] = WeakKeyDictionary()
+
+
+def method(name: str, *, params: Mapping[str, str] | None = None) -> Callable[[F], F]:
+    """Declare a method whose name, or the names of whose params, cannot be those of a function in Python.
+
+        class Editor(Protocol):
+            @method("textDocument/hover", params={"from_": "from"})
+            async def hover(self, *, from_: str) -> str: ...
+
+    Args:
+        name: The name of the method for the peer.
+        params: The names of params for the peer, by the names of their parameters.
+
+    Returns:
+        A decorator that returns the function itself.
+
+    Raises:
+        TypeError: The name is not a str.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a str, not {type(name).__name__}")
+
+    def declare(function: F) -> F:
+        _named[function] = name, dict(params or {})
+        return function
+
+    return declare
+
+
+def methods_of(interface: object) -> dict[str, Method]:
+    """Return the public methods that a class declares or inherits, by the names of their functions, in order.
 
     Raises:
         TypeError: It is not a class, declares no method, or one that needs no object or is a generator.
@@ -16,14 +63,15 @@ def methods_of(interface: object) -> dict[str, Callable[..., Any]]:
     if not isinstance(interface, type):
         raise TypeError(f"interface must be a class, not {type(interface).__name__}")
     members = {name: member for base in reversed(interface.__mro__) for name, member in vars(base).items()}
-    found: dict[str, Callable[..., Any]] = {}
+    found: dict[str, Method] = {}
     for name, member in members.items():
         if name.startswith("_"):
             continue
         if isinstance(member, (staticmethod, classmethod)) or inspect.isasyncgenfunction(member):
             raise TypeError(f"{name} must be an ordinary method")
         if inspect.isfunction(member):
-            found[name] = member
+            declared, params = _named.get(member, (name, {}))
+            found[name] = Method(declared, member, params)
     if not found:
         raise TypeError(f"{interface.__name__} must declare a method")
     return found

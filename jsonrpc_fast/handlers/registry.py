@@ -128,13 +128,15 @@ class Handlers:
         if "unpack" not in options and "params" not in options:
             options = {"typed": True, **options}
         found: dict[str, Callable[..., Any]] = {}
-        for name in methods_of(interface):
+        for name, declared in methods_of(interface).items():
             function = getattr(served, name, None)
-            if callable(function):
-                found[prefix + name] = function
-            else:
+            if not callable(function):
                 raise TypeError(f"{type(served).__name__} must have the method {name} of {interface.__name__}")
-            if self._has(prefix + name):
+            if declared.params:
+                raise TypeError(f"{name} of {interface.__name__} renames params, which a proxy can and handlers cannot")
+            method = prefix + declared.name
+            found[method] = function
+            if self._has(method):
                 raise ValueError("the method has a handler already")
         for method, function in found.items():
             self.register(method, function, **options)

@@ -5,6 +5,7 @@ Rules:
     positional-only, all are passed as an array. An argument that is left out is left out of the params.
   - Arguments are written by their types, and the result is converted into the annotation of the return value, as typed
     handlers convert params.
+  - `handlers.interface.method` says what a method, or its params, are called that have no name of Python.
   - A class with `async def` needs a caller whose `call` is async, and one with `def` a blocking one.
 """
 
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from inspect import Parameter
 from typing import Any, Protocol, TypeVar
 
-from ..handlers.interface import methods_of
+from ..handlers.interface import Method, methods_of
 from ..handlers.json_values import to_json
 from ..handlers.params.arguments import hints_of
 from ..handlers.returned import result_reader
@@ -60,15 +61,17 @@ def proxy(caller: HasCall, interface: Callable[..., T], *, prefix: str = "", **o
     """
     is_async = inspect.iscoroutinefunction(caller.call)
     members = {}
-    for name, function in methods_of(interface).items():
-        if inspect.iscoroutinefunction(function) != is_async:
+    for name, declared in methods_of(interface).items():
+        if inspect.iscoroutinefunction(declared.function) != is_async:
             raise TypeError(f"{name} must be {'' if is_async else 'no '}async def, like the call of the caller")
-        members[name] = _member(caller.call, prefix + name, function, is_async, options)
+        members[name] = _member(caller.call, prefix, declared, is_async, options)
     proxied: T = type(f"Proxy of {getattr(interface, '__name__', 'a class')}", (), {"__slots__": (), **members})()
     return proxied
 
 
-def _member(call: Callable[..., Any], method: str, function: Callable[..., Any], is_async: bool, options: Any) -> Any:
+def _member(call: Callable[..., Any], prefix: str, declared: Method, is_async: bool, options: Any) -> Any:
+    function = declared.function
+    method = prefix + declared.name
     signature = inspect.signature(function)
     hints = hints_of(function)
     kinds = {each.kind for each in signature.parameters.values()}
@@ -76,6 +79,7 @@ def _member(call: Callable[..., Any], method: str, function: Callable[..., Any],
         raise TypeError(f"{function.__name__} must not have *args or **kwargs")
     read = result_reader(hints.get("return", Any))
     ordered = list(signature.parameters)[1:]  # without self
+    names = {name: declared.params.get(name, name) for name in ordered}
     array_kinds = {signature.parameters[name].kind for name in ordered}
     is_array = Parameter.POSITIONAL_ONLY in array_kinds
     if is_array and Parameter.KEYWORD_ONLY in array_kinds:
@@ -88,7 +92,7 @@ def _member(call: Callable[..., Any], method: str, function: Callable[..., Any],
             number = max((place for place, name in enumerate(ordered, 1) if name in given), default=0)
             bound.apply_defaults()  # of those before the last one that is given
             return [to_json(bound.arguments[name]) for name in ordered[:number]] or None
-        return {name: to_json(given[name]) for name in ordered if name in given} or None
+        return {names[name]: to_json(given[name]) for name in ordered if name in given} or None
 
     def wait(self: object, /, *args: Any, **kwargs: Any) -> Any:
         return read(method, call(method, params_of(args, kwargs), **options))

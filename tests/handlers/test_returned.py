@@ -38,6 +38,13 @@ class Item:
     tags: tuple[str, ...] = ()
 
 
+@dataclass
+class Beyond:
+    """msgspec finds such a name in JSON only after it has written it."""
+
+    größe: int = 0
+
+
 @rows(
     ("returns", "text", "expected"),
     [
@@ -54,6 +61,7 @@ class Item:
         (Annotated[int, msgspec.Meta(ge=1)], b"1", 1),
         (Annotated[str, ["not hashable"]], b'"a"', "a"),
         (Any, b'{"a":[1]}', {"a": [1]}),
+        (Beyond, '{"größe":1}'.encode(), Beyond(1)),
     ],
 )
 def test_types(returns: Any, text: bytes, expected: Any) -> None:

@@ -286,6 +286,8 @@ def _msgspec_names(annotation: Any) -> frozenset[str]:
             seen.add(id(part))
             if isinstance(part, types.Field):
                 names.add(part.encode_name)
+                # msgspec 0.22 finds no name beyond ASCII in JSON before it has written that name once.
+                msgspec_module().json.encode(part.encode_name)
             elif tag_field := getattr(part, "tag_field", None):
                 names.add(tag_field)
             waiting += [getattr(part, name) for name in part.__struct_fields__]

@@ -1,0 +1,370 @@
+"""The types of Python for the JSON Schemas of an OpenRPC document.
+
+Rules:
+  - A shape says which kinds of values a schema lets in: at most one type of array, one of mapping, and a set of classes
+    (TypedDicts) for objects. Kinds that exclude each other in msgspec's unions are joined.
+  - A value that a schema accepts has the type of its shape. What a type cannot say is left out: patterns, bounds,
+    `not`, conditions. A schema that says nothing, and a reference that leads nowhere or out of the document, is any
+    value.
+  - `anyOf` and `oneOf` join shapes, `allOf` and members beside them meet. Where objects are joined, one class has the
+    members of all, and requires those that all require.
+  - Objects with the same schema are one class. A schema may refer to itself through an object; through arrays alone,
+    the inner one is any value.
+  - A document has at most MAX_DEPTH levels and MAX_CLASSES classes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
+
+MAX_DEPTH: Final = 100
+MAX_CLASSES: Final = 10_000
+_MAX_JOINED: Final = 64
+"""The largest number of classes that are joined, or met, one by one."""
+_MAX_LITERALS: Final = 256
+_MAX_MEMBERS: Final = 2_000_000
+
+_COMBINED: Final = ("allOf", "anyOf", "oneOf")
+_NOTES: Final = ("title", "description", "summary", "examples", "example")
+_TYPES: Final = {"null": "None", "boolean": "bool", "integer": "int", "number": "float", "string": "str"}
+
+
+class DocumentError(ValueError):
+    """The document cannot be translated. The text is for the user."""
+
+
+class Shape(NamedTuple):
+    """The kinds of values that a schema lets in.
+
+    Attributes:
+        plain: Of "Any", "None", "bool", "int", "float" and "str".
+        literals: Single strings and integers.
+        items: The shape of the items of arrays; None: no arrays.
+        values: The shape of the values of mappings; None: no mappings.
+        classes: The numbers of classes.
+    """
+
+    plain: frozenset[str] = frozenset()
+    literals: frozenset[tuple[str, Any]] = frozenset()
+    items: Shape | None = None
+    values: Shape | None = None
+    classes: frozenset[int] = frozenset()
+
+
+ANY: Final = Shape(frozenset({"Any"}))
+NEVER: Final = Shape()
+
+
+class Member(NamedTuple):
+    """A member of a class."""
+
+    shape: Shape
+    is_required: bool
+
+
+class ObjectClass:
+    """A class for objects.
+
+    Attributes:
+        hint: A name for it, as the document has it.
+        members: Its members by name.
+    """
+
+    __slots__ = ("hint", "members")
+
+    def __init__(self, hint: str) -> None:
+        self.hint: str = hint
+        self.members: dict[str, Member] = {}
+
+
+class Shapes:
+    """The shapes of the schemas of a document.
+
+    Args:
+        document: The document.
+
+    Attributes:
+        classes: The classes by number. Reading a schema adds those that it needs.
+
+    Raises:
+        DocumentError: The document is too large.
+    """
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._document = document
+        self.classes: list[ObjectClass] = []
+        self._interned: dict[Any, int] = {}
+        self._numbers: dict[int, int] = {}  # by the id of a schema, which the document keeps alive
+        self._class_numbers: dict[Any, int] = {}
+        self._waiting: deque[Callable[[], None]] = deque()  # what fills the classes with members
+        self._referred: dict[str, Shape] = {}
+        self._open: set[str] = set()
+        self._hints: dict[frozenset[int], str] = {}  # names of unions
+        self._number(document, 0)
+
+    def of(self, schema: Any, hint: str) -> Shape:
+        """Return the shape of a schema.
+
+        Args:
+            schema: The schema.
+            hint: A name for its class, if it has none of its own.
+        """
+        shape = self._of(schema, hint, 0)
+        while self._waiting:
+            self._waiting.popleft()()
+        return shape
+
+    def resolve(self, value: Any) -> Any:
+        """Return what a Reference Object leads to; any other value as it is. None if it leads nowhere."""
+        for _ in range(MAX_DEPTH):
+            if not isinstance(value, dict) or "$ref" not in value:
+                return value
+            value = self._found(value["$ref"])
+        return None
+
+    def class_of(self, classes: frozenset[int]) -> int:
+        """Return the number of the class that has the members of several."""
+        if len(classes) == 1:
+            return next(iter(classes))
+        if classes in self._class_numbers:
+            return self._class_numbers[classes]
+        parts = [self.classes[number] for number in sorted(classes)]
+        number, joined = self._add(classes, self._hints.get(classes) or "Or".join(part.hint for part in parts[:3]))
+        for name in dict.fromkeys(name for part in parts for name in part.members):
+            found = [part.members[name] for part in parts if name in part.members]
+            is_required = len(found) == len(parts) and all(each.is_required for each in found)
+            joined.members[name] = Member(join(each.shape for each in found), is_required)
+        return number
+
+    def _number(self, value: Any, depth: int) -> int:
+        """Return a number that equal values share, whatever their notes say."""
+        if depth > MAX_DEPTH:
+            raise DocumentError(f"the document is nested more than {MAX_DEPTH} levels deep")
+        key: Any
+        if isinstance(value, dict):
+            key = tuple(
+                sorted(
+                    (name, self._number(inner, depth + 1))
+                    for name, inner in value.items()
+                    if not (name in _NOTES and isinstance(inner, str)) and name != "examples"
+                )
+            )
+        elif isinstance(value, list):
+            key = [self._number(inner, depth + 1) for inner in value]
+            key = ("[", *key)
+        else:
+            key = type(value), value
+        if len(self._interned) > _MAX_MEMBERS:
+            raise DocumentError("the document has too many values")
+        number = self._interned.setdefault(key, len(self._interned))
+        if isinstance(value, dict):
+            self._numbers[id(value)] = number
+        return number
+
+    def _found(self, reference: Any) -> Any:
+        """Return what a JSON pointer leads to; None if it leads nowhere."""
+        if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
+            return None
+        value: Any = self._document
+        for part in reference.split("/")[1:]:
+            part = unquote(part).replace("~1", "/").replace("~0", "~")
+            if isinstance(value, dict) and part in value:
+                value = value[part]
+            elif isinstance(value, list) and re.fullmatch("[0-9]{1,6}", part) and int(part) < len(value):
+                value = value[int(part)]
+            else:
+                return None
+        return value
+
+    def _of(self, schema: Any, hint: str, depth: int) -> Shape:
+        if depth > MAX_DEPTH:
+            raise DocumentError(f"a schema refers to others more than {MAX_DEPTH} times in a row")
+        if not isinstance(schema, dict):
+            return ANY
+        shapes = [self._own(schema, hint, depth)]
+        if "$ref" in schema:
+            shapes.append(self._of_reference(schema["$ref"], depth))
+        for combined in _COMBINED:
+            parts = schema.get(combined)
+            if isinstance(parts, list) and parts:
+                found = [self._of(part, _titled(part, hint), depth + 1) for part in parts]
+                shapes += found if combined == "allOf" else [join(found)]
+        shape = ANY
+        for each in shapes:
+            shape = self._meet(shape, each)
+        return join([shape, Shape(frozenset({"None"}))]) if schema.get("nullable") is True else shape
+
+    def _of_reference(self, reference: Any, depth: int) -> Shape:
+        if not isinstance(reference, str) or reference in self._open:
+            return ANY
+        if reference not in self._referred:
+            name = unquote(reference.rpartition("/")[2])
+            self._open.add(reference)
+            try:
+                shape = self._referred[reference] = self._of(self._found(reference), name, depth + 1)
+            finally:
+                self._open.discard(reference)
+            if len(shape.classes) > 1:
+                self._hints.setdefault(shape.classes, name)
+        return self._referred[reference]
+
+    def _own(self, schema: Mapping[str, Any], hint: str, depth: int) -> Shape:
+        """Return the shape of a schema without what it refers to and combines."""
+        values = (
+            schema["enum"] if isinstance(schema.get("enum"), list) else [schema["const"]] if "const" in schema else []
+        )
+        if values:
+            return join(_shape_of_value(value) for value in values)
+        types = _types_of(schema)
+        if types is None:
+            return ANY
+        plain = frozenset(_TYPES[type] for type in types if type in _TYPES)
+        items = values_shape = None
+        classes: frozenset[int] = frozenset()
+        if "array" in types:
+            inner = schema.get("items")
+            several = [part for part in (schema.get("prefixItems"), inner) if isinstance(part, list)]
+            parts = [part for found in several for part in found] + ([inner] if isinstance(inner, dict) else [])
+            if several and not isinstance(inner, dict) and inner is not False:
+                parts.append(None)
+            items = join(self._of(part, _titled(part, f"{hint} item"), depth + 1) for part in parts) if parts else ANY
+        if "object" in types:
+            if (
+                isinstance(schema.get("properties"), dict)
+                and schema["properties"]
+                and "patternProperties" not in schema
+            ):
+                classes = frozenset({self._class(schema, hint)})
+            else:
+                inner = schema.get("additionalProperties")
+                is_other = "patternProperties" in schema or schema.get("properties")
+                values_shape = ANY
+                if isinstance(inner, dict) and not is_other:
+                    values_shape = self._of(inner, _titled(inner, f"{hint} value"), depth + 1)
+        return Shape(plain, frozenset(), items, values_shape, classes)
+
+    def _class(self, schema: Mapping[str, Any], hint: str) -> int:
+        key = self._numbers[id(schema)]
+        if key not in self._class_numbers:
+            _, made = self._add(key, hint)
+            self._waiting.append(partial(self._fill, made, schema))
+        return self._class_numbers[key]
+
+    def _fill(self, made: ObjectClass, schema: Mapping[str, Any]) -> None:
+        required = schema.get("required")
+        names = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
+        for name, inner in schema["properties"].items():
+            made.members[name] = Member(self._of(inner, _titled(inner, f"{made.hint} {name}"), 0), name in names)
+
+    def _add(self, key: Any, hint: str) -> tuple[int, ObjectClass]:
+        if len(self.classes) >= MAX_CLASSES:
+            raise DocumentError(f"the document needs more than {MAX_CLASSES} classes")
+        number = self._class_numbers[key] = len(self.classes)
+        made = ObjectClass(hint[:100])
+        self.classes.append(made)
+        return number, made
+
+    def _meet(self, one: Shape, other: Shape) -> Shape:
+        """Return the shape of values that have both shapes; either where it cannot be told."""
+        if one == other or other == ANY:
+            return one
+        if one == ANY:
+            return other
+        plain = one.plain & other.plain
+        if {"int", "float"} <= one.plain | other.plain:
+            plain |= {"int"}
+        literals = frozenset(
+            each
+            for mine, theirs in ((one, other), (other, one))
+            for each in mine.literals
+            if each in theirs.literals or each[0] in theirs.plain
+        )
+        items = values = None
+        if one.items is not None and other.items is not None:
+            items = self._meet(one.items, other.items)
+        if one.values is not None and other.values is not None:
+            values = self._meet(one.values, other.values)
+        classes: frozenset[int] = frozenset()
+        if len(one.classes) * len(other.classes) > _MAX_JOINED:
+            classes = one.classes
+        elif one.classes and other.classes:
+            classes = frozenset(self._both(a, b) for a in one.classes for b in other.classes)
+        elif one.values is not None or other.values is not None:  # an object of any members
+            classes = one.classes or other.classes
+        met = Shape(plain, literals, items, values, classes)
+        return one if met == NEVER else met
+
+    def _both(self, one: int, other: int) -> int:
+        """Return the class that has all members of two."""
+        if one == other:
+            return one
+        key = ("both", one, other)
+        if key not in self._class_numbers:
+            parts = self.classes[one], self.classes[other]
+            _, both = self._add(key, parts[1].hint)
+            self._waiting.append(partial(self._fill_both, both, parts))  # those of the parts are filled before
+        return self._class_numbers[key]
+
+    def _fill_both(self, both: ObjectClass, parts: tuple[ObjectClass, ObjectClass]) -> None:
+        for part in parts:
+            for name, (shape, is_required) in part.members.items():
+                had = both.members.get(name, Member(ANY, False))
+                both.members[name] = Member(self._meet(had.shape, shape), had.is_required or is_required)
+
+
+def join(shapes: Iterable[Shape]) -> Shape:
+    """Return the shape of values that have one of several shapes."""
+    joined = NEVER
+    for shape in shapes:
+        if "Any" in shape.plain or len(joined.classes) > _MAX_JOINED:
+            return ANY
+        items = shape.items if joined.items is None else joined.items
+        if shape.items is not None and joined.items is not None:
+            items = join([joined.items, shape.items])
+        values = shape.values if joined.values is None else joined.values
+        if shape.values is not None and joined.values is not None:
+            values = join([joined.values, shape.values])
+        classes = joined.classes | shape.classes
+        if values is not None and classes:
+            values, classes = ANY, frozenset()
+        plain = joined.plain | shape.plain
+        literals = frozenset(each for each in joined.literals | shape.literals if each[0] not in plain)
+        if len(literals) > _MAX_LITERALS:
+            plain, literals = plain | {kind for kind, _ in literals}, frozenset()
+        joined = Shape(plain, literals, items, values, classes)
+    return joined if joined != NEVER else ANY
+
+
+def _types_of(schema: Mapping[str, Any]) -> list[str] | None:
+    """Return the types of JSON that a schema lets in; None if it does not say."""
+    given = schema.get("type")
+    if isinstance(given, str):
+        return [given] if given in (*_TYPES, "array", "object") else None
+    if isinstance(given, list):
+        types = [each for each in given if isinstance(each, str)]
+        return types if types and all(each in (*_TYPES, "array", "object") for each in types) else None
+    if isinstance(schema.get("properties"), dict):
+        return ["object"]
+    return ["array"] if isinstance(schema.get("items"), dict) else None
+
+
+def _shape_of_value(value: Any) -> Shape:
+    if value is None:
+        return Shape(frozenset({"None"}))
+    if isinstance(value, bool):
+        return Shape(frozenset({"bool"}))
+    if isinstance(value, int) and value.bit_length() < 64:
+        return Shape(literals=frozenset({("int", value)}))
+    if isinstance(value, str):
+        return Shape(literals=frozenset({("str", value)}))
+    return Shape(frozenset({"float"})) if isinstance(value, (int, float)) else ANY
+
+
+def _titled(schema: Any, hint: str) -> str:
+    title = schema.get("title") if isinstance(schema, dict) else None
+    return title if isinstance(title, str) and title else hint

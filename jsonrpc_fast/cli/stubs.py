@@ -1,0 +1,343 @@
+"""The command `stubs`: a module with the typed interface of a server, from its OpenRPC document.
+
+Rules:
+  - The module has a `Protocol` for `session.proxies.proxy`, and a TypedDict for each kind of object. shapes.py says
+    which types schemas have.
+  - Params are passed by name if the document says "by-name" or "either", and as an array otherwise: documents that say
+    nothing are often of servers that take arrays alone.
+  - Nothing of the document can become code: a name is replaced by one that Python allows, and texts are literals or
+    docstrings without escapes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import builtins
+import contextlib
+import keyword
+import re
+import sys
+from collections.abc import Container, Iterable
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from ..codec._json import loads
+from .output import FAILURE, SUCCESS, escape, print_error, printable
+from .shapes import DocumentError, Shape, Shapes
+
+MAX_DOCUMENT_BYTES: Final = 64 * 1024 * 1024
+_MAX_NAME: Final = 80
+_MAX_TEXT: Final = 300
+
+_RESERVED: Final = frozenset(
+    {*dir(builtins), *keyword.kwlist, *keyword.softkwlist, "annotations", "Any", "Literal", "Protocol", "TypedDict"}
+    | {"method", "self"}
+)
+"""What a module calls otherwise: nothing of it has these names."""
+_HIDING: Final = frozenset({"bool", "int", "float", "str", "list", "dict", "Any", "Literal", "method"})
+"""What functions and fields are not called: in their class, the name would hide a type."""
+
+
+def write_stubs(document: Any, options: argparse.Namespace) -> int:
+    """Write the module for a document to the output, and return the exit status.
+
+    Raises:
+        DocumentError: The document is not one of OpenRPC, or too large.
+        OSError: The output cannot be written.
+    """
+    text = stubs_of(document, name=options.name, is_async=not options.sync).encode()
+    if options.output is None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text)
+        sys.stdout.buffer.flush()
+    else:
+        Path(options.output).write_bytes(text)
+    return SUCCESS
+
+
+def is_file(source: str) -> bool:
+    """Return whether a source of a document is a file, or "-" for standard input, and no address of a server."""
+    return source == "-" or not re.match(r"(https?|wss?|tcp|tls)://|unix:", source, re.IGNORECASE)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command with a file. Return the exit status."""
+    source = options.words[0]
+    try:
+        with contextlib.nullcontext(sys.stdin.buffer) if source == "-" else Path(source).open("rb") as file:
+            data = file.read(MAX_DOCUMENT_BYTES + 1)
+        return write_stubs(document_of(data), options)
+    except OSError as error:
+        reason: object = error.strerror
+        if isinstance(error, BrokenPipeError):
+            raise
+    except ValueError as error:
+        reason = error
+    print_error(f"{printable(source)}: {escape(str(reason))}", "jsonrpc-fast stubs")
+    return FAILURE
+
+
+def document_of(data: bytes) -> Any:
+    """Return the document in a file.
+
+    Raises:
+        DocumentError: It is not JSON, or too large.
+    """
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise DocumentError(f"the document is larger than {MAX_DOCUMENT_BYTES} bytes")
+    try:
+        return loads(data)
+    except ValueError:
+        raise DocumentError("the document is not JSON") from None
+
+
+def stubs_of(document: Any, *, name: str | None = None, is_async: bool = True) -> str:
+    """Return the module with the interface that an OpenRPC document describes.
+
+    Args:
+        document: The document, decoded from JSON.
+        name: The name of the class; None: one from the title.
+        is_async: Whether its methods are async, as `proxy` needs them for all callers except `HttpClient`.
+
+    Raises:
+        DocumentError: It is not a document of OpenRPC, or too large.
+    """
+    if not isinstance(document, dict) or not isinstance(document.get("methods"), list):
+        raise DocumentError("this is not an OpenRPC document: it has no list of methods")
+    return _Module(document, name, is_async).text
+
+
+class _Module:
+    """The module for a document.
+
+    Attributes:
+        text: Its text.
+    """
+
+    def __init__(self, document: dict[str, Any], name: str | None, is_async: bool) -> None:
+        self._shapes = Shapes(document)
+        self._taken: set[str] = set(_RESERVED)  # names of the module
+        self._names: dict[int, str] = {}  # of classes, by number
+        self._is_async = is_async
+        info = document.get("info")
+        title = info.get("title") if isinstance(info, dict) else None
+        title = title if isinstance(title, str) else ""
+        class_name = self._take(_camel_case(title if name is None else name, "Server"))
+        methods = self._methods(document["methods"])
+        # The types come first: a function must not have the name of a class, which it would hide.
+        signatures = {wire: self._signature(method) for wire, method in methods.items()}
+        classes = self._classes()
+        functions: set[str] = set()
+        body = [line for wire in methods for line in self._function(wire, methods[wire], signatures[wire], functions)]
+        code = "\n".join([*classes, *body])
+        used = [each for each in ("Any", "Literal", "Protocol", "TypedDict") if each == "Protocol" or each in code]
+        lines = [
+            f'"""The interface of {_doc(title) or "a server"}, from its OpenRPC document: for `proxy`."""',
+            "",
+            "from __future__ import annotations",
+            "",
+            f"from typing import {', '.join(used)}",
+        ]
+        if "    @method(" in code:
+            lines += ["", "from jsonrpc_fast.handlers.interface import method"]
+        lines += [*classes, "", "", f"class {class_name}(Protocol):", *body[1:]]
+        if not any(" def " in line for line in body):
+            lines.append("    pass")
+        self.text: str = "\n".join(lines) + "\n"
+
+    def _methods(self, given: list[Any]) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        for item in given:
+            method = self._shapes.resolve(item)
+            if not isinstance(method, dict) or not isinstance(method.get("name"), str):
+                raise DocumentError("a method of the document has no name")
+            found.setdefault(method["name"], method)
+        return found
+
+    def _signature(self, method: dict[str, Any]) -> _Signature:
+        structure = method.get("paramStructure")
+        given = method.get("params")
+        params = [_Param.of(self._shapes.resolve(each)) for each in (given if isinstance(given, list) else [])]
+        is_array = structure not in ("by-name", "either")
+        last_required = max((place for place, param in enumerate(params) if param.is_required), default=-1)
+        first_optional = next((place for place, param in enumerate(params) if not param.is_required), len(params))
+        parts: list[str] = []
+        renamed: dict[str, str] = {}
+        taken = {"self"}
+        for place, param in enumerate(params):
+            name = _unique(param.name if _is_plain(param.name) else _snake_case(param.name, "param"), taken)
+            if name != param.name:
+                renamed[name] = param.name
+            shape = self._shapes.of(param.schema, param.name)
+            type_ = self._type(shape)
+            if param.is_required or (is_array and place < last_required):
+                parts.append(f"{name}: {type_}")
+            elif _fits(param.default, shape):
+                parts.append(f"{name}: {type_} = {param.default!r}")
+            else:
+                none = type_ if "Any" in shape.plain or "None" in shape.plain else f"{type_} | None"
+                parts.append(f"{name}: {none} = None")
+        if is_array and parts:
+            parts.append("/")
+        elif parts and (structure == "by-name" or last_required > first_optional):
+            parts.insert(0, "*")
+        result = self._shapes.resolve(method.get("result"))
+        returns = None
+        if isinstance(result, dict):
+            returns = self._type(self._shapes.of(result.get("schema"), f"{method['name']} result"))
+        return _Signature(", ".join(["self", *parts]), returns, {} if is_array else renamed)
+
+    def _function(self, wire: str, method: dict[str, Any], signature: _Signature, taken: set[str]) -> list[str]:
+        if signature.returns is None:
+            return ["", f"    # {_literal(wire)} is a notification, which `notify` sends."]
+        is_plain = _is_plain(wire) and wire not in self._taken.difference(_RESERVED) | _HIDING
+        name = _unique(wire if is_plain else _snake_case(wire, "method"), taken, self._taken)
+        lines = [""]
+        if name != wire or signature.renamed:
+            renamed = ", ".join(f"{_literal(name)}: {_literal(param)}" for name, param in signature.renamed.items())
+            lines.append(f"    @method({_literal(wire)}{f', params={{{renamed}}}' if renamed else ''})")
+        lines.append(f"    {'async ' * self._is_async}def {name}({signature.params}) -> {signature.returns}:")
+        summary = method.get("summary") or method.get("description")
+        if isinstance(summary, str) and (text := _doc(summary.strip().partition("\n")[0])):
+            return [*lines, f'        """{text}"""', "        ..."]
+        return [*lines[:-1], f"{lines[-1]} ..."]
+
+    def _type(self, shape: Shape) -> str:
+        """Return a type as the module writes it."""
+        if "Any" in shape.plain:
+            return "Any"
+        parts = []
+        if shape.classes:
+            parts.append(self._name(self._shapes.class_of(shape.classes)))
+        if shape.items is not None:
+            parts.append(f"list[{self._type(shape.items)}]")
+        if shape.values is not None:
+            parts.append(f"dict[str, {self._type(shape.values)}]")
+        parts += [kind for kind in ("bool", "int", "float", "str") if kind in shape.plain]
+        if shape.literals:
+            parts.append(f"Literal[{', '.join(_literal(value) for _, value in sorted(shape.literals))}]")
+        if "None" in shape.plain:
+            parts.append("None")
+        return " | ".join(parts)
+
+    def _name(self, number: int) -> str:
+        if number not in self._names:
+            self._names[number] = self._take(_camel_case(self._shapes.classes[number].hint, "Type"))
+        return self._names[number]
+
+    def _take(self, name: str) -> str:
+        return _unique(name, self._taken)
+
+    def _classes(self) -> list[str]:
+        """Return the lines of all classes that have a name, and of those that they need."""
+        written: dict[int, list[tuple[str, str, bool]]] = {}
+        while waiting := [number for number in self._names if number not in written]:
+            for number in waiting:
+                members = self._shapes.classes[number].members.items()
+                written[number] = [(name, self._type(shape), required) for name, (shape, required) in members]
+        hiding = self._taken.difference(_RESERVED) | _HIDING
+        lines: list[str] = []
+        for number, fields in written.items():
+            name = self._names[number]
+            required = [(field, type_) for field, type_, is_required in fields if is_required]
+            optional = [(field, type_) for field, type_, is_required in fields if not is_required]
+            base = self._take(f"_{name}Required") if required and optional else ""
+            if all(_is_plain(field) and field not in hiding for field, _, _ in fields):
+                if base:
+                    lines += ["", "", f"class {base}(TypedDict):", *_annotated(required)]
+                bases = base or "TypedDict"
+                total = ", total=False" if optional else ""
+                lines += ["", "", f"class {name}({bases}{total}):", *_annotated(optional or required)]
+            elif base:
+                other = self._take(f"_{name}Optional")
+                lines += ["", "", _functional(base, required, True), "", "", _functional(other, optional, False)]
+                lines += ["", "", f"class {name}({base}, {other}):", "    pass"]
+            else:
+                lines += ["", "", _functional(name, required or optional, not optional)]
+        return lines
+
+
+class _Signature(NamedTuple):
+    params: str
+    returns: str | None  # None: a notification
+    renamed: dict[str, str]
+
+
+class _Param(NamedTuple):
+    """A content descriptor."""
+
+    name: str
+    schema: Any
+    is_required: bool
+    default: Any
+
+    @classmethod
+    def of(cls, descriptor: Any) -> _Param:
+        found = descriptor if isinstance(descriptor, dict) else {}
+        name, schema = found.get("name"), found.get("schema")
+        if not isinstance(name, str):
+            raise DocumentError("a param of the document has no name")
+        return cls(
+            name, schema, found.get("required") is True, schema.get("default") if isinstance(schema, dict) else None
+        )
+
+
+def _annotated(fields: Iterable[tuple[str, str]]) -> list[str]:
+    return [f"    {name}: {type_}" for name, type_ in fields]
+
+
+def _functional(name: str, fields: Iterable[tuple[str, str]], is_total: bool) -> str:
+    members = "".join(f"        {_literal(field)}: {_literal(type_)},\n" for field, type_ in fields)
+    total = "" if is_total else "    total=False,\n"
+    return f"{name} = TypedDict(\n    {_literal(name)},\n    {{\n{members}    }},\n{total})"
+
+
+def _fits(default: Any, shape: Shape) -> bool:
+    """Return whether a default value can stand in the module, and is of the type of its parameter."""
+    kind = {bool: "bool", int: "int", float: "float", str: "str"}.get(type(default))
+    if kind is None or (kind == "str" and len(default) > _MAX_TEXT):
+        return False
+    return not shape.plain.isdisjoint({kind, "Any"}) or (kind, default) in shape.literals
+
+
+def _is_plain(name: str) -> bool:
+    """Return whether a name can stand in Python as it is. Python normalizes names beyond ASCII."""
+    return (
+        name.isascii()
+        and name.isidentifier()
+        and not keyword.iskeyword(name)
+        and not name.startswith("_")
+        and len(name) <= _MAX_NAME
+    )
+
+
+def _unique(name: str, taken: set[str], others: Container[str] = ()) -> str:
+    """Return the name, with a number if it is taken, and take it."""
+    numbered = (name if number == 1 else f"{name}{number}" for number in count(1))
+    found = next(each for each in numbered if each not in taken and each not in others)
+    taken.add(found)
+    return found
+
+
+def _snake_case(name: str, kind: str) -> str:
+    words = "_".join(re.findall("[0-9A-Za-z]+", name))[:_MAX_NAME]
+    if not words or words[0].isdigit():
+        words = f"{kind}_{words}".rstrip("_")
+    return f"{words}_" if keyword.iskeyword(words) else words
+
+
+def _camel_case(name: str, kind: str) -> str:
+    words = "".join(word[0].upper() + word[1:] for word in re.findall("[0-9A-Za-z]+", name))[:_MAX_NAME]
+    return words if words and not words[0].isdigit() else f"{kind}{words}"
+
+
+def _literal(value: str | int) -> str:
+    """Return a literal: `repr` escapes quotes, line breaks, and what is not printable."""
+    return repr(value)
+
+
+def _doc(text: str) -> str:
+    """Return a text that cannot end a docstring, on one line."""
+    shown = "".join(char if char.isprintable() else " " for char in text[:_MAX_TEXT]).strip()
+    return shown.replace("\\", "\\\\").replace('"', '\\"')
