@@ -57,7 +57,7 @@ INTERNAL = (
     "ServerContext",
     "ServerFunctions",
     "SocketTransport",
-    "Source",
+    "ChangeListener",
     "ProgramTransport",
     "State",
     "StateCipher",

@@ -1,8 +1,9 @@
 """The Model Context Protocol, revisions 2024-11-05 to 2026-07-28, on the sessions of this package.
 
     protocol   what the specification defines: revisions, capabilities, records, JSON Schemas, URIs, names in `_meta`
-    server     `Server`: tools, prompts and resources from functions and sources
+    server     `Server`: tools, prompts and resources from functions and providers
     client     `connect`: a client for scripts and tests
+    providers  a remote server as a provider of tools, prompts and resources
     templates  a folder of text templates as prompts and resources
     http       Streamable HTTP
     relay      passes messages between two peers

@@ -65,6 +65,7 @@ MAY_IMPORT_ASYNCIO = (
     "mcp.client.",
     "mcp.gateway.",
     "mcp.http.",
+    "mcp.providers.",
     "mcp.relay",
     "mcp.server.",
     "mcp.templates.server",

@@ -2,7 +2,7 @@
 
     server             `Server`, and how it runs
     decorators         the decorators that register functions
-    registry           what is registered, and the interface of a changing set of prompts and resources
+    registry           what is registered and mounted
     functions          signatures of registered functions
     results            what functions may return to set more of a result
     outputs            structured content: its schema, and the check of what a tool returned
@@ -22,6 +22,8 @@
     handshake          the server's side of the handshake, without IO
     methods            the methods of MCP
     middleware         functions around every method
+    providers          `Provider`: tools, prompts and resources from elsewhere
+    mounting           a server as the provider of another one
     subscriptions      the changes that a client is notified of
     paging             pages of lists, and cursors
 
@@ -31,11 +33,20 @@ Needs the extra `mcp`.
 from __future__ import annotations
 
 from ..protocol.capabilities import Icon
-from ..protocol.definitions import Annotations, ToolAnnotations
+from ..protocol.definitions import (
+    Annotations,
+    Prompt,
+    PromptArgument,
+    Resource,
+    ResourceTemplate,
+    Tool,
+    ToolAnnotations,
+)
 from .blocks import AssistantMessage, Audio, EmbeddedResource, Image, ResourceLink, Text, UserMessage
 from .context import Context
 from .forms import Elicited
 from .middleware import Middleware
+from .providers import Provider
 from .results import ToolError, ToolResult, WholeResult
 from .server import Server
 from .task_store import TaskStore
@@ -50,10 +61,16 @@ __all__ = [
     "Icon",
     "Image",
     "Middleware",
+    "Prompt",
+    "PromptArgument",
+    "Provider",
+    "Resource",
     "ResourceLink",
+    "ResourceTemplate",
     "Server",
     "TaskStore",
     "Text",
+    "Tool",
     "ToolAnnotations",
     "ToolError",
     "ToolResult",

@@ -35,7 +35,7 @@ from .context import Context, open_inputs, opened_inputs
 from .functions import RegisteredFunction
 from .handshake import RequestRules, ServerHandshake
 from .inputs import cannot_send, check_input_required
-from .methods import CAPABILITIES, Method, Methods, call_method
+from .methods import CAPABILITIES, LISTS, Method, Methods, call_method
 from .middleware import run_within
 from .request_state import StateSeal
 from .subscriptions import TASK_IDS, ClientSubscriptions, Stream
@@ -46,8 +46,8 @@ DEFAULT_LOG_LEVEL: Final = "info"
 
 _MAX_UNWRITTEN_BYTES: Final = 1024 * 1024  # a client with more than this does not read
 _BLOCKED_SECONDS: Final = 0.5
-_LISTS: Final = frozenset({"prompts/list", "resources/list", "tasks/result"})
-"""The lists that wait for sources, and the results that wait for tasks."""
+_WITHOUT_SLOT: Final = frozenset({*LISTS, "tasks/result"})
+"""The lists, which may wait for providers, and the results that wait for tasks."""
 
 _TASK_EXITS: Final = (*LOOP_EXITS, asyncio.CancelledError, GeneratorExit)  # they end a task, whatever it serves
 
@@ -181,7 +181,7 @@ class ServerConnection:
         if is_async:
             work = self._run_async(request, partial(method, members, context), context, rules)
             # For the session a task has started already, so it needs no slot.
-            return work if needs_slot and name not in _LISTS else asyncio.ensure_future(work)
+            return work if needs_slot and name not in _WITHOUT_SLOT else asyncio.ensure_future(work)
         result = method(members, context)
         if type(result) is dict:
             return self._complete(request, result, context, rules)

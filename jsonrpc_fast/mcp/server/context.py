@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from ..._checks import check_count
@@ -523,6 +523,30 @@ class Context:
     def error(self, data: Any, logger: str | None = None) -> None:
         """Send a log message of this level: see `log`."""
         self.log("error", data, logger)
+
+
+class MountedContext(Context):
+    """The context of a request that a server serves for another one, which it is mounted at.
+
+    Args:
+        context: The context at that server.
+        method: The method of the request here.
+        connection: Makes the connection of this context from that of the other.
+    """
+
+    __slots__ = ("_method",)
+
+    def __init__(
+        self, context: Context, method: str, connection: Callable[[ContextConnection], ContextConnection]
+    ) -> None:
+        copy_to(self, context)
+        self._method = method
+        self._connection = connection(self._connection)
+
+    @property
+    def method(self) -> str:
+        """The method of the request."""
+        return self._method
 
 
 def open_inputs(context: Context) -> Inputs:

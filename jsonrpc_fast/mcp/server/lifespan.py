@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from types import TracebackType
 from typing import Any, Final
@@ -47,6 +47,7 @@ class Lifespan:
 
     def __init__(self, make: MakeLifespan | None, server: Any) -> None:
         self._make = make
+        self._others: list[Callable[[], AbstractAsyncContextManager[Any] | None]] = []
         self._server = server
         self._users = 0
         self._task: asyncio.Task[None] | None = None
@@ -57,15 +58,24 @@ class Lifespan:
     @property
     def exists(self) -> bool:
         """Whether there is anything to begin."""
-        return self._make is not None
+        return self._make is not None or any(make() is not None for make in self._others)
+
+    def add(self, make: Callable[[], AbstractAsyncContextManager[Any] | None]) -> None:
+        """Let what a function returns, if anything, begin before this lifespan and end after it."""
+        self._others.append(make)
+
+    def check_idle(self) -> None:
+        """Raise StateError if there are users."""
+        if self._users:
+            raise StateError("the server runs already")
 
     async def __aenter__(self) -> Any:
-        if self._make is None:
-            return None
-        if self._users == 0:
-            self._ready, self._end = asyncio.get_running_loop().create_future(), asyncio.Event()
-            self._task = asyncio.create_task(self._run(self._make, self._ready, self._end, self._task))
         self._users += 1
+        if not self.exists:
+            return None
+        if self._users == 1 or self._ready is None:
+            self._ready, self._end = asyncio.get_running_loop().create_future(), asyncio.Event()
+            self._task = asyncio.create_task(self._run(self._ready, self._end, self._task))
         assert self._ready is not None
         with on_failure(self._leave):
             await asyncio.shield(self._ready)
@@ -74,7 +84,7 @@ class Lifespan:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._make is not None and (task := self._leave()) is not None:
+        if (task := self._leave()) is not None:
             await asyncio.shield(task)
 
     def cancel(self) -> None:
@@ -94,7 +104,6 @@ class Lifespan:
 
     async def _run(
         self,
-        make: MakeLifespan,
         ready: asyncio.Future[None],
         end: asyncio.Event,
         previous: asyncio.Task[None] | None,
@@ -102,7 +111,11 @@ class Lifespan:
         if previous is not None and previous.get_loop() is asyncio.get_running_loop():
             await asyncio.wait([previous])
         try:
-            async with make(self._server) as self.value:
+            async with AsyncExitStack() as stack:
+                for other in filter(None, [make() for make in self._others]):
+                    await stack.enter_async_context(other)
+                if self._make is not None:
+                    self.value = await stack.enter_async_context(self._make(self._server))
                 if not ready.done():
                     ready.set_result(None)
                 await end.wait()
@@ -125,15 +138,18 @@ class LifespanHolder:
         lifespan: The lifespan.
         seconds: How long it may take to begin, and to end; None: no limit.
 
-    Attributes:
-        is_entered: Whether the lifespan has begun for this user, or there is none.
     """
 
     def __init__(self, lifespan: Lifespan, seconds: float | None = None) -> None:
         self._lifespan = lifespan
         self._seconds = seconds
         self._entering: asyncio.Task[Any] | None = None
-        self.is_entered: bool = not lifespan.exists
+        self._is_entered = False
+
+    @property
+    def is_entered(self) -> bool:
+        """Whether the lifespan has begun for this user, or there is none."""
+        return self._is_entered or not self._lifespan.exists
 
     async def enter(self) -> None:
         """Enter the lifespan, once.
@@ -154,7 +170,7 @@ class LifespanHolder:
                 if entering.cancelled() and self._entering is not entering:
                     raise StateError("the server is closed") from None
                 raise
-        self.is_entered = True
+        self._is_entered = True
 
     def _forget(self, entering: asyncio.Future[None]) -> None:
         if entering.done() and self._entering is entering:
@@ -186,8 +202,8 @@ class LifespanHolder:
             entering, self._entering = self._entering, None
             entering.cancel()
             await asyncio.wait([entering])
-        if self.is_entered and self._entering is not None:
-            self.is_entered, self._entering = False, None
+        if self._is_entered and self._entering is not None:
+            self._is_entered, self._entering = False, None
             leaving = asyncio.ensure_future(self._lifespan.__aexit__(None, None, None))
             is_late = True
             try:

@@ -13,36 +13,42 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import msgspec
 from msgspec import UNSET
 
 from ..._checks import check_count
 from ..._logs import logger_of
+from ...codes import ErrorCode
 from ...errors import EncodeError, RpcError, invalid_params
 from ...handlers import NEVER_AWAITABLE, is_awaitable
 from ...handlers.deadlines import TimedAwaitable
 from ...handlers.json_values import to_json
+from ...handlers.middleware import within
 from ...handlers.params.problems import Misfit
-from ..protocol.definitions import Prompt, Resource
+from ..protocol.definitions import Definition, Tool
 from ..protocol.faults import SchemaFault
 from ..protocol.meta import MAX_COMPLETIONS, method_not_found
 from ..protocol.uris import UnsafePart, check_uri, is_unsafe_part, is_unsafe_uri, not_found
+from ..protocol.versions import Revision
 from .contents import made_blocks, made_contents, made_prompt
 from .context import Context
 from .functions import RegisteredFunction
 from .lifespan import Lifespan
-from .middleware import Middleware
+from .middleware import Middleware, run_within
 from .paging import paginate
+from .providers import FeatureKind, Provider
 from .registry import Completer, RegisteredTool, Registry
 from .request_state import STATE_SECONDS, StateSeal
 from .results import ToolError, WholeResult
 from .task_store import TASK_METHODS, TaskStore
-from .tools import error_result
+from .tools import error_result, provided_result, tool_definition
 
 Method = Callable[[dict[str, Any], Context], Any]
 """Serves a request: takes params and context, returns the result; a function or a coroutine function."""
@@ -57,7 +63,64 @@ CAPABILITIES: Final = ("completions", "prompts", "resources", "tools")
 
 _LOGGED_ID_CHARACTERS: Final = 64
 _UNKNOWN: Final = ("", None, False)
+_MAX_SHADOWED: Final = 1000
+_NONE: Final[Mapping[str, Definition]] = MappingProxyType({})
 _logger: Final = logger_of("mcp")
+
+
+class UnknownName(RpcError):
+    """There is no tool, prompt or resource of a name."""
+
+
+class _List(NamedTuple):
+    """A list that clients ask for.
+
+    Attributes:
+        kind: The capability that it needs.
+        member: The member of the result with the items.
+        name: Returns the unique name of an item.
+        own: Returns the registered items, by name.
+        provided: Returns the items of a provider.
+    """
+
+    kind: FeatureKind
+    member: str
+    name: Callable[[Any], str]
+    own: Callable[[Registry], Mapping[str, Definition]]
+    provided: Callable[[Provider, Context], Awaitable[Sequence[Definition]]]
+
+
+LISTS: Final = {
+    "prompts/list": _List(
+        "prompts",
+        "prompts",
+        lambda item: str(item.name),
+        lambda registry: {name: each.prompt for name, each in registry.prompts.items()},
+        lambda provider, context: provider.list_prompts(context),
+    ),
+    "resources/list": _List(
+        "resources",
+        "resources",
+        lambda item: str(item.uri),
+        lambda registry: {uri: each.resource for uri, each in registry.resources.items()},
+        lambda provider, context: provider.list_resources(context),
+    ),
+    "resources/templates/list": _List(
+        "resources",
+        "resourceTemplates",
+        lambda item: str(item.uri_template),
+        lambda registry: {uri: each.template for uri, each in registry.resource_templates.items()},
+        lambda provider, context: provider.list_resource_templates(context),
+    ),
+    "tools/list": _List(
+        "tools",
+        "tools",
+        lambda item: str(item.name),
+        lambda registry: {name: each.checked.tool for name, each in registry.tools.items()},
+        lambda provider, context: provider.list_tools(context),
+    ),
+}
+"""The lists by method."""
 
 
 class Methods:
@@ -101,17 +164,12 @@ class Methods:
         self._methods: dict[str, tuple[str, Method | None, bool]] = {
             "completion/complete": ("completions", self._complete, True),
             "prompts/get": ("prompts", self._get_prompt, True),
-            "prompts/list": ("prompts", self._list_prompts, True),
-            "resources/list": ("resources", self._list_resources, True),
             "resources/read": ("resources", self._read_resource, True),
-            "resources/templates/list": ("resources", self._list_resource_templates, False),
             "tools/call": ("tools", self._call_tool, True),
-            "tools/list": ("tools", self._list_tools, False),
+            **{method: (each.kind, partial(self._list, each), True) for method, each in LISTS.items()},
         }
-        self._lists: dict[str, Method] = {
-            "prompts/list": self._list_own_prompts,
-            "resources/list": self._list_own_resources,
-        }
+        self._own_lists = {method: partial(self._list_own, each) for method, each in LISTS.items()}
+        self._shadowed: set[str] = set()  # names that were logged
 
     @property
     def lifespan_value(self) -> Any:
@@ -147,23 +205,102 @@ class Methods:
             tool = registry.tools.get(name) if type(name) is str else None
             if tool is not None and not tool.function.is_async:  # needs no task of the event loop
                 return partial(self._run_tool, tool), False
-        if not registry.sources and method in self._lists:  # nothing has to be awaited
-            return self._lists[method], False
+        if not registry.mounts and method in self._own_lists:  # nothing has to be awaited
+            return self._own_lists[method], False
         return function, is_async
 
-    def _list_tools(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
-        tools = {name: tool.checked.definition(context.revision) for name, tool in self._registry.tools.items()}
-        return self._page("tools", tools, params)
+    async def serve_mounted(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
+        """Serve a request of a server that this one is mounted at, inside the middleware of this one.
+
+        Raises:
+            UnknownName: There is no such name, URI or method.
+            RpcError: The request is refused with another error.
+        """
+        result: dict[str, Any] = await run_within(within(self._serve_plainly, self.middleware), params, context)
+        return result
+
+    def _serve_plainly(self, params: dict[str, Any], context: Context) -> Any:
+        """Serve a request, a call of a tool not as a task."""
+        tool = self._registry.tools.get(_text(params, "name")) if context.method == "tools/call" else None
+        if tool is not None:
+            return self._run_tool(tool, params, context)
+        method, _ = self.find(context.method, params, frozenset(CAPABILITIES))
+        return method(params, context)
+
+    def _list_own(
+        self, what: _List, params: dict[str, Any], context: Context, others: Mapping[str, Definition] = _NONE
+    ) -> dict[str, Any]:
+        """The page of a list that `params` ask for."""
+        items = {**others, **what.own(self._registry)}
+        page, next_cursor = paginate(
+            items.items(), params.get("cursor"), key=lambda named: named[0], page_size=self._page_size
+        )
+        result: dict[str, Any] = {what.member: [_written(item, context.revision) for _, item in page]}
+        return result if next_cursor is None else {**result, "nextCursor": next_cursor}
+
+    async def _list(self, what: _List, params: dict[str, Any], context: Context) -> dict[str, Any]:
+        mounts = [mount for mount in self._registry.mounts if what.kind in mount.provider.kinds]
+        found = await asyncio.gather(
+            *[what.provided(mount.provider, context) for mount in mounts], return_exceptions=True
+        )
+        own = what.own(self._registry)
+        others: dict[str, Definition] = {}
+        for mount, items in zip(mounts, found, strict=True):
+            if isinstance(items, BaseException):
+                if not isinstance(items, Exception):
+                    raise items
+                _logger.error("%s of a provider failed: it is left out", what.member, exc_info=items)
+                continue
+            for item in items:
+                name, shown = what.name(item), item
+                if mount.prefix and what.kind != "resources":
+                    name = mount.prefix + name
+                    shown = msgspec.structs.replace(item, name=name)
+                if name in own or name in others:
+                    self._warn_of(what.member, name)
+                else:
+                    others[name] = shown
+        return self._list_own(what, params, context, others)
+
+    def _warn_of(self, member: str, name: str) -> None:
+        """Log once that a provider has a name that is taken."""
+        if name not in self._shadowed and len(self._shadowed) < _MAX_SHADOWED:
+            self._shadowed.add(name)
+            _logger.warning("two of the %s have one name: that of a provider mounted later is left out", member)
 
     async def _call_tool(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
-        tool = self._registry.tools.get(_text(params, "name"))
+        tool = self._registry.tools.get(name := _text(params, "name"))
         if tool is None:
-            raise invalid_params("Unknown tool")
+            return await self._call_provided(name, _object(params, "arguments"), context)
         run = partial(self._run_tool, tool, params)
         if tool.task_support == "forbidden" and not (self._registry.has_tasks and "task" in params):
             result: dict[str, Any] = await _awaited(run(context))
             return result
         return await self.tasks.serve_call(tool.task_support, tool.task_start, context, partial(_called, run))
+
+    async def _call_provided(self, name: str, arguments: dict[str, Any], context: Context) -> dict[str, Any]:
+        """Call the tool of a provider."""
+        for provider, inner in self._providers("tools", name):
+            try:
+                value = await provider.call_tool(inner, arguments, context)
+                if value is not None:
+                    return provided_result(value, context.revision)
+            except RpcError:
+                raise
+            except ToolError as error:
+                return error_result(str(error))
+            except Exception as error:
+                id = ascii(context.request_id)[:_LOGGED_ID_CHARACTERS]
+                _logger.error("a tool of a provider failed, request %s", id, exc_info=error)
+                return error_result("The tool failed")
+        raise UnknownName(ErrorCode.INVALID_PARAMS, "Unknown tool")
+
+    def _providers(self, kind: FeatureKind, name: str) -> Iterator[tuple[Provider, str]]:
+        """Yield the providers that may know a name, each with the name that it has there."""
+        for mount in self._registry.mounts:
+            inner = name if kind == "resources" else mount.inner(name)
+            if inner is not None and kind in mount.provider.kinds:
+                yield mount.provider, inner
 
     def _run_tool(self, tool: RegisteredTool, params: dict[str, Any], context: Context) -> Any:
         """Call the function of a tool. Return the result; of an async function, a coroutine of it."""
@@ -193,30 +330,15 @@ class Methods:
             return _finish_tool(tool, value, context)
         return _tool_result(tool, value, context)
 
-    async def _list_prompts(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
-        prompts: dict[str, Prompt] = {}
-        for source in reversed(self._registry.sources):
-            prompts |= {prompt.name: prompt for prompt in await source.prompts()}
-        return self._list_own_prompts(params, context, prompts)
-
-    def _list_own_prompts(
-        self, params: dict[str, Any], context: Context, others: Mapping[str, Prompt] = MappingProxyType({})
-    ) -> dict[str, Any]:
-        own = {name: registered.prompt for name, registered in self._registry.prompts.items()}
-        version = context.revision.version
-        return self._page(
-            "prompts", {name: prompt.to_dict(version) for name, prompt in {**others, **own}.items()}, params
-        )
-
     async def _get_prompt(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         name = _text(params, "name")
         arguments = _texts(params, "arguments")
         registered = self._registry.prompts.get(name)
         if registered is None:
-            for source in self._registry.sources:
-                if (found := await source.get(name, arguments)) is not None:
+            for provider, inner in self._providers("prompts", name):
+                if (found := await provider.get_prompt(inner, arguments, context)) is not None:
                     return made_prompt(found, context.revision, None)
-            raise invalid_params("Unknown prompt")
+            raise UnknownName(ErrorCode.INVALID_PARAMS, "Unknown prompt")
         converted = _converted(registered.function, arguments, strict=False)
         value = await _awaited(registered.function.call(converted, context))
         description = registered.prompt.description
@@ -227,25 +349,6 @@ class Methods:
         except (TypeError, EncodeError) as error:
             raise _invalid_value(f"prompt {name}", error) from error
 
-    async def _list_resources(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
-        resources: dict[str, Resource] = {}
-        for source in reversed(self._registry.sources):
-            resources |= {resource.uri: resource for resource in await source.resources()}
-        return self._list_own_resources(params, context, resources)
-
-    def _list_own_resources(
-        self, params: dict[str, Any], context: Context, others: Mapping[str, Resource] = MappingProxyType({})
-    ) -> dict[str, Any]:
-        own = {uri: registered.resource for uri, registered in self._registry.resources.items()}
-        version = context.revision.version
-        return self._page("resources", {uri: item.to_dict(version) for uri, item in {**others, **own}.items()}, params)
-
-    def _list_resource_templates(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
-        version = context.revision.version
-        templates = self._registry.resource_templates
-        shown = {uri: registered.template.to_dict(version) for uri, registered in templates.items()}
-        return self._page("resourceTemplates", shown, params)
-
     async def _read_resource(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         if "uri" not in params:
             raise invalid_params("uri is missing")
@@ -253,14 +356,14 @@ class Methods:
         value: Any = None
         mime_type: Any = UNSET
         meta: Any = UNSET
-        name = "of a source"
+        name = "of a provider"
         if (fixed := self._registry.resources.get(uri)) is not None:
             mime_type, name, meta = fixed.resource.mime_type, fixed.resource.name, fixed.resource.meta
             value = await _awaited(fixed.function.call({}, context))
         else:
-            for source in self._registry.sources:
-                if value is None and (not is_unsafe_uri(uri) or self._registry.allows_unsafe_uris(source)):
-                    value = await source.read(uri)
+            for provider, _ in self._providers("resources", uri):
+                if value is None and (provider.unsafe_uris or not is_unsafe_uri(uri)):
+                    value = await provider.read_resource(uri, context)
             for template in self._registry.resource_templates.values():
                 if value is not None:
                     break
@@ -277,7 +380,8 @@ class Methods:
                         continue  # there is no such resource
                     value = await _awaited(template.function.call(converted, context))
         if value is None:
-            raise not_found(uri, context.revision)
+            unknown = not_found(uri, context.revision)
+            raise UnknownName(unknown.code, unknown.message, unknown.data)
         try:
             if isinstance(value, WholeResult) and "contents" not in (value := _whole(value)):
                 return value
@@ -293,24 +397,32 @@ class Methods:
         others = _texts(_object(params, "context"), "arguments", "context/arguments")
         completers: Mapping[str, Completer] | None = None
         names: Sequence[str] = ()
+        providers: list[tuple[Provider, Mapping[str, Any]]] = []
         if reference.get("type") == "ref/prompt":
             prompt = _text(reference, "name", "ref/name")
             if (registered := self._registry.prompts.get(prompt)) is not None:
                 completers, names = registered.completers, tuple(registered.function.parameters)
             else:
-                for source in self._registry.sources:
-                    if (found := await source.complete(prompt, argument)) is not None:
-                        return {"completion": _completion(found["values"], found.get("total"), found.get("hasMore"))}
+                providers = [
+                    (provider, {"type": "ref/prompt", "name": inner})
+                    for provider, inner in self._providers("prompts", prompt)
+                ]
         elif reference.get("type") == "ref/resource":
             uri = _text(reference, "uri", "ref/uri")
             if (template := self._registry.resource_templates.get(uri)) is not None:
                 completers, names = template.completers, template.uris.names
                 if not template.uris.unsafe_parts and any(map(is_unsafe_part, (typed, *others.values()))):
                     raise invalid_params("a part of the URI is unsafe")
+            else:
+                providers = [(provider, reference) for provider, _ in self._providers("resources", uri)]
         else:
             raise invalid_params('ref/type must be "ref/prompt" or "ref/resource"')
+        for provider, inner in providers:
+            found = await provider.complete(inner, {"name": name, "value": typed}, others, context)
+            if found is not None:
+                return {"completion": _completion(found["values"], found.get("total"), found.get("hasMore"))}
         if completers is None:
-            raise invalid_params("ref is unknown")
+            raise UnknownName(ErrorCode.INVALID_PARAMS, "ref is unknown")
         if name not in names:
             raise invalid_params("argument/name is unknown")
         completer = completers.get(name, ())
@@ -321,13 +433,9 @@ class Methods:
             values = [value for value in completer if value.lower().startswith(prefix)]
         return {"completion": _completion(values)}
 
-    def _page(self, member: str, items: dict[str, dict[str, Any]], params: dict[str, Any]) -> dict[str, Any]:
-        """The page of a list that `params` ask for; `items` are by name or URI."""
-        page, next_cursor = paginate(
-            items.items(), params.get("cursor"), key=lambda named: named[0], page_size=self._page_size
-        )
-        result: dict[str, Any] = {member: [item for _, item in page]}
-        return result if next_cursor is None else {**result, "nextCursor": next_cursor}
+
+def _written(item: Definition, revision: Revision) -> dict[str, Any]:
+    return tool_definition(item, revision) if isinstance(item, Tool) else item.to_dict(revision.version)
 
 
 async def _finish_tool(tool: RegisteredTool, work: Awaitable[Any], context: Context) -> dict[str, Any]:

@@ -1,14 +1,15 @@
-"""What a server has registered: tools, prompts and resources with their functions, methods, notifications and sources.
+"""What a server has: registered tools, prompts and resources with their functions, methods, notifications, providers.
 
 Rules:
-  - A name or URI is registered once. It hides items of sources with the same name.
+  - A name or URI is registered once. What is registered hides what providers have by the same name, if that was not
+    known before: see `providers.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from msgspec import UNSET
 
@@ -22,12 +23,13 @@ from ..protocol.capabilities import (
 )
 from ..protocol.definitions import Prompt, Resource, ResourceTemplate
 from ..protocol.meta import TASKS_EXTENSION
+from ..protocol.naming import Prefixes
 from ..protocol.records import EmptyObject
 from ..protocol.uris import UriTemplate
 from .functions import RegisteredFunction
+from .providers import FeatureKind, Provider
 from .tools import CheckedTool
 
-FeatureKind = Literal["tools", "prompts", "resources"]
 TaskSupport = Literal["forbidden", "optional", "required"]
 """Whether a tool runs as a task: never, if the client wishes and can, or always."""
 ShownErrors = bool | tuple[type[Exception], ...]
@@ -43,31 +45,20 @@ Completer = Sequence[str] | Callable[[str, Mapping[str, str]], "Sequence[str] | 
 """The possible values of an argument, or a function that returns them: takes the typed text and the other arguments."""
 
 
-class Source(Protocol):
-    """A changing set of prompts and resources. Its owner calls `Server.list_changed` when the set changes."""
+class Mount(NamedTuple):
+    """A provider, and the prefix of its names here."""
 
-    async def prompts(self) -> Sequence[Prompt]:
-        """Return all prompts."""
+    provider: Provider
+    prefix: str
 
-    async def resources(self) -> Sequence[Resource]:
-        """Return all resources."""
+    def inner(self, name: str) -> str | None:
+        """Return the name at the provider; None if the name lacks the prefix."""
+        return name[len(self.prefix) :] if name.startswith(self.prefix) else None
 
-    async def get(self, name: str, arguments: dict[str, str]) -> dict[str, Any] | None:
-        """Return the `GetPromptResult` of a prompt; None if the prompt is unknown.
-
-        Raises:
-            RpcError: An error for the client.
-        """
-
-    async def read(self, uri: str) -> dict[str, Any] | None:
-        """Return the contents of a resource, as from `text_contents`; None if the resource is unknown.
-
-        Raises:
-            RpcError: An error for the client.
-        """
-
-    async def complete(self, name: str, argument: dict[str, str]) -> dict[str, Any] | None:
-        """Return the `completion` for an argument of a prompt, a dict with `values`; None if the prompt is unknown."""
+    def names(self, kind: FeatureKind) -> set[str]:
+        """Return the names here that are known: see `Provider.names`."""
+        prefix = "" if kind == "resources" else self.prefix
+        return {prefix + name for name in self.provider.names(kind)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +102,7 @@ class RegisteredTemplate:
 
 
 class Registry:
-    """Tools, prompts and resources by name or URI, methods and notifications, and sources.
+    """Tools, prompts and resources by name or URI, methods and notifications, and providers.
 
     Attributes:
         tools: Tools by name.
@@ -120,7 +111,7 @@ class Registry:
         resource_templates: Resource templates by URI template.
         methods: Functions by method, for methods of extensions and tasks.
         notifications: Functions by notification.
-        sources: The sources, in the order they were added.
+        mounts: The providers, in the order they were mounted.
         has_tasks: Whether a tool was registered that may run as a task.
     """
 
@@ -131,20 +122,21 @@ class Registry:
         self.resource_templates: dict[str, RegisteredTemplate] = {}
         self.methods: dict[str, RegisteredFunction] = {}
         self.notifications: dict[str, RegisteredFunction] = {}
-        self.sources: list[Source] = []
+        self.mounts: list[Mount] = []
         self.has_tasks: bool = False
-        self._unsafe_sources: list[Source] = []
+        self._prefixes = Prefixes([], "")
 
     def capabilities(self) -> ServerCapabilities:
         """Return the capabilities of what is registered now."""
-        prompts = bool(self.prompts or self.sources)
-        resources = bool(self.resources or self.resource_templates or self.sources)
+        provided = {kind for mount in self.mounts for kind in mount.provider.kinds}
+        prompts = bool(self.prompts) or "prompts" in provided
+        resources = bool(self.resources or self.resource_templates) or "resources" in provided
         return ServerCapabilities(
             logging=EmptyObject(),
             prompts=ListChanged(list_changed=True) if prompts else UNSET,
             resources=Resources(subscribe=True, list_changed=True) if resources else UNSET,
-            tools=ListChanged(list_changed=True) if self.tools else UNSET,
-            completions=EmptyObject() if prompts or self.resource_templates else UNSET,
+            tools=ListChanged(list_changed=True) if self.tools or "tools" in provided else UNSET,
+            completions=EmptyObject() if prompts or self.resource_templates or "resources" in provided else UNSET,
             tasks=_TASKS if self.has_tasks else UNSET,
             extensions={TASKS_EXTENSION: {}} if self.has_tasks else UNSET,
         )
@@ -162,34 +154,36 @@ class Registry:
         if kind == "resources" and name in self.resource_templates:
             del self.resource_templates[name]
         else:
-            registered: dict[str, dict[str, Any]] = {
-                "tools": self.tools,
-                "prompts": self.prompts,
-                "resources": self.resources,
-            }
-            del registered[kind][name]
+            del self._of(kind)[name]
         self._changed(kind)
 
-    def add_source(self, source: Source, *, unsafe_uris: bool = False) -> None:
-        """Add the prompts and resources of a source.
+    def names(self, kind: FeatureKind) -> set[str]:
+        """Return the names, or URIs and templates, that are registered, and those of providers that are known."""
+        own = {*self._of(kind), *(self.resource_templates if kind == "resources" else ())}
+        return own.union(*[mount.names(kind) for mount in self.mounts])
 
-        Args:
-            source: The source.
-            unsafe_uris: Whether the source may be asked for URIs with `..` as a segment, NUL, or bytes that are not
-                UTF-8.
-        """
-        self.sources.append(source)
-        if unsafe_uris:
-            self._unsafe_sources.append(source)
-        self._changed("prompts")
-        self._changed("resources")
+    def _of(self, kind: FeatureKind) -> dict[str, Any]:
+        registered: dict[FeatureKind, dict[str, Any]] = {
+            "tools": self.tools,
+            "prompts": self.prompts,
+            "resources": self.resources,
+        }
+        return registered[kind]
 
-    def allows_unsafe_uris(self, source: Source) -> bool:
-        """Return whether a source was added with `unsafe_uris=True`."""
-        return any(known is source for known in self._unsafe_sources)
+    def _mount(self, provider: Provider, prefix: str) -> None:
+        mount = Mount(provider, prefix)
+        for kind in get_args(FeatureKind):
+            if both := sorted(self.names(kind) & mount.names(kind)):
+                raise ValueError(f"{', '.join(both[:3])}: registered already; mount the provider with a prefix")
+        if prefix:
+            self._prefixes.add(prefix)
+        self.mounts.append(mount)
+        for kind in get_args(FeatureKind):
+            if kind in provider.kinds:
+                self._changed(kind)
 
     def _add(self, registered: dict[str, Any], name: str, item: Any, kind: FeatureKind | None) -> None:
-        if name in registered:
+        if name in registered or (kind is not None and self.mounts and name in self.names(kind)):
             raise ValueError(f"{name} is already registered")
         registered[name] = item
         if kind is not None:

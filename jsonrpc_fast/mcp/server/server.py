@@ -39,6 +39,8 @@ from .handshake import ServerHandshake
 from .lifespan import Lifespan, MakeLifespan
 from .methods import Methods
 from .middleware import Middleware
+from .mounting import ServerProvider
+from .providers import Provider
 from .registry import ShownErrors
 from .request_state import STATE_SECONDS, StateKey, StateSeal
 from .serving import Served
@@ -149,6 +151,7 @@ class Server(Decorators, Served):
         self._methods = Methods(
             self, page_size, lifespan=self.lifespan, tasks=self.tasks, seal=seal, middleware=tuple(middleware)
         )
+        self._own_provider = ServerProvider(self, self._methods, self.lifespan)
         self.connections: set[ServerConnection] = set()
         self.changes: int = 0  # of what is registered
 
@@ -192,6 +195,36 @@ class Server(Decorators, Served):
             handshake, capabilities, self._methods, self.notifications, self.profile, transport, options
         )
 
+    def mount(self, other: Server | Provider, prefix: str | None = None, *, separator: str = "_") -> None:
+        """Add the tools, prompts and resources of another server or provider. Changes there are announced here.
+
+            server.mount(weather, prefix="weather")  # its tool `now` is `weather_now` here
+
+        What begins with the server, such as the lifespan of another server, must be mounted before the server runs.
+
+        Args:
+            other: A `Server`, or an object of a class derived from `Provider`.
+            prefix: What the names of its tools and prompts begin with here; None: they stay as they are. URIs always
+                do.
+            separator: What stands between the prefix and the name.
+
+        Raises:
+            ValueError: A name is known to be registered here already; another prefix begins with this one, so that
+                names would be ambiguous; or `other` is this server, or has it mounted.
+            StateError: The server runs already, and `other` has something to begin with.
+        """
+        check_type("other", other, Server, Provider)
+        check_type("prefix", prefix, str, may_be_none=True)
+        check_type("separator", separator, str)
+        provider = other._own_provider if isinstance(other, Server) else other
+        if isinstance(provider, ServerProvider) and provider.contains(self._own_provider):
+            raise ValueError("a server cannot contain itself")
+        if provider.lifespan() is not None:
+            self.lifespan.check_idle()
+        self._mount(provider, f"{prefix}{separator}" if prefix else "")
+        self.lifespan.add(provider.lifespan)
+        provider.add_listener(self)
+
     def list_changed(self, kind: Literal["tools", "prompts", "resources"]) -> None:
         """Notify clients that a list has changed. Registering and unregistering do this themselves.
 
@@ -202,6 +235,7 @@ class Server(Decorators, Served):
         """
         for connection in self.connections:
             connection.list_changed(kind)
+        self._own_provider.list_changed(kind)
 
     def resource_updated(self, uri: str) -> None:
         """Notify the clients that subscribed to a resource that it has changed.
@@ -211,6 +245,7 @@ class Server(Decorators, Served):
         """
         for connection in self.connections:
             connection.resource_updated(uri)
+        self._own_provider.resource_updated(uri)
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
         """Send a log message to the legacy clients that want this level.

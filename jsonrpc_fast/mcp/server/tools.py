@@ -11,6 +11,7 @@ Rules:
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec import UNSET
@@ -70,11 +71,7 @@ class CheckedTool:
 
         Before 2026-07-28 an output schema is left out unless its type is "object".
         """
-        definition = self.tool.to_dict(revision.version)
-        definition["inputSchema"] = self.tool.input_schema
-        if not revision.any_structured_results and definition.get("outputSchema", {}).get("type") != "object":
-            definition.pop("outputSchema", None)
-        return definition
+        return tool_definition(self.tool, revision)
 
     def read_arguments(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[SchemaFault]]:
         """Return the arguments of a call, with strings replaced by the values that they stand for.
@@ -133,26 +130,68 @@ class CheckedTool:
         return self._with_structured({"content": content}, structured, revision)
 
     def _result_of(self, value: ToolResult, revision: Revision) -> dict[str, Any]:
-        content = made_blocks(value.content, revision)
         structured = UNSET if value.structured_content is UNSET else to_json(value.structured_content)
         if self._output is not None and not value.is_error and (faults := self._output.faults(structured)):
             return self._refused_result(faults)
-        result = self._with_structured({"content": content}, structured, revision)
-        if value.is_error:
-            result["isError"] = True
-        if value.meta is not None:
-            result["_meta"] = to_json(dict(value.meta))
-        return result
+        return whole_result(value, structured if self._is_structured else UNSET, revision)
 
     def _with_structured(self, result: dict[str, Any], structured: Any, revision: Revision) -> dict[str, Any]:
-        """Add the structured content, if there is any and the revision has it."""
-        has_place = revision.structured_results and (revision.any_structured_results or isinstance(structured, dict))
-        if has_place and self._is_structured and structured is not UNSET:
-            result["structuredContent"] = structured
-        return result
+        return _with_structured(result, structured if self._is_structured else UNSET, revision)
 
     def _refused_result(self, faults: list[SchemaFault]) -> dict[str, Any]:
         return error_result(_text_of(f"The result of tool {self.tool.name} does not match its output schema", faults))
+
+
+def tool_definition(tool: Tool, revision: Revision) -> dict[str, Any]:
+    """Return a tool as `tools/list` shows it: see `CheckedTool.definition`."""
+    definition = tool.to_dict(revision.version)
+    definition["inputSchema"] = tool.input_schema
+    if not revision.any_structured_results and definition.get("outputSchema", {}).get("type") != "object":
+        definition.pop("outputSchema", None)
+    return definition
+
+
+def whole_result(value: ToolResult, structured: Any, revision: Revision) -> dict[str, Any]:
+    """Return the `CallToolResult` for a `ToolResult`.
+
+    Args:
+        value: The result.
+        structured: Its structured content as JSON; UNSET: none.
+        revision: The revision of the request.
+
+    Raises:
+        TypeError: A content block is invalid.
+    """
+    result = _with_structured({"content": made_blocks(value.content, revision)}, structured, revision)
+    if value.is_error:
+        result["isError"] = True
+    if value.meta is not None:
+        result["_meta"] = to_json(dict(value.meta))
+    return result
+
+
+def provided_result(value: ToolResult | Mapping[str, Any], revision: Revision) -> dict[str, Any]:
+    """Return the `CallToolResult` for what a provider returned, in the form of a revision.
+
+    Raises:
+        EncodeError, TypeError: The value is no such result.
+    """
+    if isinstance(value, ToolResult):
+        structured = UNSET if value.structured_content is UNSET else to_json(value.structured_content)
+        return whole_result(value, structured, revision)
+    result = to_json(dict(value))
+    structured = result.pop("structuredContent", UNSET)
+    if "content" in result:
+        result["content"] = made_blocks(result["content"], revision)
+    return _with_structured(result, structured, revision)
+
+
+def _with_structured(result: dict[str, Any], structured: Any, revision: Revision) -> dict[str, Any]:
+    """Add the structured content, if there is any and the revision has it."""
+    has_place = revision.structured_results and (revision.any_structured_results or isinstance(structured, dict))
+    if has_place and structured is not UNSET:
+        result["structuredContent"] = structured
+    return result
 
 
 def _is_in_text(value: Any, path: str) -> bool:

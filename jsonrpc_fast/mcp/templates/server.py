@@ -7,7 +7,7 @@ notifications.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +20,8 @@ from ...transports.stdio.main import run_stdio
 from ..applications import HttpOptions
 from ..http.serving import run_http
 from ..protocol.definitions import Prompt, Resource
+from ..server.context import Context
+from ..server.providers import Provider
 from ..server.server import Server
 from .prompts import TemplatePrompts
 
@@ -35,8 +37,8 @@ _INSTRUCTIONS: Final = "Each prompt is a text template of one folder. The same f
 _logger: Final = logger_of("mcp")
 
 
-class TemplateFolder:
-    """A folder of templates as a `Source` of a server.
+class TemplateFolder(Provider):
+    """A folder of templates as a provider of a server.
 
     The folder is first read in the background, and requests for it wait until then: a template that takes long to
     compile does not delay the handshake.
@@ -53,28 +55,35 @@ class TemplateFolder:
         self._templates = TemplatePrompts(directory, read=False)
         self._first: asyncio.Task[object] | None = None
 
-    async def prompts(self) -> Sequence[Prompt]:
+    kinds = ("prompts", "resources")
+
+    async def list_prompts(self, context: Context | None = None) -> Sequence[Prompt]:
         """Return the prompts, sorted by name."""
         return (await self._read()).prompts()
 
-    async def resources(self) -> Sequence[Resource]:
+    async def list_resources(self, context: Context | None = None) -> Sequence[Resource]:
         """Return the templates as resources, sorted by URI."""
         return (await self._read()).resources()
 
-    async def get(self, name: str, arguments: dict[str, str]) -> dict[str, Any] | None:
+    async def get_prompt(
+        self, name: str, arguments: dict[str, str], context: Context | None = None
+    ) -> dict[str, Any] | None:
         """Return a rendered prompt (`GetPromptResult`); None for an unknown prompt."""
         return await asyncio.to_thread(self._templates.get, name, arguments) if await self._has(name) else None
 
-    async def read(self, uri: str) -> dict[str, Any] | None:
+    async def read_resource(self, uri: str, context: Context | None = None) -> dict[str, Any] | None:
         """Return the text of a template (one of `contents`); None for an unknown URI."""
         return (await self._read()).read(uri)
 
-    async def complete(self, name: str, argument: dict[str, str]) -> dict[str, Any] | None:
+    async def complete(
+        self, reference: Mapping[str, Any], argument: dict[str, str], others: dict[str, str], context: Context
+    ) -> dict[str, Any] | None:
         """Return completions of a prompt's argument; None for an unknown prompt."""
+        name = str(reference.get("name"))
         return self._templates.complete(name, argument) if await self._has(name) else None
 
     async def _has(self, name: str) -> bool:
-        return any(prompt.name == name for prompt in await self.prompts())
+        return any(prompt.name == name for prompt in await self.list_prompts())
 
     async def _read(self) -> TemplatePrompts:
         """Return the templates once the folder has been read."""
@@ -152,5 +161,5 @@ def serve_folder_over_http(folder: TemplateFolder, host: str, port: int, **optio
 
 def _server(folder: TemplateFolder) -> Server:
     server = Server("jsonrpc-fast", __version__, title="Text templates as prompts", instructions=_INSTRUCTIONS)
-    server.add_source(folder)
+    server.mount(folder)
     return server

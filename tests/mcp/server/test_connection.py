@@ -13,6 +13,7 @@ from jsonrpc_fast.codes import SessionErrorCode
 from jsonrpc_fast.mcp.protocol.definitions import Prompt, Resource
 from jsonrpc_fast.mcp.protocol.meta import LOG_LEVEL_KEY, SUBSCRIPTION_ID_KEY
 from jsonrpc_fast.mcp.server.context import Context
+from jsonrpc_fast.mcp.server.providers import Provider
 from jsonrpc_fast.mcp.server.server import Server
 from jsonrpc_fast.transports import memory_pair
 
@@ -367,28 +368,21 @@ async def test_a_function_is_called_for_a_notification(caplog: pytest.LogCapture
     assert [name in caplog.text for name in ("ValueError", "RpcError")] == [True, True]
 
 
-class Pages:
-    """A source with one prompt and one resource."""
+class Pages(Provider):
+    """A provider with one prompt and one resource."""
 
-    async def prompts(self) -> list[Prompt]:
+    kinds = ("prompts", "resources")
+
+    async def list_prompts(self, context: Context) -> list[Prompt]:
         await asyncio.sleep(0)
-        return [Prompt(name="of the source")]
+        return [Prompt(name="of the provider")]
 
-    async def resources(self) -> list[Resource]:
+    async def list_resources(self, context: Context) -> list[Resource]:
         await asyncio.sleep(0)
-        return [Resource(uri="source:one", name="of the source")]
-
-    async def get(self, name: str, arguments: dict[str, str]) -> dict[str, Any] | None:
-        return None
-
-    async def read(self, uri: str) -> dict[str, Any] | None:
-        return None
-
-    async def complete(self, name: str, argument: dict[str, str]) -> dict[str, Any] | None:
-        return None
+        return [Resource(uri="provider:one", name="of the provider")]
 
 
-def busy_server(has_source: bool, release: asyncio.Event) -> Server:
+def busy_server(has_provider: bool, release: asyncio.Event) -> Server:
     server = Server("busy", "1")
 
     @server.tool
@@ -402,18 +396,18 @@ def busy_server(has_source: bool, release: asyncio.Event) -> Server:
 
     server.prompt("own")(lambda: "")
     server.resource("own:one", name="own")(lambda: "")
-    if has_source:
-        server.add_source(Pages())
+    if has_provider:
+        server.mount(Pages())
     return server
 
 
-@rows("has_source", [False, True])
+@rows("has_provider", [False, True])
 @rows("version", ["2025-11-25", "2026-07-28"])
-async def test_slow_calls_do_not_delay_ping_and_lists(version: str, has_source: bool) -> None:
+async def test_slow_calls_do_not_delay_ping_and_lists(version: str, has_provider: bool) -> None:
     release = asyncio.Event()
-    async with converse(busy_server(has_source, release), version) as client:
+    async with converse(busy_server(has_provider, release), version) as client:
         calls = [client.request("tools/call", {"name": "slow"}) for _ in range(300)]
-        names = ["of the source", "own"] if has_source else ["own"]
+        names = ["of the provider", "own"] if has_provider else ["own"]
         if version == "2025-11-25":
             assert await client.result("ping") == {}
             assert await client.result("logging/setLevel", {"level": "error"}) == {}
@@ -456,10 +450,10 @@ async def test_subscriptions_need_no_slot() -> None:
         assert (await client.answer(streams[0]))["result"]["_meta"][SUBSCRIPTION_ID_KEY] == streams[0]
 
 
-@rows("has_source", [False, True])
-async def test_calls_over_the_limits_are_refused_but_lists_are_not(has_source: bool) -> None:
+@rows("has_provider", [False, True])
+async def test_calls_over_the_limits_are_refused_but_lists_are_not(has_provider: bool) -> None:
     release = asyncio.Event()
-    server = busy_server(has_source, release)
+    server = busy_server(has_provider, release)
     async with converse(server, "2025-11-25", session={"max_handlers": 2, "max_inbox": 3}) as client:
         calls = [client.request("tools/call", {"name": "slow"}) for _ in range(9)]
         assert await client.result("ping") == {}

@@ -19,6 +19,8 @@ from pydantic import BaseModel
 
 from jsonrpc_fast.mcp.protocol.versions import REVISIONS, VERSIONS
 from jsonrpc_fast.mcp.server.contents import made_blocks
+from jsonrpc_fast.mcp.server.context import Context
+from jsonrpc_fast.mcp.server.providers import Provider
 from jsonrpc_fast.mcp.server.results import ToolResult, WholeResult
 from jsonrpc_fast.mcp.server.server import Server
 
@@ -317,30 +319,27 @@ async def test_the_known_members_of_a_whole_result_are_checked() -> None:
         assert await client.result("tools/call", {"name": "own"}) == {"content": [text("x")], "more": [1]}
 
 
-class Source:
-    """A source that returns invalid values."""
+class Wrong(Provider):
+    """A provider that returns invalid values."""
 
-    async def prompts(self) -> list[Any]:
-        return []
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Context) -> dict[str, Any] | None:
+        return {"content": [{"type": "text"}]}
 
-    async def resources(self) -> list[Any]:
-        return []
-
-    async def get(self, name: str, arguments: dict[str, str]) -> dict[str, Any] | None:
+    async def get_prompt(self, name: str, arguments: dict[str, str], context: Context) -> dict[str, Any] | None:
         return {"messages": "no"}
 
-    async def read(self, uri: str) -> dict[str, Any] | None:
+    async def read_resource(self, uri: str, context: Context) -> dict[str, Any] | None:
         return {"contents": [1]}
 
-    async def complete(self, name: str, argument: dict[str, str]) -> dict[str, Any] | None:
+    async def complete(self, reference: Any, argument: Any, others: Any, context: Context) -> dict[str, Any] | None:
         return {"values": [1]}
 
 
-async def test_invalid_results_of_sources_and_completers() -> None:
+async def test_invalid_results_of_providers_and_completers() -> None:
     server = Server("wrong", "1")
-    server.add_source(Source())
+    server.mount(Wrong())
 
-    @server.prompt(complete={"a": [1], "b": lambda typed, others: [2]})  # type: ignore[list-item, dict-item]
+    @server.prompt(complete={"a": [1], "b": lambda typed, others: [2]})  # type: ignore[list-item]
     def prompt(a: str, b: str) -> str:
         return a + b
 
@@ -404,19 +403,20 @@ async def test_an_unsafe_part_reaches_no_function(part: str) -> None:
 
 
 @rows("uri", ["x:a/../b", "x:..", "x:a%2f%2e%2e", "x:a?p=../b", "x:a%00", "x:%ff"])
-async def test_an_unsafe_uri_reaches_only_sources_that_allow_it(uri: str) -> None:
-    class Files(Source):
+async def test_an_unsafe_uri_reaches_only_providers_that_allow_it(uri: str) -> None:
+    class Files(Provider):
         def __init__(self) -> None:
             self.seen: list[str] = []
 
-        async def read(self, uri: str) -> dict[str, Any] | None:
+        async def read_resource(self, uri: str, context: Context) -> dict[str, Any] | None:
             self.seen.append(uri)
             return None
 
     careful, meaning = Files(), Files()
     server = Server("files", "1")
-    server.add_source(careful)
-    server.add_source(meaning, unsafe_uris=True)
+    meaning.unsafe_uris = True
+    server.mount(careful)
+    server.mount(meaning)
 
     async with converse(server, "2025-11-25") as client:
         assert (await client.error("resources/read", {"uri": uri}))[0] == -32002

@@ -1,0 +1,209 @@
+"""A remote server as the provider of a server.
+
+    server.mount(Proxy(lambda handlers: mcp.connect("https://example.org/mcp", handlers=handlers)), prefix="example")
+
+Rules:
+  - The client connects when the server begins to run, and closes when it ends.
+  - Each list is asked for anew. A tool or a prompt is called if the last list had it; if not, it is asked for again.
+  - Progress goes to the client that called; so do requests of the remote server (roots, sampling, elicitation), if the
+    call that they belong to is certain: from 2026-07-28 on, or if it is the only one in flight. Others are refused.
+  - Changes of lists are announced. Subscriptions to single resources and log messages do not pass.
+
+To pass everything on for many clients, unread, there is the gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from ..._checks import check_callable
+from ..._logs import logger_of
+from ...codes import ErrorCode, McpErrorCode
+from ...errors import ConnectionLost, RpcError, StateError
+from ..client.client import Client
+from ..protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
+from ..protocol.meta import SERVER_INFO_KEY
+from ..server.context import Context
+from ..server.providers import FeatureKind, Provider
+
+D = TypeVar("D", bound=Definition)
+
+_KINDS: Final[tuple[FeatureKind, ...]] = ("tools", "prompts", "resources")
+_ASKED: Final = ("roots/list", "sampling/createMessage", "elicitation/create")
+_NOT_FOUND: Final = (McpErrorCode.RESOURCE_NOT_FOUND, ErrorCode.INVALID_PARAMS)
+_current: ContextVar[Context | None] = ContextVar("the request that a call of a proxy serves", default=None)
+_logger: Final = logger_of("mcp")
+
+Handlers = Mapping[str, Callable[[dict[str, Any]], Any]]
+
+
+class Proxy(Provider):
+    """What a remote server has: its tools, prompts and resources.
+
+    Args:
+        connect: Makes a client that is not connected. It takes the handlers to give to `mcp.connect`: for requests of
+            the remote server, and for changes of its lists.
+        kinds: What the server has of "tools", "prompts" and "resources". The kinds are declared before the remote
+            server is known.
+
+    Raises:
+        TypeError: `connect` is not callable.
+    """
+
+    def __init__(self, connect: Callable[[Handlers], Client], kinds: Collection[str] = _KINDS) -> None:
+        check_callable("connect", connect, may_be_none=False)
+        self.kinds = kinds
+        self._connect = connect
+        self._client: Client | None = None
+        self._calls: list[Context] = []  # in flight
+        self._known: dict[str, set[str]] = {}  # the names of the last lists, by kind
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """Connect the client, and close it at the end."""
+        handlers: dict[str, Callable[[dict[str, Any]], Any]] = {
+            f"notifications/{kind}/list_changed": partial(self._on_change, kind) for kind in _KINDS
+        }
+        handlers |= {method: partial(self._ask, method) for method in _ASKED}
+        async with self._connect(handlers) as client:
+            self._client = client
+            listening = asyncio.ensure_future(_listen(client)) if client.server.revision.is_modern else None
+            try:
+                yield
+            finally:
+                self._client = None
+                if listening is not None:
+                    listening.cancel()
+                    await asyncio.wait([listening])
+
+    @property
+    def _connected(self) -> Client:
+        if self._client is None:
+            raise StateError("the server does not run: enter its lifespan")
+        return self._client
+
+    def _on_change(self, kind: FeatureKind, params: dict[str, Any]) -> None:
+        self.list_changed(kind)
+
+    async def _ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Pass a request of the remote server on to the client whose call it belongs to."""
+        context = _current.get()
+        if context is None and len(self._calls) == 1 and not self._calls[0].revision.is_modern:
+            [context] = self._calls
+        if context is None:
+            raise RpcError(ErrorCode.INVALID_REQUEST, "it is not certain which call this request belongs to")
+        return await context.call(method, params)
+
+    @contextmanager
+    def _call(self, context: Context) -> Any:
+        token = _current.set(context)
+        self._calls.append(context)
+        try:
+            yield
+        finally:
+            self._calls.remove(context)
+            _current.reset(token)
+
+    async def list_tools(self, context: Context) -> list[Tool]:
+        return await self._list("tools", Tool)
+
+    async def list_prompts(self, context: Context) -> list[Prompt]:
+        return await self._list("prompts", Prompt)
+
+    async def list_resources(self, context: Context) -> list[Resource]:
+        return await self._list("resources", Resource)
+
+    async def list_resource_templates(self, context: Context) -> list[ResourceTemplate]:
+        return await self._list("resource_templates", ResourceTemplate)
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Context) -> dict[str, Any] | None:
+        if not await self._knows("tools", Tool, name):
+            return None
+        with self._call(context):
+            result = await self._connected.call_tool(name, arguments, on_progress=partial(_report, context))
+        return _passed_on(result)
+
+    async def get_prompt(self, name: str, arguments: dict[str, str], context: Context) -> dict[str, Any] | None:
+        if not await self._knows("prompts", Prompt, name):
+            return None
+        with self._call(context):
+            return _passed_on(await self._connected.get_prompt(name, arguments))
+
+    async def read_resource(self, uri: str, context: Context) -> dict[str, Any] | None:
+        if not self._has("resources"):
+            return None
+        try:
+            with self._call(context):
+                return _passed_on(await self._connected.read_resource(uri))
+        except RpcError as error:
+            if error.code in _NOT_FOUND:
+                return None
+            raise
+
+    async def complete(
+        self, reference: Mapping[str, Any], argument: dict[str, str], others: dict[str, str], context: Context
+    ) -> dict[str, Any] | None:
+        if not self._has("completions"):
+            return None
+        try:
+            return await self._connected.complete(
+                {name: str(value) for name, value in reference.items()}, argument["name"], argument["value"], others
+            )
+        except RpcError as error:
+            if error.code == ErrorCode.INVALID_PARAMS:
+                return None
+            raise
+
+    def _has(self, capability: str) -> bool:
+        return self._connected.server.capabilities.supports(capability)
+
+    async def _knows(self, kind: str, cls: type[Definition], name: str) -> bool:
+        if name not in self._known.get(kind, ()):
+            await self._list(kind, cls)
+        return name in self._known.get(kind, ())
+
+    async def _list(self, kind: str, cls: type[D]) -> list[D]:
+        if not self._has("resources" if kind == "resource_templates" else kind):
+            return []
+        client = self._connected
+        lists = {
+            "tools": client.list_tools,
+            "prompts": client.list_prompts,
+            "resources": client.list_resources,
+            "resource_templates": client.list_resource_templates,
+        }
+        found: list[D] = []
+        for item in await lists[kind]():
+            try:
+                found.append(cls.from_dict({name: each for name, each in item.items() if name != "execution"}))
+            except ValueError as fault:
+                _logger.warning("one of the %s of a remote server is invalid, and left out: %s", kind, fault)
+        self._known[kind] = {item.name for item in found}
+        return found
+
+
+async def _listen(client: Client) -> None:
+    """Subscribe to the changes of lists, which a modern server sends to subscribers only."""
+    wanted = {
+        f"{kind}ListChanged": True for kind in _KINDS if client.server.capabilities.supports(f"{kind}.listChanged")
+    }
+    if wanted:
+        with suppress(RpcError, ConnectionLost, StateError):
+            await client.call("subscriptions/listen", {"notifications": wanted}, timeout=None)
+
+
+def _report(context: Context, progress: dict[str, Any]) -> None:
+    context.report_progress(progress["progress"], progress.get("total"), progress.get("message"))
+
+
+def _passed_on(result: dict[str, Any]) -> dict[str, Any]:
+    """Return a result without what belongs to the connection to the remote server."""
+    passed = {name: value for name, value in result.items() if name not in ("resultType", "ttlMs", "cacheScope")}
+    meta = passed.pop("_meta", None) or {}
+    rest = {name: value for name, value in meta.items() if name != SERVER_INFO_KEY}
+    return {**passed, "_meta": rest} if rest else passed

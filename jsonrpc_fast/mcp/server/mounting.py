@@ -1,0 +1,150 @@
+"""A server as the provider of another one.
+
+Rules:
+  - A request passes through the middleware of both servers, that of the outer one first.
+  - The functions get a context of their server, with its lifespan and its resources; what they ask and tell the client
+    goes through the outer server.
+  - Tools never run as tasks of the outer server. Methods of extensions, notifications, instructions and declared
+    capabilities are not mounted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any, TypeVar, get_args
+
+import msgspec
+
+from ...session import Destination
+from ...types import Unset
+from ..protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
+from .context import Context, ContextConnection, MountedContext
+from .handshake import RequestRules
+from .lifespan import Lifespan
+from .methods import Methods, UnknownName
+from .providers import FeatureKind, Provider
+from .registry import Registry
+from .request_state import StateSeal
+
+D = TypeVar("D", bound=Definition)
+
+
+class ServerProvider(Provider):
+    """What a server has, for the servers that it is mounted at.
+
+    Args:
+        registry: What the server has.
+        methods: Its methods.
+        server_lifespan: Its lifespan.
+    """
+
+    unsafe_uris = True  # its templates decide
+
+    def __init__(self, registry: Registry, methods: Methods, server_lifespan: Lifespan) -> None:
+        self._registry = registry
+        self._methods = methods
+        self._lifespan = server_lifespan
+
+    @property
+    def kinds(self) -> Collection[str]:  # type: ignore[override]
+        """The kinds of which something is registered."""
+        capabilities = self._registry.capabilities()
+        return [kind for kind in get_args(FeatureKind) if capabilities.supports(kind)]
+
+    def contains(self, provider: Provider) -> bool:
+        """Return whether this is the provider, or the provider is mounted at this server, at any depth."""
+        inside = (mount.provider for mount in self._registry.mounts)
+        return self is provider or any(
+            each is provider or (isinstance(each, ServerProvider) and each.contains(provider)) for each in inside
+        )
+
+    def names(self, kind: FeatureKind) -> Collection[str]:
+        return self._registry.names(kind)
+
+    def lifespan(self) -> AbstractAsyncContextManager[Any] | None:
+        return self._lifespan if self._lifespan.exists else None
+
+    async def list_tools(self, context: Context) -> list[Tool]:
+        found = await self._list("tools/list", "tools", Tool.from_dict, context)
+        return [msgspec.structs.replace(tool, execution=msgspec.UNSET) for tool in found]
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Context) -> dict[str, Any] | None:
+        return await self._serve("tools/call", {"name": name, "arguments": arguments}, context)
+
+    async def list_prompts(self, context: Context) -> list[Prompt]:
+        return await self._list("prompts/list", "prompts", Prompt.from_dict, context)
+
+    async def get_prompt(self, name: str, arguments: dict[str, str], context: Context) -> dict[str, Any] | None:
+        return await self._serve("prompts/get", {"name": name, "arguments": arguments}, context)
+
+    async def list_resources(self, context: Context) -> list[Resource]:
+        return await self._list("resources/list", "resources", Resource.from_dict, context)
+
+    async def list_resource_templates(self, context: Context) -> list[ResourceTemplate]:
+        return await self._list("resources/templates/list", "resourceTemplates", ResourceTemplate.from_dict, context)
+
+    async def read_resource(self, uri: str, context: Context) -> dict[str, Any] | None:
+        return await self._serve("resources/read", {"uri": uri}, context)
+
+    async def complete(
+        self, reference: Mapping[str, Any], argument: dict[str, str], others: dict[str, str], context: Context
+    ) -> dict[str, Any] | None:
+        params = {"ref": dict(reference), "argument": argument, "context": {"arguments": others}}
+        result = await self._serve("completion/complete", params, context)
+        return None if result is None else result["completion"]
+
+    async def _list(self, method: str, member: str, read: Callable[[object], D], context: Context) -> list[D]:
+        items: list[D] = []
+        params: dict[str, Any] = {}
+        while (page := await self._serve(method, params, context)) is not None:
+            items += map(read, page[member])
+            if "nextCursor" not in page:
+                break
+            params = {"cursor": page["nextCursor"]}
+        return items
+
+    async def _serve(self, method: str, params: dict[str, Any], context: Context) -> dict[str, Any] | None:
+        """Return the result of a request; None if its name, URI or method is unknown."""
+        inner = MountedContext(context, method, partial(_Connection, methods=self._methods))
+        try:
+            return await self._methods.serve_mounted(params, inner)
+        except UnknownName:
+            return None
+
+
+class _Connection:
+    """The connection of the contexts of a server that is mounted: it reaches the client through the outer server."""
+
+    def __init__(self, outer: ContextConnection, methods: Methods) -> None:
+        self._outer = outer
+        self._methods = methods
+
+    @property
+    def lifespan_value(self) -> Any:
+        return self._methods.lifespan_value
+
+    @property
+    def seal(self) -> StateSeal:
+        return self._outer.seal
+
+    async def read(self, uri: str, context: Context) -> dict[str, Any]:
+        return await self._methods.read(uri, context)
+
+    async def call(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        timeout: float | Unset | None,
+        destination: Destination | None,
+    ) -> dict[str, Any]:
+        return await self._outer.call(method, params, timeout, destination)
+
+    async def notify(self, method: str, params: dict[str, Any] | None, destination: Destination | None) -> None:
+        await self._outer.notify(method, params, destination)
+
+    def log(
+        self, level: str, data: Any, logger: str | None, rules: RequestRules, destination: Destination | None
+    ) -> None:
+        self._outer.log(level, data, logger, rules, destination)

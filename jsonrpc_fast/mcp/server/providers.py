@@ -1,0 +1,141 @@
+"""Providers: tools, prompts and resources from elsewhere, and servers inside other servers.
+
+    class Notes(Provider):
+        async def list_tools(self, context: Context) -> list[Tool]:
+            return [Tool(name="delete", input_schema={"type": "object"})] if context.subject == "ann" else []
+
+        async def call_tool(self, name: str, arguments: dict[str, Any], context: Context) -> ToolResult | None:
+            ...
+
+    server.mount(Notes())
+    server.mount(weather, prefix="weather")      # another `Server`: its tool `now` is `weather_now` here
+
+Rules:
+  - The names of tools and prompts get the prefix of their provider. URIs and URI templates stay as they are, since
+    results contain them, too.
+  - What is registered at the server comes first, then the providers in the order they were mounted. A request goes to
+    the first one that knows the name. If two have the same name, `mount` and the decorators raise ValueError, as far as
+    the names are known before anybody asks (`Provider.names`); otherwise a list shows the first one only, and the log
+    names the other.
+  - Lists are merged, then divided into pages. A provider whose list fails is left out of it, and is logged.
+  - A list depends on the request: a provider may show each user something else. What a provider does not show it should
+    not serve either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Literal, Protocol, TypeAlias
+
+from ..protocol.definitions import Prompt, Resource, ResourceTemplate, Tool
+from .context import Context
+from .results import ToolResult
+
+FeatureKind: TypeAlias = Literal["tools", "prompts", "resources"]
+
+
+class ChangeListener(Protocol):
+    """What is told of the changes of a provider: the server that it is mounted at."""
+
+    def list_changed(self, kind: FeatureKind) -> None: ...
+
+    def resource_updated(self, uri: str) -> None: ...
+
+
+class Provider:
+    """Tools, prompts and resources from elsewhere. A subclass overrides the methods for what it has.
+
+    The methods may raise RpcError, which the client gets. Other exceptions of `call_tool` give a result with `isError`,
+    those of the others error -32603; the client does not see their texts, and they are logged.
+
+    Attributes:
+        kinds: What it has, or may have later, of "tools", "prompts" and "resources". The server declares these kinds to
+            clients that connect.
+        unsafe_uris: Whether `read_resource` may be asked for URIs with `..` as a segment, NUL, or bytes that are not
+            UTF-8.
+    """
+
+    kinds: Collection[str] = ("tools", "prompts", "resources")
+    unsafe_uris: bool = False
+    _listeners: tuple[ChangeListener, ...] = ()
+
+    async def list_tools(self, context: Context) -> Sequence[Tool]:
+        """Return the tools that a client sees."""
+        return ()
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context
+    ) -> ToolResult | Mapping[str, Any] | None:
+        """Call a tool.
+
+        Args:
+            name: Its name, without the prefix.
+            arguments: The arguments as the client sent them: nothing has checked them.
+            context: The request.
+
+        Returns:
+            A `ToolResult`, or a `CallToolResult` as the protocol has it; None if the tool is unknown.
+        """
+        return None
+
+    async def list_prompts(self, context: Context) -> Sequence[Prompt]:
+        """Return the prompts that a client sees."""
+        return ()
+
+    async def get_prompt(self, name: str, arguments: dict[str, str], context: Context) -> Mapping[str, Any] | None:
+        """Return the `GetPromptResult` of a prompt; None if the prompt is unknown."""
+        return None
+
+    async def list_resources(self, context: Context) -> Sequence[Resource]:
+        """Return the resources that a client sees."""
+        return ()
+
+    async def list_resource_templates(self, context: Context) -> Sequence[ResourceTemplate]:
+        """Return the resource templates that a client sees."""
+        return ()
+
+    async def read_resource(self, uri: str, context: Context) -> Mapping[str, Any] | None:
+        """Return a `ReadResourceResult`, or one of its `contents`; None if the resource is unknown."""
+        return None
+
+    async def complete(
+        self, reference: Mapping[str, Any], argument: dict[str, str], others: dict[str, str], context: Context
+    ) -> Mapping[str, Any] | None:
+        """Complete an argument of a prompt, or a part of a resource template.
+
+        Args:
+            reference: `{"type": "ref/prompt", "name": …}` or `{"type": "ref/resource", "uri": …}`.
+            argument: Its `name`, and its `value` so far.
+            others: The arguments that are known already.
+            context: The request.
+
+        Returns:
+            A dict with `values`, and perhaps `total` and `hasMore`; None if the reference is unknown.
+        """
+        return None
+
+    def names(self, kind: FeatureKind) -> Collection[str]:
+        """Return the names, or URIs and templates, that are known without asking: they may not be registered twice."""
+        return ()
+
+    def lifespan(self) -> AbstractAsyncContextManager[Any] | None:
+        """Return what to enter before the server runs, and to leave afterwards, such as a connection; None without it.
+
+        It is asked for each time the server begins to run (see `Server.lifespan`), and when it is mounted.
+        """
+        return None
+
+    def list_changed(self, kind: FeatureKind) -> None:
+        """Tell the clients of the servers that have this provider that a list has changed."""
+        for listener in self._listeners:
+            listener.list_changed(kind)
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell the clients that subscribed to a resource that it has changed."""
+        for listener in self._listeners:
+            listener.resource_updated(uri)
+
+    def add_listener(self, listener: ChangeListener) -> None:
+        """Let a server know of changes. `Server.mount` calls this."""
+        self._listeners = (*self._listeners, listener)
