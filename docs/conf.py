@@ -66,7 +66,7 @@ INTERNAL = (
 
 project = "jsonrpc_fast"
 version = release = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "sphinxcontrib.mermaid"]
 nitpicky = True
 nitpick_ignore_regex = [("py:class", rf"jsonrpc_fast\..*\.([A-Z]|{'|'.join(INTERNAL)})")]  # [A-Z]: type variables
 
@@ -80,6 +80,11 @@ html_extra_path = ["llms.txt"]
 html_css_files = ["site.css"]
 
 myst_heading_anchors = 4
+myst_fence_as_directive = ["mermaid"]  # GitHub shows such fences as pictures, too
+mermaid_height = "auto"
+mermaid_fullscreen = False
+mermaid_init_config = {"startOnLoad": False, "fontFamily": "inherit", "flowchart": {"useMaxWidth": True}}
+mermaid_light_theme = "neutral"
 myst_links_external_new_tab = False
 
 autodoc_inherit_docstrings = False
