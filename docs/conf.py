@@ -5,6 +5,7 @@ Rules:
 - Docstrings are plain text with `names` in single backticks and indented code. `prepare_docstring` turns them into
   reStructuredText before napoleon reads their sections.
 - A public name is documented where users import it from. `resolve_alias` leads other names of it to that place.
+- The first use of a public name on a page is a link to the reference.
 """
 
 from __future__ import annotations
@@ -81,9 +82,15 @@ html_css_files = ["site.css"]
 
 myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]  # GitHub shows such fences as pictures, too
-mermaid_height = "auto"
+mermaid_width = mermaid_height = "auto"  # with `useMaxWidth`: never larger than drawn, smaller where a page is narrow
 mermaid_fullscreen = False
-mermaid_init_config = {"startOnLoad": False, "fontFamily": "inherit", "flowchart": {"useMaxWidth": True}}
+mermaid_init_config = {
+    "startOnLoad": False,
+    "deterministicIds": True,
+    "fontFamily": "sans-serif",
+    "flowchart": {"useMaxWidth": False, "wrappingWidth": 320},
+    "sequence": {"useMaxWidth": False, "wrap": True, "mirrorActors": False, "width": 130},
+}
 mermaid_light_theme = "neutral"
 myst_links_external_new_tab = False
 
@@ -213,6 +220,30 @@ def resolve_alias(app: Sphinx, env: BuildEnvironment, node: pending_xref, contno
     return None if target.startswith("jsonrpc_fast") else contnode
 
 
+def link_first_uses(app: Sphinx, doctree: nodes.document) -> None:
+    """Link the first use of each public name on a page to its entry in the reference."""
+    page = app.env.docname
+    linked_names = set()
+    for literal in list(doctree.findall(nodes.literal)):
+        name = entry_of(literal.astext().partition("(")[0], app.config.documented)
+        is_plain = not isinstance(literal.parent, (nodes.reference, nodes.title, pending_xref))
+        if name is None or name in linked_names or page.startswith("api/") or not is_plain:
+            continue
+        linked_names.add(name)
+        reference = pending_xref("", refdomain="py", reftype="obj", reftarget=name, refdoc=page, refexplicit=True)
+        literal.replace_self(reference)
+        reference += literal
+
+
+def entry_of(text: str, names: dict[str, str]) -> str | None:
+    """Return the full name of what a page means by a text. A function of a module has the name of the module before it.
+
+    A member of a class is in the entry of its class.
+    """
+    first, *rest = text.split(".")
+    return names.get(f"jsonrpc_fast.{text}") or (names.get(first) if first[:1].isupper() and len(rest) < 2 else None)
+
+
 def check_completeness(app: Sphinx, env: BuildEnvironment) -> None:
     """Warn of each documented or public name that has no entry, such as one without a docstring."""
     entries = {name for name, *_ in env.domains["py"].get_objects()}
@@ -229,6 +260,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-skip-member", is_without_text)
     app.connect("autodoc-process-signature", without_empty_signature)
     app.connect("autodoc-process-docstring", prepare_docstring, priority=100)
+    app.connect("doctree-read", link_first_uses)
     app.connect("missing-reference", resolve_alias)
     app.connect("env-check-consistency", check_completeness)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
