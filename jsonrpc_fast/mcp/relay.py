@@ -178,7 +178,7 @@ class _Side(Driver):
             engine.cancelled(run)
         else:
             engine.failed(run, self._response_to(error, call.outcome))
-        self._relay.end_if_served(forwarded.side)
+        self._relay._end_if_served(forwarded.side)
 
     def _response_to(self, error: Exception, outcome: Outcome | None) -> RpcError:
         if isinstance(error, RpcError):
@@ -487,7 +487,7 @@ class Relay:
         elif self._closer is None and self._ending is None and self._loop is not None:
             self._ending = self._loop.call_later(self._close_seconds, self._begin_closing)
 
-    def end_if_served(self, side: _Side) -> None:
+    def _end_if_served(self, side: _Side) -> None:
         """Close, if a side that has half-closed waits for no more responses. The sides call this."""
         if self._ending is not None and not side.engine.may_call and not side.has_waiting:
             self._begin_closing()
