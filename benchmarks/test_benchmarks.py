@@ -47,7 +47,7 @@ def test_payload_is_valid(name: str) -> None:
 @pytest.mark.parametrize("name", MADE)
 def test_made_payload_is_like_the_stored_one(name: str) -> None:
     if not CORPORA.exists():
-        pytest.skip("the corpora are not there")
+        pytest.skip("the corpora are not next to the repository")
     made, stored = MADE[name], payloads()[name]
     assert (made.kind, made.carries_object) == (stored.kind, stored.carries_object)
     assert len(made.text) == pytest.approx(len(stored.text), rel=0.05)

@@ -439,7 +439,7 @@ def summaries(capsys: pytest.CaptureFixture[str], *arguments: str) -> Iterator[t
         yield Path(file).name, summary
 
 
-needs_corpora = pytest.mark.skipif(not CORPORA.is_dir(), reason="shared/corpora is not there")
+needs_corpora = pytest.mark.skipif(not CORPORA.is_dir(), reason="the corpora are not next to the repository")
 
 
 @needs_corpora

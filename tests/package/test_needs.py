@@ -27,11 +27,16 @@ def test_what_is_missing_is_one_line_for_each_command() -> None:
             "could not import 'starlette.middleware.cors': No module named 'starlette'": 2,
             "web3 is not installed": 3,
             "the extra `websocket` is not installed": 4,
+            "the extra `bench` is not installed": 6,
+            "matplotlib is not installed (extra `bench`)": 1,
+            "mypy is not installed (extra `dev`)": 1,
             "asyncio has no Unix sockets on Windows": 5,
         }
     )
     assert needs.summary(reasons) == [
         "5 skipped: asyncio has no Unix sockets on Windows",
+        "7 skipped without bench, matplotlib: pip install -e '.[bench]' brings them",
+        "1 skipped without mypy: pip install -e '.[dev]' brings them",
         "9 skipped without starlette.middleware.cors, web3, websocket: pip install -e '.[test]' brings them",
         "28 skipped without a program: apt-get install nodejs npm redis-server",
     ]

@@ -11,7 +11,7 @@ import pytest
 
 from ..support.places import ROOT
 
-nox = pytest.importorskip("nox")
+nox = pytest.importorskip("nox", reason="nox is not installed (extra `dev`)")
 
 
 class Session:

@@ -28,7 +28,8 @@ DEBIAN: Final = {
     "systemd-socket-activate": "systemd",
 }
 """The programs that tests start, and Debian's package of each."""
-PACKAGES: Final = "pip install -e '.[test]'"
+TEST: Final = "test"
+"""The extra that brings what tests import, those of users included, but for what says `bench` or `dev`."""
 CPYTHON: Final = pytest.mark.skipif(
     sys.implementation.name != "cpython", reason="it is about CPython: its collector, its stack, its strings"
 )
@@ -36,7 +37,7 @@ _FOLDERS: Final = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin")
 _NOT_THERE: Final = re.compile(r"(?P<name>\S+) is not installed: apt-get install (?P<package>\S+)")
 _NO_MODULE: Final = re.compile(
     r"could not import '(?P<module>[\w.]+)'.*|the extra `(?P<extra>[\w-]+)` is not installed"
-    r"|(?P<name>[\w .-]+) is not installed.*"
+    r"|(?P<name>[\w .-]+) is not installed(?: \(extra `(?P<of>\w+)`\))?.*"
 )
 
 
@@ -64,19 +65,22 @@ def require(name: str) -> str:
 
 
 def summary(reasons: Counter[str]) -> list[str]:
-    """Return the lines that say why tests were skipped, those for want of a program or a package together."""
+    """Return the lines that say why tests were skipped, those for want of a program or of an extra together."""
     programs: Counter[str] = Counter()
-    modules: Counter[str] = Counter()
+    extras: dict[str, Counter[str]] = {}
     lines = []
     for text, count in sorted(reasons.items()):
         if found := _NOT_THERE.fullmatch(text):
             programs[found["package"]] += count
         elif found := _NO_MODULE.fullmatch(text):
+            of = found["of"] or found["extra"]
+            modules = extras.setdefault(of if of in ("bench", "dev") else TEST, Counter())
             modules[found["module"] or found["name"] or found["extra"]] += count
         else:
             lines.append(f"{count} skipped: {text}")
-    if modules:
-        lines.append(f"{modules.total()} skipped without {', '.join(sorted(modules))}: {PACKAGES} brings them")
+    for extra, modules in sorted(extras.items()):
+        command = f"pip install -e '.[{extra}]'"
+        lines.append(f"{modules.total()} skipped without {', '.join(sorted(modules))}: {command} brings them")
     if programs:
         lines.append(f"{programs.total()} skipped without a program: apt-get install {' '.join(sorted(programs))}")
     return lines
