@@ -13,7 +13,7 @@ import pytest
 
 from jsonrpc_fast.codec import _standard
 
-from ..fuzz.engine_targets import Point, Slotted, found_by, standard
+from ..fuzz.engine_targets import OLD_ORJSON, Point, Slotted, found_by, standard
 from ..fuzz.target import Finding
 from ..support.command_line import environment
 from ..support.tables import rows
@@ -114,6 +114,8 @@ def test_written_depth(depth: int) -> None:
     shapes: list[Any] = [0, 0, 0]
     for _ in range(depth):
         shapes = [[shapes[0]], {"a": shapes[1]}, Point(shapes[2])]
+    if OLD_ORJSON and depth == 255:
+        shapes.pop()  # the dataclass
     for value in shapes:
         for option in (0, orjson.OPT_SORT_KEYS, orjson.OPT_NON_STR_KEYS):
             arguments = (value, repr, option)

@@ -140,12 +140,23 @@ _without_zero = re.compile(rb'"[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{5}"').search
 """Finds what orjson 3.13 makes of a time with less than a tenth of a second: it loses a zero, and so another time."""
 
 
+OLD_ORJSON: Final = tuple(map(int, (orjson.__version__ or "9.9").split(".")[:2])) < (3, 12)
+"""orjson before 3.12 writes dataclasses one level deeper, has fewer causes, and other words for a time with a zone."""
+_A_TIME_WITH_A_ZONE: Final = {
+    "datetime's timezone library is not supported: use datetime.timezone.utc, pendulum, pytz, or dateutil": (
+        "datetime.time must not have tzinfo set"
+    )
+}
+
+
 def found_by(function: Callable[..., Any], *arguments: Any) -> Hashable:
     """What a function returns or raises, and the cause."""
     try:
         value = function(*arguments)
     except orjson.JSONEncodeError as error:
-        return str(error), repr(error.__cause__)
+        cause = None if OLD_ORJSON and isinstance(error.__cause__, (UnicodeError, OverflowError)) else error.__cause__
+        text = str(error)
+        return _A_TIME_WITH_A_ZONE.get(text, text) if OLD_ORJSON else text, repr(cause)
     except ValueError:
         return "not JSON"
     # `repr` does not go as deep.
