@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypedDict, TypeVar, overload
 
 from .._checks import check_callable, check_count, check_seconds, check_type
 from ..codec import Notification, Params, encode_notification, encode_request
@@ -52,6 +52,10 @@ if TYPE_CHECKING:
 library_of()  # which raises ImportError here rather than for each client
 
 T = TypeVar("T")
+C = TypeVar("C")  # a client of the library
+
+SyncClient: TypeAlias = "httpx.Client | httpx2.Client"
+AsyncClient: TypeAlias = "httpx.AsyncClient | httpx2.AsyncClient"
 
 BatchItem: TypeAlias = "tuple[str, Params] | Notification[Any]"
 """An item of `batch`: method and params of a call, or a notification."""
@@ -73,22 +77,25 @@ class PostOptions(TypedDict, total=False):
     headers: Mapping[str, str] | None
 
 
-class _BaseClient(ResponseReader):
+class _BaseClient(ResponseReader, Generic[C]):
     """The part that both clients share: everything but the IO."""
+
+    _kind: ClassVar[str]
+    """The name of the library's class."""
 
     def __init__(
         self,
         url: str,
-        kind: str,
-        client: object,
-        options: Mapping[str, object],
-        timeout: float | None,
-        max_response_bytes: int,
-        profile: Profile,
-        raw: bool,
-        default: Default,
-        option: int,
-        hooks: Hooks | None,
+        client: C | None = None,
+        *,
+        timeout: float | None = TIMEOUT_SECONDS,
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
+        profile: Profile = JSONRPC,
+        raw: bool = False,
+        default: Default = None,
+        option: int = 0,
+        hooks: Hooks | None = None,
+        **options: Any,
     ) -> None:
         check_option(option)
         check_seconds("timeout", timeout)
@@ -97,7 +104,7 @@ class _BaseClient(ResponseReader):
         check_type("profile", profile, Profile)
         super().__init__(profile, raw)
         self._library = library = library_of(client, *options.values())
-        check_client(client, library, kind)
+        check_client(client, library, self._kind)
         if client is not None and options:
             raise TypeError("pass an HTTP client or its options, not both")
         self._errors = errors_of(library)
@@ -107,6 +114,8 @@ class _BaseClient(ResponseReader):
         self._encoding: Any = {"delimited": False, "default": default, "option": option}
         self._ids = count(1)
         self._hooks = None if hooks is None else FoundHooks(hooks)
+        self._is_owner = client is None
+        self._client: Any = getattr(library, self._kind)(**options) if client is None else client
 
     def _options(self, body: bytes, headers: Mapping[str, str] | None, seconds: float | None) -> dict[str, Any]:
         """Return the arguments of `Client.stream`."""
@@ -142,7 +151,7 @@ class _BaseClient(ResponseReader):
         return calls, b"[" + b",".join(texts) + b"]"
 
 
-class HttpClient(_BaseClient):
+class HttpClient(_BaseClient["SyncClient"]):
     """A client of a JSON-RPC server over HTTP. Several threads may share it.
 
     Args:
@@ -166,25 +175,7 @@ class HttpClient(_BaseClient):
         ValueError: `url` is not a URL, or a number is out of range.
     """
 
-    def __init__(
-        self,
-        url: str,
-        client: httpx.Client | httpx2.Client | None = None,
-        *,
-        timeout: float | None = TIMEOUT_SECONDS,
-        max_response_bytes: int = MAX_RESPONSE_BYTES,
-        profile: Profile = JSONRPC,
-        raw: bool = False,
-        default: Default = None,
-        option: int = 0,
-        hooks: Hooks | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(
-            url, "Client", client, options, timeout, max_response_bytes, profile, raw, default, option, hooks
-        )
-        self._is_owner = client is None
-        self._client: Any = self._library.Client(**options) if client is None else client
+    _kind = "Client"
 
     def __enter__(self) -> Self:
         return self
@@ -313,7 +304,7 @@ class HttpClient(_BaseClient):
         return ReadResponse(response.status_code, response.headers, bytes(received))
 
 
-class AsyncHttpClient(_BaseClient):
+class AsyncHttpClient(_BaseClient["AsyncClient"]):
     """An async client of a JSON-RPC server over HTTP, on asyncio or trio.
 
     Args:
@@ -328,25 +319,7 @@ class AsyncHttpClient(_BaseClient):
         ValueError: `url` is not a URL, or a number is out of range.
     """
 
-    def __init__(
-        self,
-        url: str,
-        client: httpx.AsyncClient | httpx2.AsyncClient | None = None,
-        *,
-        timeout: float | None = TIMEOUT_SECONDS,
-        max_response_bytes: int = MAX_RESPONSE_BYTES,
-        profile: Profile = JSONRPC,
-        raw: bool = False,
-        default: Default = None,
-        option: int = 0,
-        hooks: Hooks | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(
-            url, "AsyncClient", client, options, timeout, max_response_bytes, profile, raw, default, option, hooks
-        )
-        self._is_owner = client is None
-        self._client: Any = self._library.AsyncClient(**options) if client is None else client
+    _kind = "AsyncClient"
 
     async def __aenter__(self) -> Self:
         return self

@@ -21,11 +21,12 @@ from nats.errors import TimeoutError as NatsTimeout
 from nats.js import JetStreamContext
 
 from ..._checks import check_callable, check_seconds, check_texts, check_type
-from ...codec import Params, ParseError, Response, decode, encode_notification, encode_request
+from ...codec import Params, encode_notification, encode_request
 from ...codec._json import Default, check_option
-from ...errors import CallTimeout, ConnectionLost, InvalidResponse, RpcError
+from ...errors import CallTimeout, ConnectionLost
 from ...handlers.returned import result_reader
 from ...hooks import FoundHooks, Hooks, exchange
+from ...http.responses import ReadResponse, ResponseReader
 from ...profile import JSONRPC, Profile
 from ...types import TIMEOUT_SECONDS, UNSET
 from .connection import check_subject
@@ -45,7 +46,7 @@ class PublishOptions(TypedDict, total=False):
     headers: Mapping[str, str] | None
 
 
-class ServiceClient:
+class ServiceClient(ResponseReader):
     """A client of the services on a subject.
 
     Args:
@@ -87,12 +88,11 @@ class ServiceClient:
         check_type("profile", profile, Profile)
         check_callable("default", default)
         check_option(option)
+        super().__init__(profile, raw)
         self._connection = connection
         self._subject = subject
         self._jetstream = jetstream
         self._timeout = timeout
-        self._profile = profile
-        self._raw = raw
         self._encoding: Any = {"delimited": False, "default": default, "option": option}
         self._ids = count(1)
         self._hooks = None if hooks is None else FoundHooks(hooks)
@@ -154,7 +154,7 @@ class ServiceClient:
                 response = await inbox.request(send, seconds)
             except NatsError as error:
                 raise _translated(error) from error
-            result = self._read(response, id, read is not None)
+            result = self._read_result(ReadResponse(200, {}, response), id, read is not None)
         return result if read is None else read(method, result)
 
     async def notify(self, method: str, params: Params = None, *, headers: Mapping[str, str] | None = None) -> None:
@@ -187,18 +187,6 @@ class ServiceClient:
             headers = {**headers, REPLY_HEADER: inbox}
             await self._jetstream.publish(self._subject, data, timeout=seconds, headers=headers)
 
-    def _read(self, data: bytes, id: int, is_typed: bool) -> Any:
-        response = decode(data, self._profile, raw=self._raw or is_typed)
-        if is_typed and isinstance(response, Response) and response.is_error:
-            response = decode(data, self._profile, raw=self._raw)  # its data gets no type
-        if isinstance(response, ParseError):
-            raise InvalidResponse("the response is malformed") from response
-        if not isinstance(response, Response) or not _is_response_to(response, id):
-            raise InvalidResponse("the response does not belong to this call")
-        if response.error is not None:
-            raise RpcError(response.error.code, response.error.message, response.error.data)
-        return response.result
-
 
 def _checked(headers: Mapping[str, str] | None) -> dict[str, str]:
     check_texts("headers", headers)
@@ -207,12 +195,6 @@ def _checked(headers: Mapping[str, str] | None) -> dict[str, str]:
     if any(name.lower() == REPLY_HEADER.lower() for name in found):
         raise ValueError(f"headers must not have {REPLY_HEADER}, which the client sets itself")
     return found
-
-
-def _is_response_to(response: Response[Any], id: int) -> bool:
-    if response.id is None:
-        return response.error is not None  # the service could not read the id
-    return type(response.id) is int and response.id == id
 
 
 def _translated(error: Exception) -> Exception:
