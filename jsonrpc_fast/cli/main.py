@@ -16,13 +16,14 @@ from .._version import __version__
 from ..framing.frames import FRAMINGS, Framing
 from ..profile import PRESETS
 from ..types import TIMEOUT_SECONDS
-from . import check, info, relay, serve, stubs
+from . import check, gateway, info, relay, serve, stubs
 from .output import FAILURE, INTERRUPTED, OUTPUT_CLOSED, print_error, silence_closed_outputs
 
 _DESCRIPTION: Final = """\
 Call a JSON-RPC 2.0 server, list what it offers, write its typed interface,
-validate messages, log the messages of a server, serve templates over MCP,
-relay MCP between stdio and HTTP, and show this installation.
+validate messages, log the messages of a server, serve templates over MCP, serve
+many MCP servers as one, relay MCP between stdio and HTTP, and show this
+installation.
 """
 _CALL: Final = """\
 Call a method of a server and print its result: JSON in one line as it arrived
@@ -82,6 +83,15 @@ Connect an MCP client and an MCP server that use different transports.
 With a URL: serve a remote server on standard input and output, for a client
 that starts its servers as programs. With --http: serve a program over HTTP;
 each session gets a process of its own.
+"""
+_GATEWAY: Final = """\
+Serve many MCP servers as one, on standard input and output, or over HTTP. FILE
+is what hosts read: {"mcpServers": {"NAME": {"command": ..., "args": [...]}}},
+or "url" and "headers" in place of a command. ${VARIABLE} and
+${VARIABLE:-default} are replaced from the environment, as in Claude Code.
+
+The name of a tool is that of its server, the separator, and its own. Servers
+are started when they are needed, for each client.
 """
 _INFO: Final = """\
 Show the versions, the backend (and why the compiled core is not in use), and
@@ -152,6 +162,16 @@ exit status:
   1    standard output cannot be written, or the client did not read all of it
   2    the command line is wrong, the folder cannot be read, or the extra `mcp` or
        `mcp-http` is not installed
+  3    the address is in use, or cannot be listened on
+  130  interrupted
+  143  terminated
+"""
+_GATEWAY_STATUS: Final = """\
+exit status:
+  0    the client closed standard input, or the HTTP server ended
+  1    standard output cannot be written, or the client did not read all of it
+  2    the command line is wrong, the file cannot be read or is wrong, or the
+       extra `mcp`, `http` or `mcp-http` is not installed
   3    the address is in use, or cannot be listened on
   130  interrupted
   143  terminated
@@ -240,6 +260,8 @@ def _run(arguments: list[str]) -> int:
         return relay.run(options, program)
     if options.command == "serve":
         return serve.run(options)
+    if options.command == "gateway":
+        return gateway.run(options)
     if options.command == "info":
         return info.run(options)
     parser.print_help(sys.stderr)
@@ -370,19 +392,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--http", metavar="HOST:PORT", help="serve Streamable HTTP at http://HOST:PORT/mcp (needs the extra mcp-http)"
     )
-    command.add_argument(
-        "--allow-host",
-        action="append",
-        metavar="NAME",
-        help="accept this name in the Host header, such as example.org or example.org:8000; may be repeated "
-        "(default: the names of the loopback interface, if the server is reached through it)",
-    )
-    command.add_argument(
-        "--allow-origin",
-        action="append",
-        metavar="ORIGIN",
-        help="accept requests of web pages of this origin, such as https://example.org; may be repeated",
-    )
+    _add_names(command)
     command.add_argument(
         "--debug", action="store_true", help="log each message and fault to standard error, without payloads"
     )
@@ -417,6 +427,42 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     command = commands.add_parser(
+        "gateway",
+        help="serve many MCP servers as one",
+        description=_GATEWAY,
+        epilog=_GATEWAY_STATUS,
+        **layout,
+    )
+    command.add_argument("file", metavar="FILE", help="the file of servers")
+    command.add_argument(
+        "--http", metavar="HOST:PORT", help="serve Streamable HTTP at http://HOST:PORT/mcp (needs the extra mcp-http)"
+    )
+    _add_names(command)
+    command.add_argument(
+        "--separator",
+        default="_",
+        metavar="TEXT",
+        help="what stands between the name of a server and that of a tool (default: %(default)s)",
+    )
+    command.add_argument(
+        "--max-servers",
+        type=_whole_number,
+        default=64,
+        metavar="N",
+        help="run at most N servers, of all clients (default: %(default)s)",
+    )
+    command.add_argument(
+        "--idle-seconds",
+        type=_whole_number,
+        default=1800,
+        metavar="N",
+        help="end a server after N seconds without a request; 0: never (default: %(default)s)",
+    )
+    command.add_argument(
+        "--debug", action="store_true", help="log each message and fault to standard error, without payloads"
+    )
+
+    command = commands.add_parser(
         "info", help="show versions, backend and profiles", description=_INFO, epilog=_INFO_STATUS, **layout
     )
     command.add_argument("--json", action="store_true", help="print one JSON object")
@@ -441,6 +487,22 @@ def _add_rules(command: argparse.ArgumentParser, framing: Framing | None) -> Non
         "sse, server-sent events; concatenated, JSON values in any spacing; "
         "auto, newline or content-length, whichever the stream begins with "
         f"(default: {framing or 'newline'})",
+    )
+
+
+def _add_names(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--allow-host",
+        action="append",
+        metavar="NAME",
+        help="accept this name in the Host header, such as example.org or example.org:8000; may be repeated "
+        "(default: the names of the loopback interface, if the server is reached through it)",
+    )
+    command.add_argument(
+        "--allow-origin",
+        action="append",
+        metavar="ORIGIN",
+        help="accept requests of web pages of this origin, such as https://example.org; may be repeated",
     )
 
 

@@ -24,7 +24,7 @@ for _name in ("msgspec", "jsonschema_rs"):
     if find_spec(_name) is None:  # not imported here
         raise ModuleNotFoundError('MCP needs the extra `mcp`: pip install "jsonrpc_fast[mcp]"', name=_name)
 
-from .applications import HttpServing, provide_http  # noqa: E402  # not before the extra is known to be there
+from .applications import HttpServing, provide  # noqa: E402  # not before the extra is known to be there
 
 __all__ = ["Gateway", "connect"]
 
@@ -39,7 +39,13 @@ def _load_http() -> HttpServing:
     return serving
 
 
-provide_http(_load_http)
+def _load_gateway() -> type[Gateway]:
+    from .gateway import Gateway
+
+    return Gateway
+
+
+provide(_load_http, _load_gateway)
 
 
 def __getattr__(name: str) -> Any:
@@ -48,7 +54,5 @@ def __getattr__(name: str) -> Any:
 
         return connect
     if name == "Gateway":
-        from .gateway import Gateway
-
-        return Gateway
+        return _load_gateway()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

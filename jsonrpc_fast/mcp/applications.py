@@ -1,12 +1,13 @@
-"""The interface between a server and what serves it over HTTP.
+"""The interface between a server and what serves it over HTTP, and between a client and a gateway.
 
-`mcp/http` imports `mcp/server`, and `Server.asgi_app` needs `mcp/http`. So `mcp/server` asks for it here, and the
-package `mcp`, which is above both, provides it.
+`mcp/http` imports `mcp/server`, and `Server.asgi_app` needs `mcp/http`; `mcp/gateway` imports `mcp/client`, and
+`connect` needs a gateway for several servers. So they ask for it here, and the package `mcp`, which is above all of
+them, provides it.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, Protocol, TypedDict
 
 from ..types import Unset
@@ -130,14 +131,20 @@ class HttpServing(Protocol):
     def run_http(self) -> Callable[..., int]: ...
 
 
-_loaders: list[Callable[[], HttpServing]] = []
+_loaders: dict[str, Callable[[], Any]] = {}
 
 
-def provide_http(load: Callable[[], HttpServing]) -> None:
-    """Set the function that loads what serves a server over HTTP."""
-    _loaders[:] = [load]
+def provide(http: Callable[[], HttpServing], gateway: Callable[[], Callable[[Mapping[str, Any]], Any]]) -> None:
+    """Set the functions that load what serves a server over HTTP, and the class of gateways."""
+    _loaders.update(http=http, gateway=gateway)
 
 
 def http_serving() -> HttpServing:
     """Return what serves a server over HTTP."""
-    return _loaders[0]()
+    serving: HttpServing = _loaders["http"]()
+    return serving
+
+
+def gateway_of(servers: Mapping[str, Any]) -> Any:
+    """Return a gateway to servers, which are in this form: `jsonrpc_fast.mcp.client.entries.Servers`."""
+    return _loaders["gateway"]()(servers)

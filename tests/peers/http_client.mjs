@@ -1,5 +1,6 @@
 // A client of the TypeScript SDK that uses the server of conformance/ over HTTP and prints what it got.
-// node http_client.mjs 1|2 URL [MODE]
+// node http_client.mjs 1|2 URL [MODE]; MCP_PREFIX is what a gateway puts in front of the names of tools and prompts.
+const prefix = process.env.MCP_PREFIX ?? '';
 const [release, url, mode] = process.argv.slice(2);
 const sdk = release === '1' ? '@modelcontextprotocol/sdk/client/' : '@modelcontextprotocol/client';
 const { Client } = await import(release === '1' ? `${sdk}index.js` : sdk);
@@ -19,15 +20,15 @@ await client.connect(transport);
 
 const progress = [];
 const onprogress = ({ progress: value, total }) => progress.push([value, total]);
-const call = (name, args, ...more) => client.callTool({ name, arguments: args }, ...more);
+const call = (name, args, ...more) => client.callTool({ name: prefix + name, arguments: args }, ...more);
 const { tools } = await client.listTools();
 const text = await call('test_simple_text', {});
 await call('test_tool_with_progress', {}, ...(release === '1' ? [undefined] : []), { onprogress });
 const asked = await call('test_elicitation', { message: 'Sure?' });
 const resource = await client.readResource({ uri: 'test://static-text' });
-const prompt = await client.getPrompt({ name: 'test_prompt_with_arguments', arguments: { arg1: 'a', arg2: 'b' } });
+const prompt = await client.getPrompt({ name: `${prefix}test_prompt_with_arguments`, arguments: { arg1: 'a', arg2: 'b' } });
 console.log(JSON.stringify({
-    has_tool: tools.some(tool => tool.name === 'test_simple_text'),
+    has_tool: tools.some(tool => tool.name === `${prefix}test_simple_text`),
     text: text.content[0].text,
     progress,
     asked: asked.content[0].text,

@@ -1,15 +1,19 @@
 """A client of a Python package that uses the server of conformance/ over HTTP and prints what it got.
 
 python http_client.py sdk1|sdk2|fastmcp URL [MODE]
+
+The variable MCP_PREFIX is what a gateway puts in front of the names of tools and prompts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from typing import Any
 
+PREFIX = os.environ.get("MCP_PREFIX", "")
 CONTENT = {"response": "yes"}
 
 
@@ -23,14 +27,14 @@ class Progress(list[Any]):
 async def converse(client: Any, progress: Progress, *, progress_of_call: bool = True) -> dict[str, Any]:
     """Use the server through a client, whose methods have the same names in all packages."""
     listed = await client.list_tools()
-    text = await client.call_tool("test_simple_text", {})
+    text = await client.call_tool(f"{PREFIX}test_simple_text", {})
     options = {"progress_callback": progress} if progress_of_call else {}
-    await client.call_tool("test_tool_with_progress", {}, **options)
-    asked = await client.call_tool("test_elicitation", {"message": "Sure?"})
+    await client.call_tool(f"{PREFIX}test_tool_with_progress", {}, **options)
+    asked = await client.call_tool(f"{PREFIX}test_elicitation", {"message": "Sure?"})
     resource = await client.read_resource("test://static-text")
-    prompt = await client.get_prompt("test_prompt_with_arguments", {"arg1": "a", "arg2": "b"})
+    prompt = await client.get_prompt(f"{PREFIX}test_prompt_with_arguments", {"arg1": "a", "arg2": "b"})
     return {
-        "has_tool": "test_simple_text" in [tool.name for tool in getattr(listed, "tools", listed)],
+        "has_tool": f"{PREFIX}test_simple_text" in [tool.name for tool in getattr(listed, "tools", listed)],
         "text": text.content[0].text,
         "progress": progress,
         "asked": asked.content[0].text,

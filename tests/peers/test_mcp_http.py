@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -45,9 +47,22 @@ def url() -> Iterator[str]:
         yield url
 
 
-def output_of(command: list[str]) -> Any:
+@pytest.fixture(scope="module")
+def gateway_url(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a gateway to the same server, whose name is `g`, and to one on stdio."""
+    servers = {"g": {"url": url}, "other": {"command": sys.executable, "args": [str(PEERS / "sample_server.py")]}}
+    path = tmp_path_factory.mktemp("gateway") / "servers.json"
+    path.write_text(json.dumps({"mcpServers": servers}))
+    port = free_port()
+    command = [sys.executable, "-m", "jsonrpc_fast", "gateway", str(path), "--http", f"127.0.0.1:{port}"]
+    with running(command, port):
+        yield f"http://127.0.0.1:{port}/mcp"
+
+
+def output_of(command: list[str], **environment: str) -> Any:
     """Return the last line of what a command prints, from JSON."""
-    run = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    env = {**os.environ, **environment}
+    run = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False, env=env)
     assert run.returncode == 0, run.stderr[-3000:]
     return json.loads(run.stdout.splitlines()[-1])
 
@@ -65,6 +80,30 @@ def test_python_clients(url: str, package: str, mode: list[str], revision: str |
     found = output_of([python_for(package), str(PEERS / "http_client.py"), package, url, *mode])
     assert found.pop("version", None) == revision
     assert found == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("package", "mode", "revision"),
+    [
+        ("sdk1", [], "2025-11-25"),
+        ("sdk2", ["legacy"], "2025-11-25"),
+        ("sdk2", ["auto"], "2025-11-25"),
+        ("fastmcp", [], None),
+    ],
+)
+def test_python_clients_through_a_gateway(
+    gateway_url: str, package: str, mode: list[str], revision: str | None
+) -> None:
+    command = [python_for(package), str(PEERS / "http_client.py"), package, gateway_url, *mode]
+    found = output_of(command, MCP_PREFIX="g_")
+    assert found.pop("version", None) == revision
+    assert found == EXPECTED
+
+
+@pytest.mark.parametrize("arguments", [["1"], ["2", "legacy"], ["2", "auto"]])
+def test_typescript_clients_through_a_gateway(gateway_url: str, arguments: list[str]) -> None:
+    release, *mode = arguments
+    assert output_of(node_command("http_client.mjs", release, gateway_url, *mode), MCP_PREFIX="g_") == EXPECTED
 
 
 @pytest.mark.parametrize("arguments", [["1"], ["2", "legacy"], ["2", "auto"], ["2", "2026-07-28"]])

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from ..._checks import check_texts, check_type
 from ...profile import MCP_2025_11_25
 from ...session import SessionOptions
 from ...transports.protocol import Transport, is_transport
+from ..applications import gateway_of
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.versions import REVISIONS
 from .client import Client
-from .entries import LocalServer, ServerEntry, is_url
+from .entries import LocalServer, ServerEntry, is_url, read_servers
 from .program import ProgramTransport
 from .session import NotificationHandler, ServerRequestHandler
 
@@ -30,7 +32,7 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def connect(
-    server: str | os.PathLike[str] | LocalServer | Transport,
+    server: str | os.PathLike[str] | LocalServer | Transport | Mapping[str, Any],
     *arguments: str | os.PathLike[str],
     mode: str = "auto",
     handlers: Mapping[str, ServerRequestHandler | NotificationHandler] | None = None,
@@ -65,7 +67,8 @@ def connect(
 
     Args:
         server: The program, searched for on PATH; a URL that begins with http:// or https://; a `Server`, which runs in
-            this process; or a transport that is not started.
+            this process; or a transport that is not started. Or what hosts read: `{"mcpServers": {…}}`, or the path
+            of such a file, which ends in ".json": one server, or several behind a `Gateway` (see `read_servers`).
         arguments: The arguments of the program.
         mode: "auto": the latest revision that the server supports, found with a probe; "legacy": the handshake with
             `initialize`, without a probe; "modern": no such handshake; or a single revision: "2025-06-18".
@@ -93,35 +96,52 @@ def connect(
 
     Raises:
         TypeError: There are arguments for a program but no program, or for HTTP but no URL; or one has the wrong type.
-        ValueError: The mode is unknown, the URL has another scheme, or an option is out of range.
+        ValueError: The mode is unknown, the URL has another scheme, an option is out of range, or the file is wrong.
+        OSError: The file cannot be read.
         ImportError: The server is a URL, and the extra `http` is not installed.
     """
-    if isinstance(server, LocalServer):
-        server = server.in_process()
-    if not isinstance(server, (str, os.PathLike)) and not is_transport(server):
-        raise TypeError(f"server must be a program, a URL, a Server or a transport, not {type(server).__name__}")
     check_type("mode", mode, str)
     check_texts("headers", headers)
     check_texts("env", env)
-    start: Callable[[], ProgramTransport] | None = None
-    on_http = is_url(server)
-    if not on_http and isinstance(server, str) and _SCHEME.match(server):
-        raise ValueError("server must be a program, or a URL that begins with http:// or https://: unknown scheme")
-    if not on_http and (headers is not None or auth is not None or http_client is not None):
+    entry: ServerEntry | None = None
+    is_file = isinstance(server, (str, os.PathLike)) and os.fspath(server).lower().endswith(".json")
+    if isinstance(server, Mapping) or (is_file and not is_url(server)):
+        entries = read_servers(cast("str | os.PathLike[str] | Mapping[str, Any]", server))
+        if len(entries) == 1:
+            [entry] = entries.values()
+        else:
+            server = gateway_of(entries)
+    if isinstance(server, LocalServer):
+        server = server.in_process()
+    if entry is None and isinstance(server, (str, os.PathLike)):
+        if isinstance(server, str) and _SCHEME.match(server) and not is_url(server):
+            raise ValueError("server must be a program, or a URL that begins with http:// or https://: unknown scheme")
+        is_program = not is_url(server)
+        entry = ServerEntry((server,)) if is_program else ServerEntry(url=str(server))
+    elif entry is None and not is_transport(server):
+        raise TypeError(f"server must be a program, a URL, a Server or a transport, not {type(server).__name__}")
+    if not (entry is not None and entry.url) and (headers is not None or auth is not None or http_client is not None):
         raise TypeError("headers, auth and http_client apply to a URL")
-    is_program = isinstance(server, (str, os.PathLike)) and not on_http
-    if not is_program and (arguments or env is not None or cwd is not None or stderr != "inherit"):
+    if not (entry is not None and entry.command) and (
+        arguments or env is not None or cwd is not None or stderr != "inherit"
+    ):
         raise TypeError("arguments, env, cwd and stderr apply to a program")
     # The revision is not known yet, and one of them has batches.
     profile = REVISIONS[mode].profile if mode in REVISIONS else MCP_2025_11_25.replace(name="mcp", batches=True)
-    if on_http:
-        entry = ServerEntry(url=str(server), headers=headers)
-        server = entry.transport(profile, auth=auth, http_client=http_client)
-    elif isinstance(server, (str, os.PathLike)):
-        entry = ServerEntry((server, *arguments), env=env or {}, cwd=cwd)
+    start: Callable[[], ProgramTransport] | None = None
+    transport: Transport | None = None
+    if entry is None:
+        transport = cast("Transport", server)
+    elif entry.url:
+        headers = {**(entry.headers or {}), **headers} if headers is not None else entry.headers
+        entry = replace(entry, headers=headers)
+        transport = entry.transport(profile, auth=auth, http_client=http_client)
+    else:
+        command, variables = (*entry.command, *arguments), {**entry.env, **(env or {})}
+        entry = replace(entry, command=command, env=variables, cwd=entry.cwd if cwd is None else cwd)
         start = partial(entry.program, profile, stderr=stderr)
     return Client(
-        None if isinstance(server, (str, os.PathLike)) else server,
+        transport,
         start=start,
         max_restarts=max_restarts,
         mode=mode,

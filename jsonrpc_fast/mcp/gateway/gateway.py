@@ -115,6 +115,8 @@ class Gateway(Served):
             raise ValueError("separator must be of letters, digits, _, - and .")
         found = read_servers(servers) if not isinstance(servers, Mapping) or "mcpServers" in servers else servers
         entries = {server: entry_of(server, entry) for server, entry in found.items()}
+        if not entries:
+            raise ValueError("a gateway must have a server")
         self._entries: dict[str, ServerEntry] = {}
         self._prefixes = Prefixes([], separator)
         for server, entry in entries.items():

@@ -17,6 +17,7 @@ import asyncio
 import contextvars
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from ..._logs import logger_of
@@ -265,6 +266,7 @@ class Upstream:
             context = contextvars.copy_context()
             context.run(current_run.set, None)
             self._starting = context.run(asyncio.ensure_future, self._start())
+            self._starting.add_done_callback(_retrieve)
         return await asyncio.shield(self._starting)
 
     async def _start(self) -> _Session:
@@ -278,14 +280,17 @@ class Upstream:
         await self._places.enter(self)
         self._has_failed = True  # until it runs
         try:
-            async with on_failure(self._end):
+            async with on_failure(partial(self._places.leave, self)):
                 handshake = ClientHandshake(self._info, self._capabilities, "legacy")
                 transport = self._entry.transport(self._places.profile, raw=True)
-                self._session = session = _Session(transport, handshake, self._receive)
-                await wait_until(now + START_SECONDS, self._begin(session, handshake), "it does not start in time")
+                session = _Session(transport, handshake, self._receive)
+                async with on_failure(partial(session.close, 0.0)):
+                    begun = self._begin(session, handshake)
+                    await wait_until(now + START_SECONDS, begun, "it does not start in time")
         except (OSError, ValueError, ImportError, ConnectionLost, CallTimeout, HandshakeError, RpcError) as error:
             _logger.warning("%s: cannot be started: %s", self.name, _reason(error))
             raise self._error("cannot be started") from None
+        self._session = session  # not before: no request may overtake the handshake
         session.add_close_callback(self._on_close)
         self._has_failed = False
         return session
@@ -374,3 +379,9 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"cannot be run: {error.strerror or type(error).__name__}"
     return "sent what is not valid"
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """Let asyncio not log an exception that nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()

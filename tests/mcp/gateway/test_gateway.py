@@ -9,112 +9,15 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast.errors import RpcError
-from jsonrpc_fast.mcp import connect
-from jsonrpc_fast.mcp.client import Client
 from jsonrpc_fast.mcp.gateway import Gateway
 from jsonrpc_fast.mcp.protocol.capabilities import Implementation
-from jsonrpc_fast.mcp.server import Context, Server
-from jsonrpc_fast.profile import MCP_2025_11_25
-from jsonrpc_fast.transports.memory import MemoryTransport, memory_pair
+from jsonrpc_fast.mcp.server import Server
 
-from ...support.mcp_script import INITIALIZED, Script
+from ...support.mcp_gateway import Scripted, Shop, client_of, text_of, two
 from ...support.tables import rows
-from ...support.waiting import eventually, forever, settle
+from ...support.waiting import eventually, settle
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.virtual_time]
-
-
-class Shop:
-    """A server with some of everything, which records what it sees."""
-
-    def __init__(self, name: str = "shop") -> None:
-        self.seen: list[Any] = []
-        self.cancelled = 0
-        self.server = server = Server(name, "1.0")
-
-        @server.tool
-        def price(item: str, count: int = 1) -> str:
-            self.seen.append((item, count))
-            return f"{name}: {item}"
-
-        @server.tool
-        async def ask(question: str, context: Context) -> str:
-            result = await context.sample(
-                [{"role": "user", "content": {"type": "text", "text": question}}], max_tokens=10
-            )
-            return str(result["content"]["text"])
-
-        @server.tool
-        async def work(steps: int, context: Context) -> str:
-            for step in range(steps):
-                context.report_progress(step + 1, steps)
-            return "done"
-
-        @server.tool
-        async def hang() -> None:
-            self.seen.append("hang")
-            try:
-                await forever()
-            finally:
-                self.cancelled += 1
-
-        @server.tool
-        def fail() -> None:
-            raise RpcError(-5, "closed", {"why": [1.50]})
-
-        @server.tool
-        async def log(context: Context) -> str:
-            context.log("error", f"{name} is full")
-            return "logged"
-
-        @server.tool
-        def who(context: Context) -> str:
-            info = context.client_info
-            return f"{info.name if info else None} {context.revision.version}"
-
-        @server.prompt
-        def greet(who: str) -> str:
-            return f"{name} greets {who}"
-
-        @server.resource(f"shop://{name}/stock")
-        def stock() -> str:
-            return f"stock of {name}"
-
-        @server.resource(f"shop://{name}/item/{{item}}")
-        def item(item: str) -> str:
-            return f"{name} has {item}"
-
-
-class Scripted:
-    """A server with prepared answers."""
-
-    def __init__(self, answers: dict[str, Any]) -> None:
-        capabilities = {"tools": {"listChanged": True}, "resources": {"subscribe": True}, "prompts": {}}
-        self.answers = {"initialize": {**INITIALIZED, "capabilities": capabilities}, **answers}
-        self.scripts: list[Script] = []
-
-    @property
-    def script(self) -> Script:
-        return self.scripts[-1]
-
-    def in_process(self) -> MemoryTransport:
-        ours, theirs = memory_pair(profile=MCP_2025_11_25)
-        self.scripts.append(Script(theirs, self.answers))
-        self.starting = asyncio.ensure_future(theirs.start())
-        return ours
-
-
-def two() -> tuple[Shop, Shop, Gateway]:
-    one, other = Shop("one"), Shop("other")
-    return one, other, Gateway({"one": one.server, "other": other.server})
-
-
-def text_of(result: dict[str, Any]) -> str:
-    return str(result["content"][0]["text"])
-
-
-def client_of(gateway: Gateway, **options: Any) -> Client:
-    return connect(gateway, mode="legacy", **options)
 
 
 async def test_lists_have_the_names_of_the_servers_and_calls_find_them() -> None:

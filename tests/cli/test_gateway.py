@@ -1,0 +1,116 @@
+"""The command `gateway`: its options, its file, and a client of stdin and stdout, and of HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast.cli.main import main
+from jsonrpc_fast.errors import RpcError
+from jsonrpc_fast.mcp import connect
+
+from ..support.http_process import running
+from ..support.tables import rows
+from ..support.waiting import eventually, free_port
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.time_limit(100)]
+
+SERVER = """
+import os, sys
+from jsonrpc_fast.mcp.server import Server
+server = Server("s", "1")
+@server.tool
+def pid() -> int:
+    return os.getpid()
+@server.tool
+def variables() -> list[str]:
+    return sorted(os.environ)
+@server.tool
+def die() -> None:
+    os._exit(3)
+@server.tool
+def size(text: str) -> int:
+    return len(text)
+sys.exit(server.serve_stdio())
+"""
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Path:
+    """The file of two servers, one of which exits at once."""
+    (tmp_path / "server.py").write_text(SERVER)
+    good = {"command": sys.executable, "args": ["${FOLDER:-" + str(tmp_path) + "}/server.py"], "env": {"KEY": "value"}}
+    path = tmp_path / "servers.json"
+    path.write_text(json.dumps({"mcpServers": {"good": good, "bad": {"command": sys.executable, "args": ["-c", "1"]}}}))
+    return path
+
+
+def command(path: Path, *options: str) -> list[str]:
+    return [sys.executable, "-m", "jsonrpc_fast", "gateway", str(path), *options]
+
+
+def value_of(result: dict[str, Any]) -> Any:
+    return result["structuredContent"]["result"]
+
+
+@rows(
+    ("arguments", "said"),
+    [
+        (["nowhere.json"], "No such file"),
+        ([__file__], "is not JSON"),
+        ([__file__, "--http", "nowhere"], "the address nowhere must be HOST:PORT"),
+        ([__file__, "--allow-host", "a"], "--allow-host and --allow-origin need --http"),
+    ],
+)
+def test_a_command_line_that_is_wrong(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gateway", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+async def test_a_client_on_stdio(servers: Path) -> None:
+    lines: list[str] = []
+    program, *arguments = command(servers)
+    async with connect(program, *arguments, env=dict(os.environ), stderr=lines.append) as client:
+        assert [tool["name"] for tool in await client.list_tools()] == [
+            "good_die",
+            "good_pid",
+            "good_size",
+            "good_variables",
+        ]
+        text = "é" * 1_000_000
+        assert value_of(await client.call_tool("good_size", {"text": text})) == len(text)
+        variables = value_of(await client.call_tool("good_variables", {}))
+        assert "KEY" in variables
+        assert "PYTHONPATH" not in variables  # a server inherits only variables without secrets
+        pid = value_of(await client.call_tool("good_pid", {}))
+        with pytest.raises(RpcError, match="the server 'good' was lost"):
+            await client.call_tool("good_die", {})
+        again = value_of(await client.call_tool("good_pid", {}))
+        assert again != pid
+    await eventually(lambda: not Path(f"/proc/{again}").exists())
+    assert any("bad: cannot be started" in line for line in lines)
+
+
+async def test_clients_over_http(servers: Path) -> None:
+    port = free_port()
+    with running(command(servers, "--http", f"127.0.0.1:{port}", "--separator", "."), port) as server:
+        url = f"http://127.0.0.1:{server.port}/mcp"
+        async with connect(url) as one, connect(url) as other:
+            pids = [value_of(await client.call_tool("good.pid", {})) for client in (one, other)]
+            assert pids[0] != pids[1]
+            assert value_of(await one.call_tool("good.pid", {})) == pids[0]
+        await eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+
+
+async def test_connect_reads_the_file(servers: Path) -> None:
+    async with connect(servers) as client:
+        assert value_of(await client.call_tool("good_size", {"text": "abc"})) == 3
+    content = json.loads(servers.read_text())
+    del content["mcpServers"]["bad"]
+    async with connect(content) as client:  # one server: its own names
+        assert value_of(await client.call_tool("size", {"text": "abc"})) == 3
