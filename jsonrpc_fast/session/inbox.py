@@ -382,15 +382,19 @@ class Inbox:
         kind = type(result)
         if kind is CoroutineType or (kind not in NEVER_AWAITABLE and hasattr(kind, "__await__")):
             run = Run(self, result, item, request, trace, context)
-            is_ordered = handler.is_ordered
-            if is_ordered is None and type(item) is Notification:
-                is_ordered = item.method.startswith(self._requests.convention.ordered)
-            if is_ordered:
+            # Most handlers are asked no more than this.
+            if (handler.wants_context or self._requests.ordered) and self._is_ordered(handler, item):
                 self._barrier = run
                 self.unchecked_bytes = 0
             self._begin(run)
         else:
             self._succeeded(item, request, trace, result)
+
+    def _is_ordered(self, handler: Handler, item: Item) -> bool:
+        is_ordered = handler.is_ordered
+        if is_ordered is None:
+            return type(item) is Notification and item.method.startswith(self._requests.ordered)
+        return is_ordered
 
     def _begin(self, run: Run) -> None:
         """Start a handler that returned an awaitable, queue it, or refuse its message."""

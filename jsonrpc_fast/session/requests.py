@@ -115,6 +115,7 @@ class Requests:
     Attributes:
         serving: The earliest request with each id; for reading only.
         convention: The same as the argument.
+        ordered: Its `ordered`.
         encode_result: As `jsonrpc_fast.encode_result`, with `default`.
         keeps_extra: Whether requests keep the members that JSON-RPC does not define, for `trace_of`.
     """
@@ -123,6 +124,7 @@ class Requests:
         self.serving: dict[Hashable, InboundRequest] = {}
         self._later: dict[Hashable, list[InboundRequest]] = {}  # whose id was in flight already
         self.convention: Convention = convention
+        self.ordered: tuple[str, ...] = convention.ordered
         self.keeps_extra: bool = False
         self._default = default
         self._unique_ids = unique_ids
