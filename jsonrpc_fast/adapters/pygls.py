@@ -20,6 +20,8 @@ Rules:
     cannot read either gets an error response, and so does a batch, which LSP does not have.
   - The json module writes what orjson would write differently, as in pygls.
   - An error response without an id ends the only call in flight.
+  - A request whose cancellation was read together with it gets the error -32800, and its handler is not called, which
+    pygls does.
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ from ..codes import ParseErrorCode
 from ..errors import ConnectionLost
 from ..framing.frames import MAX_HEADER_BYTES
 from ..profile import LSP
+from ..session.ahead import Withdrawn, look_ahead
+from ..session.conventions import LspConvention
 from ..transports.channel import Events
 from ..transports.connection import Connection
 from ..transports.stdio.descriptors import DescriptorChannel, duplicate, open_reader, open_writer
@@ -60,6 +64,7 @@ try:
         FeatureRequestError,
         JsonRpcException,
         JsonRpcInternalError,
+        JsonRpcRequestCancelled,
     )
     from pygls.protocol import JsonRPCProtocol
     from pygls.protocol.json_rpc import RPCRequest, RPCResponse
@@ -237,8 +242,12 @@ class _Frames:
 class _FastProtocol(JsonRPCProtocol):
     """A mixin for pygls' protocol classes: it encodes with orjson, and accepts messages of this package."""
 
-    def receive(self, received: Request | Notification | Response | Refused) -> None:
+    def receive(self, received: Request | Notification | Response | Refused | Withdrawn) -> None:
         """Handle a message from the peer."""
+        if isinstance(received, Withdrawn):
+            id: Any = received.id
+            self._send_response(id, error=JsonRpcRequestCancelled().to_response_error())
+            return
         if isinstance(received, Refused):
             message = _as_pygls_reads(received.text)
             if message is None:
@@ -477,6 +486,7 @@ async def _attach(
         received: Any = _Frames(transport.channel_events.received, skips_text=skips_text).receive
         transport.channel_events.received = received
     transport.onmessage = on_message
+    transport.onread = look_ahead(LspConvention())
     transport.onerror = protocol.lose
     transport.onclose = protocol.abandon if ends_calls else None
     await transport.connect()

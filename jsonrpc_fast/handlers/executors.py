@@ -4,8 +4,8 @@ Rules:
   - The function and the check of its params run in the executor; the response is encoded on the loop's thread.
   - A thread runs the function in a copy of the context (`contextvars`) of the request. Another process gets neither
     that nor the `RequestContext`, and the function, its params and its result must be picklable.
-  - A cancelled or late handler that waits in the executor's queue is not called. One that runs continues, and its
-    result is dropped: nothing can interrupt a thread.
+  - A cancelled or late handler that waits in the executor's queue is not called, even if a thread takes it before the
+    loop's next turn. One that runs continues, and its result is dropped: nothing can interrupt a thread.
   - A cancellation by the executor, such as `shutdown(cancel_futures=True)`, fails this request alone.
   - The executor bounds how many functions run. The default executor of the loop is shut down with the loop; the caller
     shuts down any other.
@@ -69,17 +69,39 @@ class ExecutorHandler(Handler):
         return self._run(loop, params, context)
 
     async def _run(self, loop: asyncio.AbstractEventLoop, params: Any, context: RequestContext | None) -> Any:
+        end = _End(loop=loop)
         if self._has_context:
             run = contextvars.copy_context().run
-            future = loop.run_in_executor(self._executor, run, _call, self._inner, params, context)
+            future = loop.run_in_executor(
+                self._executor, run, _call_unless_cancelled, end, self._inner, params, context
+            )
         else:
             future = loop.run_in_executor(self._executor, _call, self._inner, params, None)
+        future.add_done_callback(end.reach)
         with on_failure(future.cancel):
-            await asyncio.wait([future])  # raises CancelledError only if this task is cancelled
+            await end  # raises CancelledError only if this task is cancelled
         try:
             return future.result()
         except asyncio.CancelledError as error:
             raise RuntimeError("the executor or the function cancelled the work") from error
+
+
+class _End(asyncio.Future[None]):
+    """The end of a function in an executor. The cancellation of the task that waits for it is seen in all threads."""
+
+    is_cancelled = False
+
+    def reach(self, _: object) -> None:
+        if not self.done():
+            self.set_result(None)
+
+    def cancel(self, msg: Any = None) -> bool:
+        self.is_cancelled = True
+        return super().cancel(msg)
+
+
+def _call_unless_cancelled(end: _End, handler: Handler, params: Any, context: RequestContext | None) -> Any:
+    return None if end.is_cancelled else _call(handler, params, context)
 
 
 def _call(handler: Handler, params: Any, context: RequestContext | None) -> Any:

@@ -53,6 +53,7 @@ from ..handlers.cancellation import CancelledError
 from ..hooks import FoundHooks, Hooks, Outcome
 from ..transports.connection import TURN_SECONDS
 from ..types import UNSET, MessageId, Unset
+from .ahead import Withdrawn, look_ahead
 from .budget import ResponseBudget, ResponsePolicy, budget_for
 from .calls import Calls
 from .conventions import Cancellation, Convention, Goodbye, JsonRpcConvention, Progress
@@ -96,6 +97,8 @@ class Engine:
         inbox: The messages that wait to be served, and the handlers at work.
         may_call: Whether calls and notifications may be sent.
         is_leaving: Whether the peer has said goodbye.
+        look_ahead: To be called with a list of messages that were read together, before the first of them is received:
+            it replaces the requests that are cancelled among them. None if the convention does not cancel.
         fault: What broke the connection; None while it is open, and after one of the sides has closed it.
 
     Raises:
@@ -131,6 +134,7 @@ class Engine:
         self.inbox: Inbox = Inbox(driver, handlers, found, make_context, clock, self.requests, bounds)
         self.may_call: bool = True
         self.is_leaving: bool = False
+        self.look_ahead: Callable[[list[Any]], None] | None = look_ahead(convention)
         self.fault: Exception | None = None
         self.hooks: FoundHooks = found
         self._driver = driver
@@ -151,7 +155,8 @@ class Engine:
         """Handle a decoded message or batch.
 
         Args:
-            message: A value that the codec returned. A `ParseError` is a fault of the peer.
+            message: A value that the codec returned, or what `look_ahead` has put in its place. A `ParseError` is a
+                fault of the peer.
             destination: The place for the responses; None: the stream.
         """
         kind = type(message)
@@ -215,7 +220,7 @@ class Engine:
                 for _ in steps:
                     pass
             return
-        if kind is Request and not self.inbox.is_draining:
+        if (kind is Request or kind is Withdrawn) and not self.inbox.is_draining:
             self._last_read = message.id
         self._receive(message, destination)
 
@@ -229,13 +234,18 @@ class Engine:
             self._receive_request(message, destination, batch, index)
         elif kind is Notification:
             self._receive_notification(message, destination, batch)
+        elif kind is Withdrawn:
+            is_first = self.requests.serving.find(message.id) is None
+            self._receive_request(message.request, destination, batch, index, is_first)
         else:
             self._receive_fault(message, destination, batch, index)
 
     def _receive_batch(self, items: list[Message], destination: Destination | None) -> Iterator[None]:
         """Receive the items of a batch; step by step, because a batch may be large."""
+        if self.look_ahead is not None:
+            self.look_ahead(items)
         if not self.is_draining:
-            ids = (item.id for item in reversed(items) if type(item) is Request)
+            ids = (item.id for item in reversed(items) if isinstance(item, (Request, Withdrawn)))
             self._last_read = next(ids, self._last_read)
         batch = InboundBatch(len(items) + 1, self.is_draining)
         batch.wait()  # for the end of the batch
@@ -287,7 +297,12 @@ class Engine:
                 self._settled(call)
 
     def _receive_request(
-        self, message: Request, destination: Destination | None, batch: InboundBatch | None, index: int
+        self,
+        message: Request,
+        destination: Destination | None,
+        batch: InboundBatch | None,
+        index: int,
+        is_withdrawn: bool = False,
     ) -> None:
         request = self.requests.begin(message, destination, batch, index)
         if request is None:
@@ -296,6 +311,8 @@ class Engine:
             self._refuse(text, destination, batch, index)
         elif self.inbox.is_draining if batch is None else batch.is_late:
             self.inbox.refuse_busy(request)
+        elif is_withdrawn:
+            self.inbox.withdraw(request)
         else:
             self.inbox.admit(request, destination)
 
@@ -321,7 +338,6 @@ class Engine:
         request = self.requests.find(notice.id)
         if request is None or request.is_cancelled or request.method in self.calls.convention.never_cancelled:
             return  # a second cancellation must not interrupt a handler that cleans up
-        request.is_cancelled = True
         self.inbox.cancel_request(request)
 
     def _receive_goodbye(self, notice: Goodbye) -> None:

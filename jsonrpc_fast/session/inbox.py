@@ -25,7 +25,8 @@ Rules:
     was received if it has a destination of its own.
   - An RpcError that a handler raises is the response. Any other exception except KeyboardInterrupt, and a result that
     cannot be encoded, becomes -32603 without details, and is reported as a fault on this side.
-  - The convention says what a cancelled request gets, after its handler has ended. A handler that this side cancelled,
+  - The convention says what a cancelled request gets, after its handler has ended; at once if it has not begun. A
+    request whose cancellation was read together with it does not begin (ahead.py). A handler that this side cancelled,
     as a loop does that ends, has not failed: the response is -32603, and no fault is reported.
   - A notification never gets a response.
 """
@@ -243,11 +244,17 @@ class Inbox:
 
     def cancel_request(self, request: InboundRequest) -> None:
         """Cancel the handler of a request, or skip the request if it is held."""
-        if request.run is not None:
-            request.run.cancel()
+        if request.run is None:
+            self.withdraw(request)
         else:
-            self._respond(request, self._requests.respond_cancelled(request))
-            self._conclude(request, None, Outcome.CANCELLED)
+            request.is_cancelled = True
+            request.run.cancel()
+
+    def withdraw(self, request: InboundRequest) -> None:
+        """Respond to a request that was cancelled before it began."""
+        request.is_cancelled = True
+        self._respond_refusal(request, self._requests.respond_cancelled(request))
+        self._conclude(request, None, Outcome.CANCELLED)
 
     def refuse_busy(self, request: InboundRequest, trace: Trace = None) -> None:
         """Refuse a request that may be sent again later."""

@@ -143,6 +143,7 @@ class Session(Caller):
         transport = self._transport
         callbacks: dict[str, Any] = {
             "onmessage": self._receiver(),
+            "onread": self._engine.look_ahead,
             "onerror": self._on_error,
             "onclose": self._on_close,
             "onend": self._on_end,

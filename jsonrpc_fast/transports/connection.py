@@ -17,6 +17,8 @@ What is received:
     of the stream, that arrive then or before `start` are kept.
   - One turn of the loop delivers for TURN_SECONDS. The rest is the backlog: it is decoded and delivered in the next
     turns, in order, before more is read.
+  - Where there is an `onread`, it gets what is at hand before each delivery, about AHEAD_ITEMS messages at most, and
+    reading goes on while fewer are undelivered and nothing is undecoded.
   - An invalid message goes to `onerror`, and the stream goes on. A framing fault ends the stream, and more than
     `max_faults` invalid messages close the connection. A peer that goes on sending after a fault is cut off when
     DROPPED_BYTES have arrived.
@@ -59,6 +61,8 @@ OVERDUE_SECONDS: Final = 1.0
 """How long after the grace period a transport that does not close is closed."""
 TURN_SECONDS: Final = 0.005
 """After this time, delivering continues in the next turn of the loop."""
+AHEAD_ITEMS: Final = 1024
+"""How many messages are read for `onread` before the first is delivered, and up to TURN_ITEMS more."""
 DROPPED_BYTES: Final = 1024 * 1024
 """How much may arrive after a fault, while the connection closes, before it is aborted."""
 WRITE_BYTES: Final = 64 * 1024
@@ -504,7 +508,7 @@ class Delivery:
             self._is_delivery_due = True
             self._loop.call_soon(self._deliver_backlog)
         if self._loss is None and not self._has_ended:
-            reads = self._may_deliver and not self._has_backlog
+            reads = self._may_deliver and (not self._has_backlog or self._may_read_ahead())
             if self.is_reading is not reads:
                 self.is_reading = reads
                 self._connection.channel.set_reading(reads)
@@ -549,6 +553,8 @@ class Delivery:
             return
         reader.partial_bytes = 0
         if len(items) > 1 or not is_small:
+            if self._connection.onread is not None:
+                items = self._ahead(items)
             self._deliver(items, has_more=not is_small and reader.has_more)
             return
         # One item is the whole chunk: as `_deliver`, without the budget.
@@ -620,6 +626,8 @@ class Delivery:
             while may_follow and may_step and self._may_deliver:
                 items, self._undelivered = self._undelivered, []
                 items = items or self._next_items()
+                if self._connection.onread is not None:
+                    items = self._ahead(items)
                 self._deliver_items(items, end)
                 may_follow = bool(items) or self._reader.has_more
                 may_step = self._loop.time() < end
@@ -628,6 +636,22 @@ class Delivery:
             if self._has_backlog or has_more or self._has_ended:
                 self.update()
             self._outbox.end_turn()
+
+    def _may_read_ahead(self) -> bool:
+        """Return whether to read although something is undelivered, because `onread` may have to do with both."""
+        if self._connection.onread is None or self._reader.has_more:
+            return False
+        return len(self._undelivered) < AHEAD_ITEMS
+
+    def _ahead(self, items: list[Any]) -> list[Any]:
+        """Return items, and those behind them, as `onread` leaves them."""
+        end = self._loop.time() + TURN_SECONDS
+        while self._may_deliver and self._reader.has_more and len(items) < AHEAD_ITEMS and self._loop.time() < end:
+            items += self._next_items()
+        onread = self._connection.onread
+        if onread is not None and len(items) > 1:
+            self._connection.run_callback("onread", onread, items)
+        return items
 
     def _next_items(self) -> list[Any]:
         try:

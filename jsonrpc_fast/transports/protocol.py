@@ -34,6 +34,9 @@ class Transport(Protocol):
     onmessage: Callable[..., None] | None = None
     """Called with each message or batch (`Received`). Where each request has an exchange of its own, a `Destination` of
     sessions may follow as the second argument: the place for the responses."""
+    onread: Callable[[list[Any]], None] | None = None
+    """If set, called with what was read together, before any of it is delivered. It may replace items of the list,
+    which then go to `onmessage`. A transport that reads one message at a time never calls it."""
     onerror: Callable[[Exception], None] | None = None
     """Called with a ParseError for an invalid message, with an OSError or ConnectionLost for the channel."""
     onclose: Callable[[], None] | None = None

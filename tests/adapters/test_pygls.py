@@ -27,8 +27,10 @@ from pygls.exceptions import JsonRpcInternalError, JsonRpcInvalidParams, JsonRpc
 from pygls.protocol import LanguageServerProtocol
 from typing_extensions import Self
 
+from jsonrpc_fast import LSP, Decoder, Notification, Request, encode
 from jsonrpc_fast.adapters import pygls as adapter
 from jsonrpc_fast.errors import ConnectionLost
+from jsonrpc_fast.framing import frame
 
 from ..support import hostile_messages, loops
 from ..support.tables import rows
@@ -95,6 +97,29 @@ async def test_a_client_and_a_server_process(client: str, server: str) -> None:
         assert wide.number == 2**70
         if client == "own":
             assert (await peer.protocol.send_request_async("custom/surrogate", {})).text == "\ud800"
+
+
+CANCELLED = """
+import sys
+from jsonrpc_fast.adapters.pygls import LanguageServer
+server, served = LanguageServer("test", "1"), []
+server.feature("custom/work")(lambda params: served.append(params))
+server.feature("custom/served")(lambda params: len(served))
+server.start_io()
+"""
+
+
+def test_a_request_does_not_begin_whose_cancellation_was_read_with_it() -> None:
+    messages: list[Any] = [Request("first", "initialize", {"capabilities": {}, "processId": None, "rootUri": None})]
+    messages += [Request(number, "custom/work", {}) for number in range(10)]
+    messages += [Notification("$/cancelRequest", {"id": number}) for number in range(1, 10)]
+    messages += [Request("last", "custom/served", {}), Request("end", "shutdown"), Notification("exit")]
+    text = b"".join(frame(encode(message, delimited=False), "content-length") for message in messages)
+    done = subprocess.run([sys.executable, "-c", CANCELLED], input=text, capture_output=True, timeout=50)
+    responses: list[Any] = Decoder("content-length", LSP).feed(done.stdout)
+    outcomes = {each.id: each.error.code if each.is_error else each.result for each in responses}
+    assert [outcomes[number] for number in range(10)] == [None, *[-32800] * 9]
+    assert outcomes["last"] == 1
 
 
 @pytest.mark.slow

@@ -108,6 +108,10 @@ def test_changes_in_order() -> None:
     assert output(*program("order.py")) == "a longer text\n"
 
 
+def test_cancellations() -> None:
+    assert output(*program("cancel.py")) == "line 9; 9 of 10 cancelled; less than half served: True\n"
+
+
 def test_a_gateway() -> None:
     port, chat = free_port(), free_port()
     with running(*program("chat.py", str(chat)), port=chat):

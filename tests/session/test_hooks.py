@@ -94,14 +94,19 @@ async def test_a_request_that_is_cancelled() -> None:
     async with session_and_wire(handlers, hooks=hooks, convention=LspConvention(), max_handlers=1) as (_, wire):
         for id in (1, 2):
             wire.send(b'{"jsonrpc":"2.0","id":%d,"method":"wait"}' % id)
+        await settle()
         for id in (2, 1):
             wire.send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":%d}}' % id)
             await settle()
+        wire.send(b'{"jsonrpc":"2.0","id":3,"method":"wait"}')  # it is read together with its cancellation
+        wire.send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":3}}')
+        await settle()
     assert hooks.events == [
         ("request", 1, "wait"),
         ("request", 2, "wait"),
         ("served", 2, "wait", Outcome.CANCELLED, None),
         ("served", 1, "wait", Outcome.CANCELLED, None),
+        ("served without", 3, "wait", Outcome.CANCELLED, None),
     ]
 
 

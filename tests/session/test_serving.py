@@ -175,6 +175,7 @@ async def test_the_trace_of_a_handler_that_is_cancelled_before_its_first_step_en
         _,
         wire,
     ):
+        wire.other.onread = None  # as in a transport that reads one message at a time
         wire.send(b'{"jsonrpc":"2.0","id":1,"method":"m"}')
         wire.send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":1}}')
         assert (await wire.next()).error.code == -32800

@@ -265,8 +265,8 @@ async def test_beyond_the_bounds_requests_are_refused_and_notifications_dropped(
         wire.send(b'{"jsonrpc":"2.0","method":"work","params":["dropped"]}')
         wire.send(b'{"jsonrpc":"2.0","id":8,"method":"ping"}')
         wire.send(b'{"jsonrpc":"2.0","id":1,"result":"answer"}')
-        wire.send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":4}}')
         assert await call == "answer"
+        wire.send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":4}}')
         refused = [await wire.next() for _ in range(4)]
         assert [(answer.id, answer.error and answer.error.code) for answer in refused] == [
             (6, BUSY),

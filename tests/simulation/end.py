@@ -148,6 +148,7 @@ class End(Driver):
         self._is_turn_due = self._must_drain = self._is_drain_due = False
         self._low_water = random.choice((0, 0, 100, 10**6))
         self._is_eager = random.random() < 0.5
+        self._looks_ahead = random.random() < 0.7
         self._reads_on = random.random() < 0.2  # what is decoded already, whatever the engine wants
         self._drops_writes = random.random() < 0.5  # after a loss that is not reported yet; or they raise
         self._saw_end = self._is_closing = self._has_finished = self._is_discarding = self._has_been_told = False
@@ -306,7 +307,11 @@ class End(Driver):
 
     def receive(self, data: bytes) -> None:
         if not self._is_discarding:
-            self._read += self._decoder.feed(data)
+            read: list[Any] = self._decoder.feed(data)
+            if self._looks_ahead and self.engine.look_ahead is not None:
+                self.judge.read_together(read)
+                self.engine.look_ahead(read)
+            self._read += read
             self._receive()
 
     def _receive(self) -> None:

@@ -3,6 +3,7 @@
 Invariants:
 - Each request that was read is answered exactly once, by a response that its plan allows; a batch by one array in the
   order of the batch. Nothing else is answered, and a request that was cancelled only if the convention says so.
+- No function is called whose request was cancelled before, or by a message that was read together with it.
 - Functions are called in the order of arrival, each once, and coroutines get their slots in that order. Nothing that
   came after a message whose method is ordered is called before its function has ended. Nothing is called while the peer
   does not read, except one message each time it has read.
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jsonrpc_fast import Notification, ParseError, Request, Response, decode
 from jsonrpc_fast.codes import ParseErrorCode, SessionErrorCode
 from jsonrpc_fast.session import Call, Cancellation, Goodbye, Progress
+from jsonrpc_fast.session.ahead import Withdrawn
 from jsonrpc_fast.session.running import Run, RunState
 
 from .plans import RPC_ERROR, Plan
@@ -74,6 +76,20 @@ class Judge:
 
     # What is read.
 
+    def read_together(self, items: list[Any]) -> None:
+        """Note the requests that are cancelled among messages which are read together."""
+        convention = self._end.convention
+        plans = {}
+        items = [one for item in items for one in (item if isinstance(item, list) else [item])]
+        for item in items:
+            if isinstance(item, Request):
+                plans[item.id] = self._plan_of(item)
+            elif isinstance(item, Notification) and item.method in convention.methods:
+                notice = convention.read(item.method, item.params)
+                if isinstance(notice, Cancellation) and notice.id in plans:
+                    plan = plans.pop(notice.id)
+                    plan.is_withdrawn = plan.method not in convention.never_cancelled
+
     def read(self, message: Any) -> None:
         """Note what the engine is about to receive."""
         if not self._end.is_reading:
@@ -89,12 +105,18 @@ class Judge:
         """Note an item, and return the key of the response that it may get."""
         self._arrivals += 1
         engine = self._end.engine
-        if isinstance(item, Request):
+        if isinstance(item, (Request, Withdrawn)):
             key = key_of(item.id)
-            plan = self._plan_of(item)
+            plan = self._plan_of(item.request if isinstance(item, Withdrawn) else item)
+            if plan.is_withdrawn is not isinstance(item, Withdrawn):
+                self._fail(f"{item} of {plan}")
             plan.arrival, plan.key, plan.is_in_batch = self._arrivals, key, is_in_batch
             self._plans.setdefault(key, []).append(plan)
-            self._owed[key, is_in_batch] += 1
+            plan.is_cancelled = plan.is_withdrawn
+            if plan.is_withdrawn and self._end.convention.cancelled_error is None:
+                self._allowed[key, is_in_batch] += 1  # if this side drains
+            else:
+                self._owed[key, is_in_batch] += 1
             return key
         if isinstance(item, Notification):
             if isinstance(item.params, dict) and "n" in item.params:

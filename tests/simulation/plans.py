@@ -48,6 +48,7 @@ class Plan:
         work: What the function has returned, if that is a coroutine or a future.
         is_begun: Whether the function has done anything: from its call on, or from its first step.
         is_cancelled: Whether the receiver has read a cancellation.
+        is_withdrawn: Whether the cancellation was among the messages that were read together with the request.
         is_cut_off: Whether the receiver has cancelled the handler.
         is_answered: Whether a response to this very request was written.
         is_disclaimed: Whether the receiver has said that it will not serve the request.
@@ -67,6 +68,7 @@ class Plan:
         "is_in_batch",
         "is_ordered",
         "is_request",
+        "is_withdrawn",
         "key",
         "method",
         "number",
@@ -100,7 +102,7 @@ class Plan:
         self.key: Any = None
         self.invocations = 0
         self.work: Any = None
-        self.is_in_batch = False
+        self.is_in_batch = self.is_withdrawn = False
         self.is_begun = self.is_cancelled = self.is_cut_off = self.is_answered = self.is_disclaimed = False
 
         self.pace = 0.0

@@ -18,6 +18,7 @@ DEFAULTS = {
     "onend": None,
     "onstop": None,
     "onfail": None,
+    "onread": None,
     "kept_bytes": None,
     "dropped_requests": 0,
     "pauses_when_blocked": True,

@@ -1,0 +1,62 @@
+"""Requests that never begin, because their cancellations were read together with them.
+
+Rules:
+  - The cancellation follows its request among the messages that a transport has read, or in the batch of the request.
+  - Such a request gets the same response as one that is cancelled while it is served.
+  - It is served as any other if a request with its id is in flight, which is then the one that is cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from ..codec import Notification, Request
+from ..codec._payloads import decoded
+from ..types import MessageId
+from .conventions import Cancellation, Convention
+
+
+class Withdrawn(NamedTuple):
+    """Stands for a request that is not to be served."""
+
+    request: Request
+
+    @property
+    def id(self) -> MessageId:
+        """The id of the request."""
+        return self.request.id
+
+
+def look_ahead(convention: Convention) -> Callable[[list[Any]], None] | None:
+    """Return a function that puts a `Withdrawn` in the place of each request in a list whose cancellation follows.
+
+    The list has what the codec returned. The result is None if nothing is cancelled in the convention.
+    """
+    notice = convention.cancellation(0, None)
+    return None if notice is None else partial(_look_ahead, convention, notice[0])
+
+
+def _look_ahead(convention: Convention, method: str, items: list[Any]) -> None:
+    if Notification in map(type, items) or list in map(type, items):  # in C, for the many chunks without either
+        _withdraw(convention, method, items, {})
+
+
+def _withdraw(
+    convention: Convention, method: str, items: list[Any], places: dict[tuple[type, MessageId], tuple[list[Any], int]]
+) -> None:
+    """Replace requests in a list. `places` has the lists of those that came before, and the indices in them."""
+    for index, item in enumerate(items):
+        kind = type(item)
+        if kind is Request:
+            places[type(item.id), item.id] = items, index
+        elif kind is list:
+            _withdraw(convention, method, item, places)
+        elif kind is Notification and item.method == method:
+            notice = convention.read(method, decoded(item.params))
+            place = places.pop((type(notice.id), notice.id), None) if type(notice) is Cancellation else None
+            if place is not None:
+                found, at = place
+                if found[at].method not in convention.never_cancelled:
+                    found[at] = Withdrawn(found[at])
