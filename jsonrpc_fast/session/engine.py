@@ -235,7 +235,7 @@ class Engine:
         elif kind is Notification:
             self._receive_notification(message, destination, batch)
         elif kind is Withdrawn:
-            is_first = self.requests.serving.find(message.id) is None
+            is_first = self.requests.find(message.id) is None
             self._receive_request(message.request, destination, batch, index, is_first)
         else:
             self._receive_fault(message, destination, batch, index)
