@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ..._checks import check_count, check_seconds, check_texts
 from ...codec import Notification, ParseError, Request, Response, decode
-from ...errors import CallTimeout, ConnectionLost, InvalidResponse
+from ...errors import CallTimeout, ConnectionLost, HandshakeError, InvalidResponse
 from ...framing.sse import Event
 from ...profile import JSONRPC
 from ...session.tracker import unknown_response
@@ -73,6 +73,11 @@ _MAX_RESPONSES: Final = 8
 """Maximum number of responses to the server's requests that are sent at a time."""
 
 _NOTICE_SECONDS: Final = 30.0  # for a notification or a response to be accepted
+_OLD_STATUSES: Final = (400, 404, 405)  # specification 2025-11-25, "Transports", "Backwards Compatibility"
+_ONLY_EVENTS: Final = (
+    "the server speaks only HTTP+SSE of 2024-11-05: connect to it with sse_client of the MCP SDK, or ask its owner for "
+    "Streamable HTTP"
+)
 _MAX_REFUSAL_BYTES: Final = 64 * 1024
 _OWN_STATUSES: Final = (401, 403, 407, 429)
 """Statuses that say more than the JSON-RPC error in the same response."""
@@ -436,6 +441,8 @@ class StreamableHttpClient(Connection):
                 if _key_of(found.id) == _key_of(id) or (status < 500 and status not in _OWN_STATUSES):
                     self._receive(post, Response(id, error=found.error))
                     return
+        if post.method == "initialize" and status in _OLD_STATUSES and await self._events.are_of_2024():
+            raise HandshakeError(_ONLY_EVENTS) from error
         raise error
 
     def _read_body(self, post: _Post, response: Any, body: bytes) -> None:

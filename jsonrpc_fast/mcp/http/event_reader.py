@@ -33,6 +33,8 @@ END_SECONDS: Final = 1.0
 _MIN_RETRY_SECONDS: Final = 0.05
 _MAX_RETRY_SECONDS: Final = 3600.0
 _MAX_BACKOFF_SECONDS: Final = 30.0
+_MAX_FIRST_BYTES: Final = 4096
+_FIRST_SECONDS: Final = 5.0
 _EVENT_ID: Final = re.compile(r"[ -~]{1,4096}")
 
 
@@ -138,6 +140,31 @@ class EventReader:
             return http_response
         await self._sender.release(http_response)
         return await self.resume(Cursor(), session) if http_response.status_code in TRANSIENT_STATUSES else None
+
+    async def are_of_2024(self) -> bool:
+        """Return whether a GET opens a stream of HTTP+SSE of 2024-11-05, whose first event is an "endpoint"."""
+        events: list[Event] = []
+        decoder = EventDecoder(_MAX_FIRST_BYTES)
+        with move_on_after(_FIRST_SECONDS):
+            try:
+                http_response = await self._sender.send("GET", {})
+            except self._sender.library.HTTPError:
+                return False
+            try:
+                if http_response.status_code != 200 or content_type(http_response) != EVENT_STREAM:
+                    return False
+                size = 0
+                async with aclosing(pieces_of(http_response)) as pieces:
+                    async for piece in pieces:
+                        events += decoder.feed(piece)
+                        size += len(piece)
+                        if events or size > _MAX_FIRST_BYTES:
+                            break
+            except (InvalidResponse, self._sender.library.HTTPError):
+                return False
+            finally:
+                await self._sender.release(http_response)
+        return bool(events) and events[0].type == "endpoint"
 
     async def resume(self, cursor: Cursor, session: NegotiatedSession | None) -> Any:
         """Open a stream again after its last event and return the HTTP response.

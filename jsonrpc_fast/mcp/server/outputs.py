@@ -2,7 +2,8 @@
 
 Rules:
   - A type that is an object in JSON gives its own schema. Any other type is wrapped: `-> list[int]` has the schema of
-    `{"result": [1, 2]}`, because a schema must describe an object up to 2025-11-25.
+    `{"result": [1, 2]}`, because a schema must describe an object up to 2025-11-25. The schema has the mark by which
+    the client of fastmcp finds the value.
   - There is no schema for None, for types without information (`Any`, `list`), for content blocks and results
     (`ToolResult`, `WholeResult`), and for a type without a JSON Schema. `Annotated[ToolResult, T]` has the schema of T.
   - Each value is checked as the client receives it, after it was written as JSON.
@@ -29,6 +30,8 @@ from ..protocol.schemas import Schema
 from .blocks import Block
 from .results import ToolResult, WholeResult
 
+WRAPPED: Final = "x-fastmcp-wrap-result"
+"""Marks the schema of a wrapped value: the client of fastmcp shows the value without what is around it."""
 _PLAIN: Final = (str, int, float, bool)
 _MISSING: Final = SchemaFault("", "", "is missing")
 
@@ -174,5 +177,5 @@ def _is_silent(annotation: Any) -> bool:
 
 def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
     inner = {name: part for name, part in schema.items() if name != "$defs"}
-    wrapped: dict[str, Any] = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+    wrapped: dict[str, Any] = {"type": "object", "properties": {"result": inner}, "required": ["result"], WRAPPED: True}
     return {**wrapped, "$defs": schema["$defs"]} if "$defs" in schema else wrapped

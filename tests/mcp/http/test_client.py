@@ -833,3 +833,34 @@ async def test_many_requests_of_a_server_are_all_answered() -> None:
         mcp.connect(server.url, mode="legacy", handlers=handlers, timeout=30) as client,
     ):
         assert await client.list_tools() == []
+
+
+OLD_EVENT = b"event: endpoint\ndata: /messages?session=1\n\n"
+
+
+@rows(
+    ("status", "kind", "body", "is_old"),
+    [
+        (405, "text/event-stream", OLD_EVENT, True),
+        (404, "text/event-stream; charset=utf-8", b": hello\n\n" + OLD_EVENT, True),
+        (400, "text/event-stream", OLD_EVENT, True),
+        (403, "text/event-stream", OLD_EVENT, False),
+        (405, "text/event-stream", b"event: message\ndata: {}\n\n" + OLD_EVENT, False),
+        (405, "text/event-stream", b"data: " + b"x" * 100_000, False),
+        (405, "text/event-stream", b"", False),
+        (405, "text/html", OLD_EVENT, False),
+    ],
+)
+async def test_a_server_that_has_only_http_and_sse_is_named(status: int, kind: str, body: bytes, is_old: bool) -> None:
+    async def answer(request: HttpRequest, reply: Reply) -> None:
+        if request.rpc == "GET":
+            await reply.send(body, kind=kind)
+        else:
+            await reply.send(b"secret", status, "text/plain")
+
+    async with http_script(answer) as server:
+        for mode in ("auto", "legacy"):
+            with pytest.raises((HandshakeError, HttpStatusError)) as caught:
+                await mcp.connect(server.url, mode=mode).__aenter__()
+            assert isinstance(caught.value, HandshakeError) == is_old
+            assert ("only HTTP+SSE of 2024-11-05" in str(caught.value)) == is_old

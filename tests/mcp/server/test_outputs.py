@@ -21,7 +21,7 @@ from jsonrpc_fast.mcp.protocol.definitions import Tool
 from jsonrpc_fast.mcp.protocol.versions import REVISIONS, VERSIONS
 from jsonrpc_fast.mcp.server import Image, Server, ToolResult, WholeResult
 from jsonrpc_fast.mcp.server.functions import RegisteredFunction
-from jsonrpc_fast.mcp.server.outputs import OutputType, output_type
+from jsonrpc_fast.mcp.server.outputs import WRAPPED, OutputType, output_type
 
 from ...support.mcp_conversation import converse
 from ...support.mcp_schemas import schema_of
@@ -108,7 +108,7 @@ POINT = {
 
 
 def wrapped(schema: dict[str, Any], **definitions: Any) -> dict[str, Any]:
-    whole: dict[str, Any] = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
+    whole: dict[str, Any] = {"type": "object", "properties": {"result": schema}, "required": ["result"], WRAPPED: True}
     return {**whole, "$defs": definitions} if definitions else whole
 
 
