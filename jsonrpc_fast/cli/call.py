@@ -1,4 +1,4 @@
-"""The commands `call`, `list` and `stubs`: one request to a server of any kind, and what a server offers.
+"""The commands `call`, `list`, `stubs` and `replay`: requests to a server of any kind, and what a server offers.
 
 Rules:
   - stdout carries what the server sent, as JSON, and nothing else: results, and notifications with `--follow`. Errors
@@ -43,6 +43,7 @@ from .output import (
     printable,
     styled,
 )
+from .replay import answers_of, replay
 from .stubs import MAX_DOCUMENT_BYTES, document_of, write_stubs
 
 _ERROR: Final = 1
@@ -82,7 +83,7 @@ class _Peer(Protocol):
 
 
 def run(options: argparse.Namespace, command: Sequence[str]) -> int:
-    """Run the command `call`, `list` or `stubs`. Return the exit status.
+    """Run the command `call`, `list`, `stubs` or `replay`. Return the exit status.
 
     Args:
         options: The options of the command line.
@@ -160,6 +161,10 @@ async def _run(
     headers = headers_of(options.header, os.environ)
     if options.command == "stubs":
         return write_stubs(await _openrpc_document(options, target, command, headers), options)
+    if options.command == "replay":
+        answers = answers_of(options)
+        async with _connected(options, target, command, headers, None, answers) as peer:
+            return SUCCESS if await replay(peer, options, _write_line) else _ERROR
     if options.command == "list":
         async with _connected(options, target, command, headers, on_notification) as peer:
             return _print_list(await _offered(peer, options), options)
@@ -209,8 +214,9 @@ async def _connected(
     command: Sequence[str],
     headers: Mapping[str, str],
     on_notification: Callable[[str, Any], None] | None,
+    answers: Mapping[str, Callable[[Any], Any]] | None = None,
 ) -> AsyncIterator[Any]:
-    """Connect to a server and yield the `_Peer` that calls it."""
+    """Connect to a server and yield the `_Peer` that calls it. `answers` are functions for its requests, by method."""
     is_http = target is not None and target.lower().startswith(_HTTP)
     if headers and not (is_http or (target or "").lower().startswith(_WEBSOCKET)):
         raise ValueError("--header needs a URL")
@@ -238,6 +244,8 @@ async def _connected(
         transport = _transport(options, target, command, headers, on_notification)
         convention = LspConvention() if options.lsp else None
         session = Session(transport, convention=convention, timeout=options.timeout, hooks=_Faults(options.command))
+        for method, answer in (answers or {}).items():
+            session.register(method, answer, unpack=False)
         async with _session_errors(target), session:
             if options.lsp:
                 await _initialize(session)

@@ -1,11 +1,12 @@
 """The commands of `jsonrpc-fast`, their options and help texts.
 
-Each command runs in a module of its own. Only `call` and `list` show payloads: what their server sent.
+Each command runs in a module of its own. `call`, `list` and `replay` show payloads, and `tap` if it is told to.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import signal
 import sys
 import threading
@@ -21,9 +22,9 @@ from .output import FAILURE, INTERRUPTED, OUTPUT_CLOSED, print_error, silence_cl
 
 _DESCRIPTION: Final = """\
 Call a JSON-RPC 2.0 server, list what it offers, write its typed interface,
-validate messages, log the messages of a server, serve templates over MCP, serve
-many MCP servers as one, relay MCP between stdio and HTTP, and show this
-installation.
+validate messages, log and record the messages of a server, replay them, serve
+templates over MCP, serve many MCP servers as one, relay MCP between stdio and
+HTTP, and show this installation.
 """
 _CALL: Final = """\
 Call a method of a server and print its result: JSON in one line as it arrived
@@ -65,11 +66,19 @@ command in front of the server's command in the client's configuration.
 
 Every byte is passed on at once and unchanged, in both directions. The log has
 one line for each message: time, direction (-> from the client, <- from the
-server), kind, method, id, size, response time and fault. Payloads are never
-logged. The server's standard error is not changed.
+server), kind, method, id, size, response time and fault. Payloads are logged
+with --payloads alone, and kept by --record. The server's standard error is not
+changed.
 
 With --http, run an HTTP server that passes every request on to the server of
 the URL, and log the messages in the bodies and in the streams of events.
+"""
+_REPLAY: Final = """\
+Send the requests and notifications of a recording to a server again, and
+compare its responses with the recorded ones. `tap --record` writes recordings.
+
+TARGET and command are those of `call`. A difference is shown with the line of
+the recording, the method and the place in the response.
 """
 _SERVE: Final = """\
 Serve the text templates of a folder over the Model Context Protocol (MCP), on
@@ -97,6 +106,9 @@ _INFO: Final = """\
 Show the versions, the backend (and why the compiled core is not in use), and
 the rules of the profiles.
 """
+
+_PLACE: Final = re.compile("(?:TARGET|SOURCE) ?")
+_CALLING: Final = ("call", "list", "stubs", "replay")
 
 _COLOURS: Final = """\
 Colours are for terminals. The variable NO_COLOR turns them off, FORCE_COLOR on.
@@ -127,6 +139,14 @@ exit status:
   2    the command line is wrong, the document cannot be read or is none of
        OpenRPC, or the output cannot be written
   1, 3, 4, 126 to 143: as in `call`
+"""
+_REPLAY_STATUS: Final = """\
+exit status:
+  0    all responses are as recorded
+  1    a response is different
+  2    the command line is wrong, the file is not a recording, or an extra is not
+       installed
+  3, 126 to 143: as in `call`
 """
 _CHECK_STATUS: Final = """\
 exit status:
@@ -226,7 +246,7 @@ def _interrupt(number: int, _: object) -> None:
 def _run(arguments: list[str]) -> int:
     parser = _parser()
     program: list[str] = []
-    if arguments[:1] in (["tap"], ["relay"], ["call"], ["list"], ["stubs"]) and "--" in arguments:
+    if arguments[:1] in (["tap"], ["relay"], ["call"], ["list"], ["stubs"], ["replay"]) and "--" in arguments:
         # The arguments after -- belong to the server's command.
         split = arguments.index("--")
         arguments, program = arguments[:split], arguments[split + 1 :]
@@ -234,7 +254,7 @@ def _run(arguments: list[str]) -> int:
         options, unknown = parser.parse_known_args(arguments)
         if options.command in ("tap", "relay"):
             _check_ends(options, program)
-        if options.command in ("call", "list", "stubs"):
+        if options.command in _CALLING:
             _check_words(options, program)
         if unknown:
             getattr(options, "parser", parser).error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -242,7 +262,7 @@ def _run(arguments: list[str]) -> int:
         return int(exit.code or 0)
     if options.command == "stubs" and not program and stubs.is_file(options.words[0]):
         return stubs.run(options)
-    if options.command in ("call", "list", "stubs"):
+    if options.command in _CALLING:
         from . import call  # imports asyncio
 
         return call.run(options, program)
@@ -292,13 +312,16 @@ def _check_ends(options: argparse.Namespace, program: list[str]) -> None:
 def _check_words(options: argparse.Namespace, program: list[str]) -> None:
     """Check that a call has a server and a method. Exits with a message otherwise."""
     place = "SOURCE" if options.command == "stubs" else "TARGET"
-    names = [] if program else [f"{place}, or a command after --"]
+    names = ["FILE"] if options.command == "replay" else []
+    names += [] if program else [f"{place}, or a command after --"]
     names += ["METHOD"] if options.command == "call" else []
     missing = names[len(options.words) :]
     if missing:
         options.parser.error(f"expected {missing[0]}")
     if options.command != "call" and len(options.words) > len(names):
         options.parser.error(f"unrecognized arguments: {' '.join(options.words[len(names) :])}")
+    if options.command == "replay":
+        options.file = options.words.pop(0)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -310,20 +333,21 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
 
     for name, about, text, status, usage in (
-        ("call", "call a method of a server", _CALL, _CALL_STATUS, ("TARGET", " METHOD [NAME=VALUE ... | JSON]")),
-        ("list", "list what a server offers", _LIST, _CALL_STATUS, ("TARGET", "")),
-        ("stubs", "write the typed interface of a server", _STUBS, _STUBS_STATUS, ("SOURCE", "")),
+        ("call", "call a method of a server", _CALL, _CALL_STATUS, "TARGET METHOD [NAME=VALUE ... | JSON]"),
+        ("list", "list what a server offers", _LIST, _CALL_STATUS, "TARGET"),
+        ("stubs", "write the typed interface of a server", _STUBS, _STUBS_STATUS, "SOURCE"),
+        ("replay", "send a recording to a server, and compare", _REPLAY, _REPLAY_STATUS, "FILE TARGET"),
     ):
         command = commands.add_parser(
             name,
             help=about,
             description=text,
-            usage=f"%(prog)s [options] {''.join(usage)}\n       %(prog)s [options]{usage[1]} -- COMMAND ...",
+            usage=f"%(prog)s [options] {usage}\n       %(prog)s [options] {_PLACE.sub('', usage + ' ')}-- COMMAND ...",
             epilog=status,
             **layout,
         )
         command.add_argument("words", nargs="*", metavar="WORD", help=argparse.SUPPRESS)
-        if name != "stubs":
+        if name in ("call", "list"):
             command.add_argument(
                 "--mcp", action="store_true", help="speak the Model Context Protocol (needs the extra mcp)"
             )
@@ -336,7 +360,7 @@ def _parser() -> argparse.ArgumentParser:
             metavar="SECONDS",
             help="how long to wait for the response (default: %(default)s)",
         )
-        if name != "stubs":
+        if name in ("call", "list"):
             command.add_argument("--raw", action="store_true", help="print JSON in one line on a terminal, too")
         command.add_argument("--debug", action="store_true", help="log what the connection does to standard error")
         command.set_defaults(lsp=False, notify=False, follow=False, mcp=False)
@@ -353,6 +377,15 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--name", help="the name of the class (default: from the title of the document)")
     command.add_argument("--sync", action="store_true", help="declare methods without async, for HttpClient")
     command.add_argument("-o", "--output", metavar="FILE", help="write the module to FILE (default: standard output)")
+
+    command = commands.choices["replay"]
+    command.add_argument(
+        "--ignore",
+        action="append",
+        default=[],
+        metavar="POINTER",
+        help="a place that may differ, such as /result/time or /result/*/id; may be repeated",
+    )
 
     command = commands.add_parser(
         "check", help="validate streams of messages", description=_CHECK, epilog=_CHECK_STATUS, **layout
@@ -382,6 +415,10 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("url", nargs="?", metavar="URL", help="the URL of a server on HTTP; with --http")
     command.add_argument("--http", metavar="HOST:PORT", help="where to receive the requests for the URL's server")
     command.add_argument("--log", metavar="FILE", help="append the log to FILE (default: standard error)")
+    command.add_argument("--payloads", action="store_true", help="log the messages themselves, too")
+    command.add_argument(
+        "--record", metavar="FILE", help="append each message to FILE as a line of JSON, which `replay` reads"
+    )
 
     command = commands.add_parser(
         "serve", help="serve a folder of templates over MCP", description=_SERVE, epilog=_SERVE_STATUS, **layout

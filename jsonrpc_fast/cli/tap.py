@@ -6,6 +6,7 @@ Rules:
     are not logged, so that neither a slow log nor a large message delays the channel.
   - A side that reads slowly slows down the other, as without the tap, which keeps one chunk in each direction.
   - When the client ends its stream, the server's stdin is closed; when one side stops reading, the other notices.
+  - Payloads are logged and recorded only if the command line says so.
   - SIGINT, SIGTERM and SIGHUP are passed on to the server. The tap ends when the server does, with its exit status.
 """
 
@@ -24,18 +25,33 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from ..codec import Notification, ParseError, Request, Response
 from ..codec.located import LocatingDecoder
 from ..codes import ParseErrorCode
 from ..framing.frames import Framing
 from ..profile import PRESETS, Profile
+from ..recordings import Sender, record_line
 from ..types import MessageId
-from .output import CANNOT_RUN, FAILURE, NOT_FOUND, is_coloured, point_at_null, print_error, printable, shorten, styled
+from .output import (
+    CANNOT_RUN,
+    FAILURE,
+    NOT_FOUND,
+    escape,
+    is_coloured,
+    point_at_null,
+    print_error,
+    printable,
+    shorten,
+    styled,
+)
 
 Direction = Literal["->", "<-"]
 """-> from the client to the server, <- from the server to the client."""
+
+SENDERS: Final[dict[Direction, Sender]] = {"->": "client", "<-": "server"}
+"""Who sends in a direction."""
 
 Pending: TypeAlias = "OrderedDict[tuple[type, MessageId], tuple[float, str]]"
 """Requests without a response, by id: when they were sent, and their methods."""
@@ -50,33 +66,52 @@ _STYLES: Final = {"invalid": "red", "error": "yellow"}
 _LOG_ENDS: Final = "the rest of this direction is not logged"
 
 
+class Logs(NamedTuple):
+    """What a tap writes.
+
+    Attributes:
+        log: The file descriptor of the log.
+        record: The file descriptor of the recording; None: nothing is recorded.
+        payloads: Whether the log has the messages.
+    """
+
+    log: int
+    record: int | None
+    payloads: bool
+
+
 def run(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Run the command `tap` with the server `command`. Return the exit status."""
-    return with_log(options, lambda log: _tap(command, log, options.framing, PRESETS[options.profile]))
+    return with_logs(options, lambda logs: _tap(command, logs, options.framing, PRESETS[options.profile]))
 
 
-def with_log(options: argparse.Namespace, tap: Callable[[int], int]) -> int:
-    """Open the log, call a function with its file descriptor, and return the exit status."""
+def with_logs(options: argparse.Namespace, tap: Callable[[Logs], int]) -> int:
+    """Open the files that a tap writes, call a function with them, and return the exit status."""
     _fill_standard_descriptors()
-    if options.log is None:
-        return tap(2)
-    try:
-        log = os.open(options.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    except OSError as error:
-        print_error(f"cannot write {printable(options.log)}: {error.strerror}")
-        return FAILURE
-    try:
-        return tap(log)
-    finally:
-        os.close(log)
+    with contextlib.ExitStack() as stack:
+        descriptors: list[int | None] = []
+        # A recording has the payloads: nobody else may read it.
+        for name, mode in ((options.log, 0o666), (options.record, 0o600)):
+            if name is None:
+                descriptors.append(None)
+                continue
+            try:
+                descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, mode)
+            except OSError as error:
+                print_error(f"cannot write {printable(name)}: {error.strerror}")
+                return FAILURE
+            stack.callback(os.close, descriptor)
+            descriptors.append(descriptor)
+        log, record = descriptors
+        return tap(Logs(2 if log is None else log, record, options.payloads))
 
 
-def _tap(command: Sequence[str], log: int, framing: Framing, profile: Profile) -> int:
+def _tap(command: Sequence[str], logs: Logs, framing: Framing, profile: Profile) -> int:
     """Run `command` between the client and this process's stdin and stdout. Return the exit status.
 
     Args:
         command: The server's program and arguments.
-        log: The file descriptor of the log.
+        logs: What to write.
         framing: The framing of both directions; "auto" detects that of each.
         profile: The rules for messages.
     """
@@ -85,7 +120,7 @@ def _tap(command: Sequence[str], log: int, framing: Framing, profile: Profile) -
 
         for descriptor in (0, 1):
             msvcrt.setmode(descriptor, os.O_BINARY)
-    watcher = Watcher(log, framing, profile)
+    watcher = Watcher(logs, framing, profile)
     try:
         server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
     except OSError as error:
@@ -233,12 +268,14 @@ class Conversation:
 
     Attributes:
         sides: The sides of the channel.
+        number: Its number in the recording.
         skipped: How many bytes did not fit in the queue since the last chunk that did.
     """
 
-    __slots__ = ("sides", "skipped")
+    __slots__ = ("number", "sides", "skipped")
 
-    def __init__(self, to_server: Side, to_client: Side) -> None:
+    def __init__(self, to_server: Side, to_client: Side, number: int = 1) -> None:
+        self.number: int = number
         self.sides: dict[Direction, Side] = {"->": to_server, "<-": to_client}
         self.skipped: dict[Direction, int] = {"->": 0, "<-": 0}
 
@@ -247,16 +284,18 @@ class Watcher:
     """Decodes what was passed on and writes the log, in a thread of its own.
 
     Args:
-        log: The file descriptor of the log.
+        logs: What to write.
         framing: The framing of the channel, for chunks without one of their own.
         profile: The rules for messages.
     """
 
-    def __init__(self, log: int, framing: Framing, profile: Profile) -> None:
+    def __init__(self, logs: Logs, framing: Framing, profile: Profile) -> None:
         self.written_lines: int = 0
-        self._log: int | None = log
-        self._coloured = log == 2 and is_coloured(sys.stderr)
-        self._channel = Conversation(Side(framing, profile), Side(framing, profile))
+        self._log: int | None = logs.log
+        self._record: int | None = logs.record
+        self._payloads = logs.payloads
+        self._coloured = logs.log == 2 and is_coloured(sys.stderr)
+        self._channel = Conversation(Side("->", framing, profile), Side("<-", framing, profile))
         self._waiting: deque[tuple[Conversation, Direction, float, bytes, int, str]] = deque()
         self._waiting_bytes = 0
         self._changed = threading.Condition()
@@ -304,9 +343,24 @@ class Watcher:
             other = channel.sides["<-" if direction == "->" else "->"]
             if skipped:
                 self._write(now, direction, [f"{skipped} bytes are not logged: the log is too slow", *side.skip()])
-            self._write(now, direction, list(side.lines(now, chunk, other)))
-        pending = sum([len(side.pending) for side in self._channel.sides.values()])
-        self._write(time.time(), "--", [f"{self._ending}; requests without a response: {pending}"])
+            shown = []
+            for line, text in side.lines(now, chunk, other):
+                shown.append(f"{line} {_shown_text(text)}" if self._payloads and text is not None else line)
+                if self._record is not None and text is not None:
+                    self._add_to_record(record_line(text, SENDERS[direction], time=now, connection=channel.number))
+            self._write(now, direction, shown)
+        pending = [(len(side.pending), SENDERS[side.direction]) for side in self._channel.sides.values()]
+        left = sum([number for number, _ in pending])
+        of = f" ({', '.join([f'{number} of the {name}' for number, name in pending if number])})" if left else ""
+        self._write(time.time(), "--", [f"{self._ending}; requests without a response: {left}{of}"])
+
+    def _add_to_record(self, line: bytes) -> None:
+        assert self._record is not None
+        try:
+            _write(self._record, line)
+        except OSError as error:
+            self._record = None
+            print_error(f"no more messages are recorded: {error.strerror}")
 
     def _write(self, now: float, direction: str, lines: list[str]) -> None:
         if self._log is None or not lines:
@@ -331,12 +385,16 @@ class Side:
     """One direction: its decoder, and its requests that wait for a response.
 
     Args:
+        direction: Where the messages go.
         framing: The framing of the messages.
         profile: The rules for messages.
         pending: The requests, if other sides share them.
     """
 
-    def __init__(self, framing: Framing, profile: Profile, pending: Pending | None = None) -> None:
+    def __init__(
+        self, direction: Direction, framing: Framing, profile: Profile, pending: Pending | None = None
+    ) -> None:
+        self.direction: Direction = direction
         self._profile = profile
         self._decoder = LocatingDecoder(framing, profile, raw=True)
         self._skips_line = False  # after bytes that are not logged
@@ -352,8 +410,11 @@ class Side:
             return [_LOG_ENDS]
         return []
 
-    def lines(self, now: float, chunk: bytes, other: Side) -> Iterator[str]:
-        """Yield a line to log for each message that ends in a chunk; b"" is the end of the stream."""
+    def lines(self, now: float, chunk: bytes, other: Side) -> Iterator[tuple[str, bytes | None]]:
+        """Yield a line to log for each message that ends in a chunk, with its text; b"" is the end of the stream.
+
+        The items of a batch have no text of their own, nor has a message that was not kept as a whole.
+        """
         if self._skips_line:
             feed = chunk.find(b"\n")
             if feed < 0:
@@ -365,16 +426,17 @@ class Side:
             return
         for frame, item in self._decoder.feed_located(chunk) if chunk else self._decoder.close_located():
             is_whole = frame.text is not None and frame.fault is not ParseErrorCode.MESSAGE_TOO_LARGE
-            size = f" {len(frame.text or b'')} B" if is_whole else ""
+            text = frame.text if is_whole else None
+            size = "" if text is None else f" {len(text)} B"
             if isinstance(item, list):
-                yield f"batch of {len(item)}{size}"
+                yield f"batch of {len(item)}{size}", text
                 for message in item:
-                    yield self._line(now, message, "", other)
+                    yield self._line(now, message, "", other), None
             else:
-                yield self._line(now, item, size, other)
+                yield self._line(now, item, size, other), text
         if self._decoder.ended:
             self._has_ended = True
-            yield _LOG_ENDS
+            yield _LOG_ENDS, None
 
     def _line(self, now: float, message: Request | Notification | Response | ParseError, size: str, other: Side) -> str:
         if isinstance(message, Request):
@@ -386,11 +448,20 @@ class Side:
             return f"notification {shorten(message.method)}{size}"
         if isinstance(message, ParseError):
             id = "" if message.id is None else f" id={_shown_id(message.id)}"
-            return f"invalid{id}{size} {message.code.name}: {message.message}"
+            return f"invalid from the {SENDERS[self.direction]}{id}{size} {message.code.name}: {message.message}"
         kind = "result" if message.error is None else f"error {message.error.code}"
         called, method = other.pending.pop(_key(message.id), (None, ""))
-        ending = f"{size} to no request" if called is None else f"{size} {(now - called) * 1000:.1f} ms"
+        ending = (
+            f"{size} to no request of the {SENDERS[other.direction]}"
+            if called is None
+            else f"{size} {(now - called) * 1000:.1f} ms"
+        )
         return f"{kind}{method and ' '}{shorten(method)} id={_shown_id(message.id)}{ending}"
+
+
+def _shown_text(text: bytes) -> str:
+    """Return the text of a message on one line, without control characters."""
+    return escape(" ".join(text.decode("utf-8", "backslashreplace").splitlines()))
 
 
 def _key(id: MessageId) -> tuple[type, MessageId]:

@@ -16,6 +16,7 @@ import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
+from itertools import count
 from types import ModuleType
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from ..framing.frames import Framing
 from ..profile import PRESETS, Profile
 from .arguments import parse_address
 from .output import FAILURE, missing_extra, print_error, printable
-from .tap import Conversation, Pending, Side, Watcher, with_log
+from .tap import Conversation, Logs, Pending, Side, Watcher, with_logs
 
 _MAX_SESSIONS: Final = 1024
 _LAST_LINES_SECONDS: Final = 2.0
@@ -44,16 +45,16 @@ _SESSION: Final = b"mcp-session-id"
 
 def run(options: argparse.Namespace) -> int:
     """Run the command `tap` with a URL. Return the exit status."""
-    return with_log(options, lambda log: _tap(options.url, options.http, log, PRESETS[options.profile]))
+    return with_logs(options, lambda logs: _tap(options.url, options.http, logs, PRESETS[options.profile]))
 
 
-def _tap(url: str, place: str, log: int, profile: Profile) -> int:
+def _tap(url: str, place: str, logs: Logs, profile: Profile) -> int:
     """Pass requests on to the server of a URL until a signal. Return the exit status.
 
     Args:
         url: The URL. Only its scheme, host and port count: the client says the path.
         place: HOST:PORT, where to receive requests.
-        log: The file descriptor of the log.
+        logs: What to write.
         profile: The rules for messages.
     """
     try:
@@ -74,7 +75,7 @@ def _tap(url: str, place: str, log: int, profile: Profile) -> int:
     except ValueError as error:
         print_error(str(error))
         return FAILURE
-    watcher = Watcher(log, "newline", profile)
+    watcher = Watcher(logs, "newline", profile)
     watching = threading.Thread(target=watcher.run, daemon=True)
     watching.start()
 
@@ -109,7 +110,8 @@ class _Tap:
         self._profile = profile
         self._end = end
         self._http: Any = None
-        self._sessions: OrderedDict[bytes, tuple[Pending, Pending]] = OrderedDict()
+        self._sessions: OrderedDict[bytes, tuple[Pending, Pending, int]] = OrderedDict()
+        self._numbers = count(1)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -169,14 +171,17 @@ class _Tap:
             exchange.result()
 
     def _channel(self, session: bytes | None) -> Conversation:
-        requests: tuple[Pending, Pending] = (OrderedDict(), OrderedDict())
+        requests: tuple[Pending, Pending, int] = (OrderedDict(), OrderedDict(), next(self._numbers))
         if session is not None:
             requests = self._sessions.setdefault(session, requests)
             self._sessions.move_to_end(session)
             if len(self._sessions) > _MAX_SESSIONS:
                 self._sessions.popitem(last=False)
         framing: Framing = "concatenated"
-        return Conversation(Side(framing, self._profile, requests[0]), Side(framing, self._profile, requests[1]))
+        to_server, to_client, number = requests
+        return Conversation(
+            Side("->", framing, self._profile, to_server), Side("<-", framing, self._profile, to_client), number
+        )
 
     async def _exchange(self, scope: Any, fields: Any, body: Any, channel: Conversation, send: Any) -> None:
         path = scope.get("raw_path") or scope["path"].encode()
@@ -203,7 +208,7 @@ class _Tap:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         is_json, is_stream = kind == "application/json", kind == "text/event-stream"
         if is_stream:
-            channel.sides["<-"] = Side("sse", self._profile, channel.sides["<-"].pending)
+            channel.sides["<-"] = Side("<-", "sse", self._profile, channel.sides["<-"].pending)
         if response.status_code != 200 or not (is_json or is_stream):
             self._watcher.note("<-", f"status {response.status_code}")
         fields = [(name.lower(), value) for name, value in response.headers.raw]

@@ -20,10 +20,11 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast import JSONRPC
+from jsonrpc_fast import JSONRPC, Raw
 from jsonrpc_fast.cli import tap
 from jsonrpc_fast.codes import Hint
 from jsonrpc_fast.framing.frames import frame
+from jsonrpc_fast.recordings import read_recording
 
 from ..support.command_line import environment
 from ..support.places import PEERS
@@ -383,7 +384,10 @@ def test_a_long_log_is_written_to_its_end(tmp_path: Path) -> None:
     lines = lines_of((tmp_path / "log").read_bytes())
     assert [text for direction, text in lines if direction == "->"][-1] == "request m id=29999 41 B"
     assert len(lines) == 60_001
-    assert lines[-1] == ("--", "the server ended with status 0; requests without a response: 8192")
+    assert lines[-1] == (
+        "--",
+        "the server ended with status 0; requests without a response: 8192 (4096 of the client, 4096 of the server)",
+    )
 
 
 def test_a_log_whose_reader_leaves() -> None:
@@ -455,20 +459,20 @@ LOGGED = [
     ("->", "request sub id=2 39 B"),
     ("->", r"request m\n\x1b[31m" + 53 * "m" + r"… id=" + r'"a \u2028\n\" ' + 51 * "i" + "… 223 B"),
     ("->", "notification tock 33 B"),
-    ("->", "result id=9 36 B to no request"),
-    ("->", "invalid 29 B TRUNCATED: the stream ended inside a message"),
+    ("->", "result id=9 36 B to no request of the server"),
+    ("->", "invalid from the client 29 B TRUNCATED: the stream ended inside a message"),
     ("<-", "result add id=1 42 B N ms"),
     ("<-", "error -32601 sub id=2 67 B N ms"),
-    ("<-", 'result id="1" 44 B to no request'),
+    ("<-", 'result id="1" 44 B to no request of the client'),
     ("<-", "batch of 2 95 B"),
     ("<-", "notification tick"),
     ("<-", "request ask id=9"),
     (
         "<-",
-        f"invalid 6 B MALFORMED_JSON: the text is not JSON; {Hint.PRINTED_TEXT.value}",
+        f"invalid from the server 6 B MALFORMED_JSON: the text is not JSON; {Hint.PRINTED_TEXT.value}",
     ),
-    ("<-", "invalid id=5 35 B INVALID_METHOD_TYPE: method is not a string"),
-    ("--", "the server ended with status 0; requests without a response: 2"),
+    ("<-", "invalid from the server id=5 35 B INVALID_METHOD_TYPE: method is not a string"),
+    ("--", "the server ended with status 0; requests without a response: 2 (1 of the client, 1 of the server)"),
 ]
 
 
@@ -486,14 +490,20 @@ def test_profile_and_framing(tmp_path: Path) -> None:
     options = ["--profile", "mcp-2025-11-25", "--framing", "content-length"]
     done = run("cat", data=b"Content-Length: 59\r\n\r\n" + REQUEST, options=options)
     assert lines_of(done.stderr)[:2] == [
-        ("->", "invalid id=1 59 B INVALID_PARAMS_TYPE: the protocol does not allow this type of params"),
-        ("<-", "invalid id=1 59 B INVALID_PARAMS_TYPE: the protocol does not allow this type of params"),
+        (
+            "->",
+            "invalid from the client id=1 59 B INVALID_PARAMS_TYPE: the protocol does not allow this type of params",
+        ),
+        (
+            "<-",
+            "invalid from the server id=1 59 B INVALID_PARAMS_TYPE: the protocol does not allow this type of params",
+        ),
     ]
     done = run("cat", data=REQUEST + b"Content-Length: 5\r\n", options=options)
     assert [line for line in lines_of(done.stderr) if line[0] == "->"] == [
         (
             "->",
-            f"invalid INVALID_FRAMING: the framing is invalid; {Hint.NEWLINE_FRAMING.value}",
+            f"invalid from the client INVALID_FRAMING: the framing is invalid; {Hint.NEWLINE_FRAMING.value}",
         ),
         ("->", "the rest of this direction is not logged"),
     ]
@@ -503,31 +513,60 @@ def test_each_direction_detects_its_own_framing() -> None:
     done = run("sh", "-c", r"cat > /dev/null; printf 'Content-Length: 2\r\n\r\n{}'", data=REQUEST)
     assert lines_of(done.stderr)[:2] == [
         ("->", "request add id=1 59 B"),
-        ("<-", "invalid 2 B MISSING_JSONRPC: jsonrpc is missing"),
+        ("<-", "invalid from the server 2 B MISSING_JSONRPC: jsonrpc is missing"),
     ]
 
 
+def test_payloads_are_logged_on_demand() -> None:
+    text = b'{"jsonrpc":"2.0","method":\r"a\x1b[31m"}\nno \xff\x07json\n'
+    done = run("cat", data=text, options=["--payloads", "--framing", "newline"])
+    shown = {line for _, line in lines_of(done.stderr)}
+    assert any(line.endswith(r'{"jsonrpc":"2.0","method": "a\x1b[31m"}') for line in shown)
+    assert any(line.endswith(r"no \xff\x07json") for line in shown)
+
+
+def test_a_recording(tmp_path: Path) -> None:
+    path = tmp_path / "record.ndjson"
+    text = b'[{"jsonrpc":"2.0","id":1,"method":"add"}, 7]\n{"jsonrpc":"2.0",\r"method":"tick"}\nprinted\n'
+    for _ in range(2):
+        done = run("cat", data=text, options=["--record", str(path)])
+        assert done.returncode == 0
+        assert b"secret" not in done.stderr
+    assert path.stat().st_mode & 0o777 == 0o600
+    with path.open("rb") as file:
+        found = list(read_recording(file))
+    sent = [Raw(b'[{"jsonrpc":"2.0","id":1,"method":"add"}, 7]'), Raw(b'{"jsonrpc":"2.0", "method":"tick"}'), None]
+    for sender in ("client", "server"):
+        assert [each.message for each in found if each.sender == sender] == 2 * sent
+    assert {each.connection for each in found} == {1}
+    assert run("cat", data=text, options=["--record", str(tmp_path)]).returncode == 2
+
+
 def sides() -> tuple[Any, Any]:
-    return tap.Side("auto", JSONRPC), tap.Side("auto", JSONRPC)
+    return tap.Side("->", "auto", JSONRPC), tap.Side("<-", "auto", JSONRPC)
+
+
+def lines_to_log(side: tap.Side, now: float, chunk: bytes, other: tap.Side) -> list[str]:
+    return [line for line, _ in side.lines(now, chunk, other)]
 
 
 def test_latency() -> None:
     client, server = sides()
-    assert list(client.lines(10.0, REQUEST, server)) == ["request add id=1 59 B"]
-    assert list(server.lines(10.25, RESULT[:9], client)) == []
-    assert list(server.lines(11.5, RESULT[9:], client)) == ["result add id=1 42 B 1500.0 ms"]
-    assert list(server.lines(11.5, RESULT, client)) == ["result id=1 42 B to no request"]
+    assert lines_to_log(client, 10.0, REQUEST, server) == ["request add id=1 59 B"]
+    assert lines_to_log(server, 10.25, RESULT[:9], client) == []
+    assert lines_to_log(server, 11.5, RESULT[9:], client) == ["result add id=1 42 B 1500.0 ms"]
+    assert lines_to_log(server, 11.5, RESULT, client) == ["result id=1 42 B to no request of the client"]
 
 
 def test_pending_calls_have_a_bound() -> None:
     client, server = sides()
     for id in range(5000):
-        assert len(list(client.lines(0.0, b'{"jsonrpc":"2.0","id":%d,"method":"m"}\n' % id, server))) == 1
+        assert len(lines_to_log(client, 0.0, b'{"jsonrpc":"2.0","id":%d,"method":"m"}\n' % id, server)) == 1
     assert len(client.pending) == 4096
-    assert list(server.lines(0.0, b'{"jsonrpc":"2.0","id":903,"result":1}\n', client)) == [
-        "result id=903 37 B to no request"
+    assert lines_to_log(server, 0.0, b'{"jsonrpc":"2.0","id":903,"result":1}\n', client) == [
+        "result id=903 37 B to no request of the client"
     ]
-    assert list(server.lines(0.0, b'{"jsonrpc":"2.0","id":904,"result":1}\n', client)) == [
+    assert lines_to_log(server, 0.0, b'{"jsonrpc":"2.0","id":904,"result":1}\n', client) == [
         "result m id=904 37 B 0.0 ms"
     ]
 
@@ -536,7 +575,7 @@ def test_bytes_skipped_by_a_slow_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tap, "_WAITING_BYTES", 100_000)
     reader, writer = os.pipe()
     with open(reader, "rb") as log:
-        watcher = tap.Watcher(writer, "auto", JSONRPC)
+        watcher = tap.Watcher(tap.Logs(writer, None, False), "auto", JSONRPC)
         watcher.add("->", REQUEST + REQUEST[:10])
         watcher.add("->", 100_001 * b" ")
         for _ in range(10):
@@ -552,18 +591,18 @@ def test_bytes_skipped_by_a_slow_log(monkeypatch: pytest.MonkeyPatch) -> None:
             ("->", "request add id=1 59 B"),
             ("->", "90 bytes are not logged: the log is too slow"),
             ("->", "request add id=1 59 B"),
-            ("--", "the server ended with status 0; requests without a response: 1"),
+            ("--", "the server ended with status 0; requests without a response: 1 (1 of the client)"),
         ]
 
 
 def test_skipped_bytes_end_the_log_unless_messages_are_lines() -> None:
     client, server = sides()
     headed = b"Content-Length: 60\r\n\r\n" + REQUEST
-    assert list(client.lines(0.0, headed, server)) == ["request add id=1 60 B"]
+    assert lines_to_log(client, 0.0, headed, server) == ["request add id=1 60 B"]
     assert client.skip() == ["the rest of this direction is not logged"]
     assert client.skip() == []
-    assert list(client.lines(0.0, headed, server)) == []
-    assert list(client.lines(0.0, b"", server)) == []
+    assert lines_to_log(client, 0.0, headed, server) == []
+    assert lines_to_log(client, 0.0, b"", server) == []
 
 
 # Real peers

@@ -105,8 +105,8 @@ def test_pipes_have_colours_only_if_forced(
     assert b"\033" not in done.stdout
     done = subprocess.run(command("tap", "--", "cat"), input=MIXED, env=env, capture_output=True, timeout=SECONDS)
     assert done.stdout == MIXED
-    assert (b"-> \033[31minvalid 34 B MALFORMED_JSON" in done.stderr) is is_coloured
-    assert (b"-> \033[33merror -32601 id=1 63 B to no request\033[0m\n" in done.stderr) is is_coloured
+    assert (b"-> \033[31minvalid from the client 34 B MALFORMED_JSON" in done.stderr) is is_coloured
+    assert (b"-> \033[33merror -32601 id=1 63 B to no request of the server\033[0m\n" in done.stderr) is is_coloured
 
 
 def test_a_log_file_has_no_colours(tmp_path: Path) -> None:

@@ -1,0 +1,191 @@
+"""The command `replay`: the requests of a recording, sent again, and their responses compared with the recorded ones.
+
+Rules:
+  - What the client sent is sent in its order. A request is awaited where its response stands in the recording, so that
+    what overlapped then overlaps again.
+  - Ids are new, and the items of a batch are sent one by one. What the server asks is answered as the client did, by
+    the order of each method; what was no message is left out.
+  - Two responses are equal if their values are: the order of members and the way numbers are written do not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final, Protocol
+
+from ..codec import Notification, Raw, Request, Response, decode
+from ..codes import ErrorCode
+from ..errors import CallTimeout, RpcError, standard_error
+from ..profile import PRESETS, Profile
+from ..recordings import Recorded, Sender, read_recording
+from ..types import UNSET
+from .output import escape, printable, shorten
+
+_MAX_DIFFERENCES: Final = 5
+"""The number of differences that are shown of one response."""
+
+
+class Peer(Protocol):
+    """What calls a server: a session or an HTTP client."""
+
+    async def call(self, method: str, params: Any = None) -> Any: ...
+
+    async def notify(self, method: str, params: Any = None) -> None: ...
+
+
+def answers_of(options: argparse.Namespace) -> dict[str, Callable[[Any], Any]]:
+    """Return functions that answer the server's requests as the client did in the recording.
+
+    Raises:
+        ValueError: The file cannot be read, or is not a recording.
+    """
+    waiting: dict[Any, str] = {}
+    answers: defaultdict[str, deque[Response[Any]]] = defaultdict(deque)
+    for recorded, message in _messages(options):
+        key = _key(recorded, message)
+        if isinstance(message, Request) and recorded.sender == "server":
+            waiting[key] = message.method
+        elif isinstance(message, Response) and recorded.sender == "client" and key in waiting:
+            answers[waiting.pop(key)].append(message)
+    return {method: partial(_answer, found) for method, found in answers.items()}
+
+
+def _answer(answers: deque[Response[Any]], _: Any) -> Any:
+    if not answers:
+        raise standard_error(ErrorCode.INTERNAL_ERROR)
+    response = answers.popleft()
+    if response.error is not None:
+        raise RpcError(response.error.code, response.error.message, response.error.data)
+    return response.result
+
+
+async def replay(peer: Peer, options: argparse.Namespace, write: Callable[[str], None]) -> bool:
+    """Send what the client of a recording sent.
+
+    Args:
+        peer: What calls the server.
+        options: The options of the command line.
+        write: Called with each line of the report.
+
+    Returns:
+        Whether all responses are as recorded.
+
+    Raises:
+        ValueError: The file cannot be read, or is not a recording.
+    """
+    ignored = [pointer.split("/")[1:] for pointer in options.ignore]
+    calls: dict[Any, tuple[str, asyncio.Task[Any]]] = {}
+    notified = compared = different = 0
+    try:
+        for recorded, message in _messages(options):
+            key = _key(recorded, message)
+            if recorded.sender == "client" and isinstance(message, Notification):
+                await peer.notify(message.method, message.params)
+                notified += 1
+            elif recorded.sender == "client" and isinstance(message, Request):
+                if key in calls:
+                    calls.pop(key)[1].cancel()
+                calls[key] = message.method, asyncio.ensure_future(_outcome(peer, message))
+                await asyncio.sleep(0)  # it is written before what follows
+            elif recorded.sender == "server" and isinstance(message, Response) and key in calls:
+                method, call = calls.pop(key)
+                found = [
+                    difference
+                    for difference in _differences(_outcome_of(message), await call, [])
+                    if not any(_is_ignored(difference[0], pointer) for pointer in ignored)
+                ]
+                compared += 1
+                different += bool(found)
+                for path, change in found[:_MAX_DIFFERENCES]:
+                    place = escape("".join(f"/{part}" for part in path))
+                    write(f"line {recorded.line}: {shorten(method)}: {place}: {change}")
+    finally:
+        for _, call in calls.values():
+            call.cancel()
+        if calls:
+            await asyncio.wait([call for _, call in calls.values()])
+    left = f", {len(calls)} without a recorded response" if calls else ""
+    write(f"responses {compared}, different {different}, notifications {notified}{left}")
+    return not different
+
+
+def _messages(options: argparse.Namespace) -> Iterator[tuple[Recorded, Any]]:
+    """Yield the messages of a recording, each item of a batch by itself."""
+    profile: Profile = PRESETS[options.profile]
+    try:
+        file = open(options.file, "rb")  # noqa: SIM115 (only the opening is tried)
+    except OSError as error:
+        raise ValueError(f"cannot read {printable(options.file)}: {error.strerror}") from None
+    with file:
+        for recorded in read_recording(file):
+            if recorded.message is not None:
+                message = decode(bytes(recorded.message), profile, raw=True)
+                for item in message if isinstance(message, list) else [message]:
+                    yield recorded, item
+
+
+def _key(recorded: Recorded, message: Any) -> Any:
+    """Return what a request and its response share: the connection, who asked, and the id with its type."""
+    if isinstance(message, Request):
+        return recorded.connection, recorded.sender, type(message.id), message.id
+    if isinstance(message, Response):
+        asked: Sender = "server" if recorded.sender == "client" else "client"
+        return recorded.connection, asked, type(message.id), message.id
+    return None
+
+
+async def _outcome(peer: Peer, request: Request[Any]) -> dict[str, Any]:
+    try:
+        return {"result": _plain(await peer.call(request.method, request.params))}
+    except RpcError as error:
+        return {"error": _error(error.code, error.message, error.data)}
+    except CallTimeout:
+        return {}
+
+
+def _outcome_of(response: Response[Any]) -> dict[str, Any]:
+    error = response.error
+    if error is None:
+        return {"result": _plain(response.result)}
+    return {"error": _error(error.code, error.message, error.data)}
+
+
+def _error(code: int, message: str, data: Any) -> dict[str, Any]:
+    return {"code": code, "message": message, **({} if data is UNSET else {"data": _plain(data)})}
+
+
+def _plain(value: Any) -> Any:
+    return value.decode(json.loads) if isinstance(value, Raw) else value
+
+
+def _differences(before: Any, after: Any, path: list[str]) -> Iterator[tuple[list[str], str]]:
+    """Yield the places in which two values differ, each with what has changed."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in [*before, *(name for name in after if name not in before)]:
+            if name not in after:
+                yield [*path, name], f"{_shown(before[name])} is gone"
+            elif name not in before:
+                yield [*path, name], f"{_shown(after[name])} is new"
+            else:
+                yield from _differences(before[name], after[name], [*path, name])
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, (one, other) in enumerate(zip(before, after, strict=True)):
+            yield from _differences(one, other, [*path, str(index)])
+    elif isinstance(before, bool) is not isinstance(after, bool) or before != after:
+        yield path, f"{_shown(before)} became {_shown(after)}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return f"an array of {len(value)}"
+    return "an object" if isinstance(value, dict) else shorten(json.dumps(value, ensure_ascii=False))
+
+
+def _is_ignored(path: Sequence[str], pointer: Sequence[str]) -> bool:
+    names = [name.replace("~1", "/").replace("~0", "~") for name in pointer]
+    return len(path) >= len(names) and all(name in ("*", part) for name, part in zip(names, path, strict=False))

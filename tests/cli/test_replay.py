@@ -1,0 +1,143 @@
+"""The command `replay`: a recording against servers that do the same, or something else."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast.recordings import Sender, record_line
+
+from ..support.command_line import run
+from ..support.tables import rows
+
+SERVER = """
+import asyncio, sys
+from jsonrpc_fast import RpcError
+from jsonrpc_fast.session import Session
+from jsonrpc_fast.transports import run_stdio
+
+async def ask(session):
+    return await session.call("name", ["?"])
+
+def fail():
+    raise RpcError(5, "no", {"why": "secret"})
+
+gate = []
+
+async def wait():
+    while not gate:
+        await asyncio.sleep(0.01)
+    return gate
+
+async def serve(transport):
+    handlers = {"add": lambda a, b: a + b, "fail": fail, "wait": wait, "open": lambda: gate.append(1)}
+    async with Session(transport, handlers) as session:
+        session.register("ask", lambda: ask(session))
+        await session.wait_closed()
+raise SystemExit(run_stdio(serve))
+"""
+COMMAND = ["--", sys.executable, "-c", SERVER]
+
+
+def request(id: Any, method: str, params: Any = None) -> dict[str, Any]:
+    members = {"jsonrpc": "2.0", "id": id, "method": method}
+    return members if params is None else {**members, "params": params}
+
+
+def result(id: Any, value: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "result": value}
+
+
+def error(id: Any, code: int, **more: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": "no", **more}}
+
+
+def replayed(tmp_path: Path, *lines: tuple[Sender, Any], options: tuple[str, ...] = ()) -> tuple[int, str, str]:
+    path = tmp_path / "recording.ndjson"
+    path.write_bytes(b"".join(record_line(json.dumps(each).encode(), sender, time=0) for sender, each in lines))
+    done = run("replay", *options, str(path), *COMMAND)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_same_responses(tmp_path: Path) -> None:
+    """Whatever overlapped, what the server asks, batches, and requests that got no response."""
+    found = replayed(
+        tmp_path,
+        ("client", request("a", "add", [1, 2])),
+        ("server", result("a", 3.0)),
+        ("client", request(1, "wait")),
+        ("client", [request(2, "fail"), {"jsonrpc": "2.0", "method": "open"}]),
+        ("server", [error(2, 5, data={"why": "secret"})]),
+        ("server", result(1, [1])),
+        ("client", request(3, "ask")),
+        ("server", request(3, "name", ["?"])),
+        ("client", result(3, "Ada")),
+        ("server", result(3, "Ada")),
+        ("client", request(4, "add", [1, 2])),
+        ("client", "no message"),
+    )
+    assert found == (0, "responses 4, different 0, notifications 1, 1 without a recorded response\n", "")
+
+
+def test_other_responses(tmp_path: Path) -> None:
+    lines: list[tuple[Sender, Any]] = [
+        ("client", request(1, "add", [{"a": 1}, 1])),
+        ("server", result(1, {"a": [1, True, {"x/y": 0}], "b": "long " * 20})),
+        ("client", request(2, "fail")),
+        ("server", error(2, 6, data={"when": 1})),
+        ("client", request(3, "add", ["1", "2"])),
+        ("server", result(3, 12)),
+    ]
+    status, shown, errors = replayed(tmp_path, *lines)
+    assert (status, errors) == (1, "")
+    assert shown.splitlines() == [
+        "line 2: add: /result: an object is gone",
+        "line 2: add: /error: an object is new",
+        "line 4: fail: /error/code: 6 became 5",
+        "line 4: fail: /error/data/when: 1 is gone",
+        'line 4: fail: /error/data/why: "secret" is new',
+        'line 6: add: /result: 12 became "12"',
+        "responses 3, different 3, notifications 0",
+    ]
+    options = ("--ignore", "/error/*", "--ignore", "/result", "--ignore", "/error")
+    assert replayed(tmp_path, *lines, options=options)[:2] == (0, "responses 3, different 0, notifications 0\n")
+
+
+@rows(
+    ("before", "after", "expected"),
+    [
+        (1, 1.0, []),
+        (True, 1, ["/result: true became 1"]),
+        ([1, 2], [1], ["/result: an array of 2 became an array of 1"]),
+        ([1, {"a/b": None}], [1, {"a/b": 0}], ["/result/1/a/b: null became 0"]),
+        ({"a": 1}, [], ["/result: an object became an array of 0"]),
+    ],
+)
+def test_differences(before: Any, after: Any, expected: list[str], tmp_path: Path) -> None:
+    code = "import sys; [print(sys.argv[1], flush=True) for _ in sys.stdin]"
+    path = tmp_path / "recording.ndjson"
+    lines = [("client", request(1, "m")), ("server", result(1, before))]
+    path.write_bytes(b"".join(record_line(json.dumps(each).encode(), sender, time=0) for sender, each in lines))  # type: ignore[arg-type]
+    done = run("replay", str(path), "--", sys.executable, "-c", code, json.dumps(result(1, after)))
+    assert done.stdout.splitlines()[:-1] == [f"line 2: m: {line}" for line in expected]
+    assert done.returncode == (1 if expected else 0)
+
+
+def test_what_is_no_recording(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text('{"jsonrpc": "2.0"}\n')
+    done = run("replay", str(path), *COMMAND)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "jsonrpc-fast replay: line 1 is not a line of a recording\n"
+    done = run("replay", str(tmp_path / "none"), *COMMAND)
+    assert done.returncode == 2
+    assert done.stderr.endswith("none: No such file or directory\n")
+
+
+@pytest.mark.parametrize("words", [[], ["file"], ["file", "tcp://localhost:1", "more"]])
+def test_a_command_line_that_is_wrong(words: list[str]) -> None:
+    assert run("replay", *words).returncode == 2
