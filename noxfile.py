@@ -120,7 +120,7 @@ LOWEST_TOOLS = (
     "opentelemetry-sdk>=1.30",
     "pydantic>=2.8",
     "pytest>=8.3",
-    "pytest-benchmark>=5.1",
+    "pytest-benchmark>=5.3",
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",
     "starlette>=0.40",
@@ -130,7 +130,7 @@ LOWEST_TOOLS = (
 
 FREE_THREADED_TOOLS = (
     "hypothesis>=6.100,<6.130",  # later ones need Rust where they have no wheel
-    *("pytest>=8.3", "pytest-benchmark>=5.1", "pytest-timeout>=2.3", "pytest-xdist>=3.6"),
+    *("pytest>=8.3", "pytest-benchmark>=5.3", "pytest-timeout>=2.3", "pytest-xdist>=3.6"),
 )
 """What the tests of the codec need. Most of the test extra has no wheels for a free-threaded Python."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -83,17 +83,19 @@ class Entries(list[Contestant]):
         self.append(Contestant(name, expression, {**self._names, **names}))
 
 
-def entered(work: Work) -> dict[str, list[Contestant]]:
-    """Return the contestants of a work by payload. Raises RuntimeError if the compiled core is not in use."""
+def entered(work: Work, chosen: Collection[str] | None = None) -> dict[str, list[Contestant]]:
+    """Return the contestants of a work by payload, of all payloads or of the chosen ones.
+
+    Raises:
+        RuntimeError: The compiled core is not in use.
+    """
     if jsonrpc_fast.BACKEND != "cython":
         raise RuntimeError(f"the benchmarks measure the compiled core, which is not in use: {codec.CORE_FAULT}")
     if work == "decode in turn":
         return {name: readers_in_turn(turn) for name, turn in turns().items()}
     messages = payloads()
-    if work == "decode":
-        return {name: decoders(payload) for name, payload in messages.items()}
-    enter, names = _CONTESTS[work]
-    return {name: enter(messages[name]) for name in names}
+    enter, names = _CONTESTS[work] if work in _CONTESTS else (decoders, tuple(messages))
+    return {name: enter(messages[name]) for name in names if chosen is None or name in chosen}
 
 
 def decoders(payload: Payload) -> list[Contestant]:
