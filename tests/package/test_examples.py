@@ -152,6 +152,15 @@ def test_an_access_log_and_several_servers() -> None:
         assert re.fullmatch(r"'add' result - \d+\.\d ms\n", process.stderr.readline())
 
 
+def test_tests_of_a_client(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    options = ["-q", "-p", "no:cacheprovider", "-p", "jsonrpc_fast_pytest", "-c", str(tmp_path / "pytest.ini")]
+    command = [sys.executable, "-m", "pytest", *options, str(EXAMPLES / "test_prices.py")]
+    env = {**environment(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, env=env, timeout=SECONDS, text=True, check=False)
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
+
+
 def test_mcp() -> None:
     for module in MCP:
         pytest.importorskip(module, reason="the extra `mcp` is not installed")

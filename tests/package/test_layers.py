@@ -37,11 +37,12 @@ LAYERS = {
     "session": 5,
     "http": 5,
     "mcp": 6,
+    "testing": 6,
     "adapters": 7,
     "cli": 7,
     "__main__": 8,
 }
-BESIDE = {"framing", "codec", "handlers", "transports", "session", "http", "mcp", "adapters", "cli"}
+BESIDE = {"framing", "codec", "handlers", "transports", "session", "http", "mcp", "testing", "adapters", "cli"}
 """Folders whose files may import each other. Two other modules of one layer may not."""
 VOCABULARY = ("_logs", "_repr", "types", "codes", "errors", "profile", "_version")
 """The lowest layer, in order: each module may import those before it."""
@@ -69,6 +70,7 @@ MAY_IMPORT_ASYNCIO = (
     "mcp.relay",
     "mcp.server.",
     "mcp.templates.server",
+    "testing.",
     "adapters.",
     "cli.",
 )

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast import LSP, MCP_2025_06_18, Decoder, Notification, Raw, decode
+from jsonrpc_fast.hooks import Outcome
 from jsonrpc_fast.session.conventions import Convention, LspConvention, McpConvention
-from jsonrpc_fast.session.tracker import Outcome
 
 from ..support.engines import Cancelled, End, receive, request_from
 from ..support.tables import rows

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from jsonrpc_fast import Error, Notification, ParseError, decode
 from jsonrpc_fast.errors import StateError
 from jsonrpc_fast.handlers import Handlers
+from jsonrpc_fast.hooks import Outcome
 from jsonrpc_fast.session import InboundRequest
 from jsonrpc_fast.session.budget import ResponseBudget
 from jsonrpc_fast.session.conventions import McpConvention
 from jsonrpc_fast.session.reading import PAUSE_SECONDS
 from jsonrpc_fast.session.room import Bounds
-from jsonrpc_fast.session.tracker import Call, Outcome
+from jsonrpc_fast.session.tracker import Call
 
 from ..support.engines import End, Fault, fault_from, receive, request_from
 from ..support.tables import rows

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
 from jsonrpc_fast.errors import StateError
-from jsonrpc_fast.session.tracker import Call, Outcome, Tracker
+from jsonrpc_fast.hooks import Outcome
+from jsonrpc_fast.session.tracker import Call, Tracker
 
 from ..support.examples import scaled_examples
 from ..support.tables import rows

@@ -10,28 +10,13 @@ from typing import Any, TypeVar
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.profile import JSONRPC, Profile
 from jsonrpc_fast.session import Handlers, Session, SessionContext
+from jsonrpc_fast.testing import sessions as sessions
 from jsonrpc_fast.transports import MemoryTransport, memory_pair
 
 from .clock import virtual_sleep
 from .waiting import settle as settle
 
 T = TypeVar("T")
-
-
-@asynccontextmanager
-async def sessions(
-    handlers: Handlers | Mapping[str, Callable[..., Any]] | None = None,
-    client_handlers: Handlers | Mapping[str, Callable[..., Any]] | None = None,
-    client_options: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> AsyncIterator[tuple[Session, Session]]:
-    """Connect a client and a server. `options` are the server's."""
-    one, other = memory_pair()
-    async with (
-        Session(other, handlers, **options) as server,
-        Session(one, client_handlers, **(client_options or {})) as client,
-    ):
-        yield client, server
 
 
 class Wire:

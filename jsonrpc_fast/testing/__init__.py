@@ -1,0 +1,20 @@
+"""What the tests of your own programs need: sessions in memory, expected calls, and recorded peers.
+
+    calls = ExpectedCalls()
+    calls.expect("price", {"item": "tea"}).respond(2.5)
+    async with sessions(calls) as (client, _):
+        assert await client.call("price", {"item": "tea"}) == 2.5
+    calls.check()
+
+The pytest plugin `jsonrpc_fast_pytest` has a fixture for each of them, which imports nothing until it is used. They
+work with any test framework, and with any plugin for async tests.
+"""
+
+from __future__ import annotations
+
+from .expected import Expectation, ExpectedCalls
+from .recording import recorded, replayed
+from .replay import Replay
+from .sessions import sessions
+
+__all__ = ["Expectation", "ExpectedCalls", "Replay", "recorded", "replayed", "sessions"]

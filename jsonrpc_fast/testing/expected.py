@@ -1,0 +1,150 @@
+"""Expected calls: handlers for a test of what a client sends, with the responses that it gets.
+
+Rules:
+  - A message is served by the first expectation with its method and params that is not used up. An expectation is for
+    one message, unless `times` says otherwise.
+  - A request that nobody expected gets the error -32601.
+  - `check` reports what was not expected, and what was expected and did not come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .._checks import check_callable, check_count, check_type
+from .._repr import shorten
+from ..codec import Params, Raw
+from ..codes import ErrorCode
+from ..errors import RpcError, standard_error
+from ..handlers import Handler, Handlers, RequestContext
+from ..types import UNSET, Unset
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Expectation:
+    """A message that is expected, and its response: null, unless one of these methods sets it.
+
+    Attributes:
+        method: The method.
+        params: The params; UNSET if any will do.
+        served: How many messages it has served.
+    """
+
+    def __init__(self, method: str, params: Params | Unset) -> None:
+        self.method: str = method
+        self.params: Params | Unset = params
+        self.served: int = 0
+        self._times: int | None = 1
+        self._function: Callable[[Any], Any] = lambda _: None
+
+    def respond(self, result: Any) -> Self:
+        """Respond with a result."""
+        return self.respond_with(lambda _: result)
+
+    def respond_error(self, code: int, message: str, data: Any = UNSET) -> Self:
+        """Respond with an error."""
+        error = RpcError(code, message, data)
+
+        def refuse(_: Any) -> None:
+            raise error
+
+        return self.respond_with(refuse)
+
+    def respond_with(self, function: Callable[[Any], Any]) -> Self:
+        """Respond with what a function returns or raises. It is called with the params, and may be async."""
+        check_callable("function", function, may_be_none=False)
+        self._function = function
+        return self
+
+    def stay_silent(self) -> Self:
+        """Do not respond: the call waits until it times out or is cancelled, or the session ends."""
+        return self.respond_with(_wait)
+
+    def times(self, count: int | None) -> Self:
+        """Serve so many messages; None: any number, also none."""
+        check_count("count", count, 0)
+        self._times = count
+        return self
+
+    def fits(self, method: str, params: Any) -> bool:
+        """Return whether it serves a message."""
+        if self.method != method or self.served == self._times:
+            return False
+        return isinstance(self.params, Unset) or bool(self.params == params)
+
+    def serve(self, params: Any) -> Any:
+        """Return the result of a message, or an awaitable of it."""
+        self.served += 1
+        return self._function(params)
+
+    @property
+    def is_met(self) -> bool:
+        """Whether it has served as many messages as are expected."""
+        return self._times is None or self.served == self._times
+
+    def __repr__(self) -> str:
+        times = "any number" if self._times is None else self._times
+        return f"{_shown(self.method, self.params)}, {self.served} of {times} served"
+
+
+class ExpectedCalls(Handlers):
+    """Handlers that serve what a test expects. A session, an `Endpoint` or any other server takes them.
+
+    Attributes:
+        messages: The method and the params of each message that arrived, in order.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[tuple[str, Any]] = []
+        self._expected: list[Expectation] = []
+        self._unexpected: list[str] = []
+        self._handler = Handler(self._serve_expected, unpack=False)
+
+    def expect(self, method: str, params: Params | Unset = UNSET) -> Expectation:
+        """Expect a message.
+
+        Args:
+            method: Its method.
+            params: Its params, compared with `==`; None: it has none. By default any will do.
+        """
+        check_type("method", method, str)
+        expectation = Expectation(method, params)
+        self._expected.append(expectation)
+        return expectation
+
+    def check(self) -> None:
+        """Check that everything that was expected has come, and nothing else.
+
+        Raises:
+            AssertionError: It has not: the text names each message.
+        """
+        faults = [f"unexpected: {text}" for text in self._unexpected]
+        faults += [f"missing: {expectation!r}" for expectation in self._expected if not expectation.is_met]
+        if faults:
+            raise AssertionError("\n".join(faults))
+
+    def find(self, method: str) -> Handler | None:
+        return super().find(method) or self._handler
+
+    def _serve_expected(self, context: RequestContext, params: Any) -> Any:
+        if isinstance(params, Raw):
+            params = params.decode()
+        self.messages.append((context.method, params))
+        for expectation in self._expected:
+            if expectation.fits(context.method, params):
+                return expectation.serve(params)
+        self._unexpected.append(_shown(context.method, params))
+        raise standard_error(ErrorCode.METHOD_NOT_FOUND)
+
+
+async def _wait(_: Any) -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+def _shown(method: str, params: Any) -> str:
+    return f"{shorten(method)} with {'any params' if isinstance(params, Unset) else shorten(params)}"

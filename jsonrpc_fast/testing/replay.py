@@ -1,0 +1,142 @@
+"""A recorded server, without IO: what it sends when the client of a test sends what it sent then.
+
+Rules:
+  - A message of the client is the first recorded one that has not come yet and fits: for requests and notifications,
+    the same method and params; for responses, the same id.
+  - A recorded response is sent when its request has come, with the id that the request has now. Any other message of
+    the server is sent when the message of the client has come that it followed in the recording. Messages that wait for
+    the same one are sent in their order.
+  - A request that does not fit gets the error -32601, and is a fault. So is anything else that does not fit, and what
+    has not come in the end. Methods that begin with `rpc.`, such as pings, are none: timers send them.
+  - The items of a batch count as single messages, and so do their responses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+from .._repr import shorten
+from ..codec import Error, Notification, Request, Response, decode
+from ..codes import RPC_MESSAGES, ErrorCode
+from ..profile import JSONRPC, Profile
+from ..recordings import Recorded
+
+ReplayedMessage: TypeAlias = "Request[Any] | Notification[Any] | Response[Any]"
+Fits: TypeAlias = Callable[[Any, Any], bool]
+
+
+class _Step:
+    """A recorded message of the client, and what the server sends when it has come."""
+
+    __slots__ = ("followers", "has_come", "message")
+
+    def __init__(self, message: Any) -> None:
+        self.message = message
+        self.has_come = False
+        self.followers: list[ReplayedMessage] = []
+
+
+class Replay:
+    """The server of a recording.
+
+    Args:
+        recording: The lines of one conversation, as `read_recording` returns them.
+        fits: Called with the recorded params and the present ones; returns whether they are the same. By default they
+            must be equal.
+        profile: The rules for decoding the messages.
+
+    Attributes:
+        faults: What did not fit.
+        greeting: What the server sends before the client has sent anything.
+
+    Raises:
+        ValueError: A message of the recording is invalid. The text names the line.
+    """
+
+    def __init__(self, recording: Iterable[Recorded], *, fits: Fits | None = None, profile: Profile = JSONRPC) -> None:
+        self.faults: list[str] = []
+        self._fits = fits
+        self._steps: list[_Step] = []
+        self._ids: dict[tuple[type, Any], Any] = {}  # of the recorded requests, to those that they have now
+        first = _Step(None)
+        for recorded in recording:
+            for message in _messages_of(recorded, profile):
+                if recorded.sender == "client":
+                    self._steps.append(_Step(message))
+                else:
+                    self._leader(message, first).followers.append(message)
+        self.greeting: list[ReplayedMessage] = first.followers
+
+    def _leader(self, message: ReplayedMessage, first: _Step) -> _Step:
+        """Return what a message of the server follows."""
+        if isinstance(message, Response):
+            for step in reversed(self._steps):
+                if isinstance(step.message, Request) and _key(step.message.id) == _key(message.id):
+                    return step
+        return self._steps[-1] if self._steps else first
+
+    def received(self, message: ReplayedMessage) -> list[ReplayedMessage]:
+        """Return what the server sends after a message of the client."""
+        step = next((step for step in self._steps if not step.has_come and self._is_same(step.message, message)), None)
+        if step is None:
+            if isinstance(message, Response) or not message.method.startswith("rpc."):
+                self.faults.append(f"unexpected: {_shown(message)}")
+            if not isinstance(message, Request):
+                return []
+            code = ErrorCode.METHOD_NOT_FOUND
+            return [Response(message.id, error=Error(code, RPC_MESSAGES[code]))]
+        step.has_come = True
+        if isinstance(message, Request):
+            self._ids[_key(step.message.id)] = message.id
+        return [self._with_present_id(follower) for follower in step.followers]
+
+    def check(self) -> None:
+        """Check that the client has sent what it sent when the recording was made, and nothing else.
+
+        Raises:
+            AssertionError: It has not: the text names each message.
+        """
+        missing = [step.message for step in self._steps if not step.has_come]
+        faults = self.faults + [f"missing: {_shown(message)}" for message in missing if not _is_extension(message)]
+        if faults:
+            raise AssertionError("\n".join(faults))
+
+    def _is_same(self, recorded: Any, message: Any) -> bool:
+        if type(recorded) is not type(message):
+            return False
+        if isinstance(message, Response):
+            return _key(recorded.id) == _key(message.id)
+        if recorded.method != message.method:
+            return False
+        return bool(self._fits(recorded.params, message.params) if self._fits else recorded.params == message.params)
+
+    def _with_present_id(self, message: ReplayedMessage) -> ReplayedMessage:
+        if not isinstance(message, Response) or _key(message.id) not in self._ids:
+            return message
+        id = self._ids[_key(message.id)]
+        return Response(id, message.result) if message.error is None else Response(id, error=message.error)
+
+
+def _messages_of(recorded: Recorded, profile: Profile) -> list[ReplayedMessage]:
+    if recorded.message is None:
+        raise ValueError(f"line {recorded.line} of the recording has no message")
+    found: Any = decode(bytes(recorded.message), profile)
+    items = found if isinstance(found, list) else [found]
+    if not all(isinstance(item, (Request, Notification, Response)) for item in items):
+        raise ValueError(f"line {recorded.line} of the recording has an invalid message")
+    return items
+
+
+def _is_extension(message: ReplayedMessage) -> bool:
+    return not isinstance(message, Response) and message.method.startswith("rpc.")
+
+
+def _key(id: Any) -> tuple[type, Any]:
+    return type(id), id  # 1 is not 1.0
+
+
+def _shown(message: ReplayedMessage) -> str:
+    if isinstance(message, Response):
+        return f"the response to {shorten(message.id)}"
+    return f"{shorten(message.method)} with {shorten(message.params)}"

@@ -1,0 +1,94 @@
+"""The pytest plugin, in processes of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from ..support.places import ROOT
+
+SERVER = """
+import sys
+from jsonrpc_fast.session import Session
+from jsonrpc_fast.transports import StdioServer, run_stdio
+
+async def serve(transport):
+    async with Session(transport, {"add": lambda a, b: a + b}) as session:
+        await session.wait_closed()
+
+run_stdio(serve)
+"""
+TESTS = """
+import asyncio, sys
+from pathlib import Path
+
+def test_nothing_is_imported():
+    assert not [name for name in sys.modules if name.split(".")[0] in ("jsonrpc_fast", "orjson")]
+
+def test_sessions(jsonrpc_sessions):
+    async def main():
+        async with jsonrpc_sessions({"add": lambda a, b: a + b}) as (client, server):
+            assert await client.call("add", [1, 2]) == 3
+
+    asyncio.run(main())
+
+def test_calls(jsonrpc_calls, jsonrpc_sessions):
+    jsonrpc_calls.expect("add", [1, 2]).respond(3)
+
+    async def main():
+        async with jsonrpc_sessions(jsonrpc_calls) as (client, server):
+            assert await client.call("add", [1, 2]) == 3
+
+    asyncio.run(main())
+
+def test_recording(jsonrpc_recording):
+    from jsonrpc_fast.session import Session
+    from jsonrpc_fast.transports import StdioClient
+
+    async def main():
+        async with jsonrpc_recording("add", lambda: StdioClient([sys.executable, "server.py"])) as transport:
+            async with Session(transport) as session:
+                assert await session.call("add", [1, 2]) == 3
+
+    asyncio.run(main())
+"""
+UNMET = """
+def test_calls(jsonrpc_calls):
+    jsonrpc_calls.expect("add", [1, 2]).respond(3)
+"""
+
+
+def run(folder: Path, *options: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "jsonrpc_fast_pytest", *options]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False, env=env)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_fixtures(tmp_path: Path) -> None:
+    """A recording is made once; then the server is not needed."""
+    (tmp_path / "server.py").write_text(SERVER)
+    (tmp_path / "test_x.py").write_text(TESTS)
+    status, text = run(tmp_path)
+    assert (status, "there is no recording add: make it with --jsonrpc-record" in text) == (1, True)
+    assert "1 failed, 3 passed" in text
+    assert run(tmp_path, "--jsonrpc-record")[0] == 0
+    assert [path.name for path in (tmp_path / "recordings").iterdir()] == ["add.ndjson"]
+    (tmp_path / "server.py").unlink()
+    assert run(tmp_path)[0] == 0
+
+
+def test_a_call_that_did_not_come(tmp_path: Path) -> None:
+    (tmp_path / "test_x.py").write_text(UNMET)
+    status, text = run(tmp_path)
+    assert (status, "missing: 'add' with [1, 2], 0 of 1 served" in text) == (1, True)
+
+
+def test_pytest_finds_the_plugin() -> None:
+    """By an entry point of the same name, so that `-p` with this name is the same plugin."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert re.search(r'^\[project\.entry-points\.pytest11\]\n(\w+) = "\1"$', text, re.MULTILINE)
+    assert 'py-modules = ["jsonrpc_fast_pytest"]' in text

@@ -1,0 +1,115 @@
+"""A conversation with a real server over TCP, recorded and replayed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast import RpcError
+from jsonrpc_fast.recordings import read_recording
+from jsonrpc_fast.session import LspConvention, Session, SessionContext
+from jsonrpc_fast.testing import recorded, replayed
+from jsonrpc_fast.transports import TcpClient, TcpServer, Transport
+
+
+async def ask(context: SessionContext, name: str) -> Any:
+    await context.session.notify("note", [name])
+    return await context.session.call("name", [name])
+
+
+@asynccontextmanager
+async def server() -> AsyncIterator[TcpServer]:
+    async def serve(transport: Transport) -> None:
+        async with Session(transport, {"ask": ask, "add": lambda a, b: a + b}) as session:
+            await session.wait_closed()
+
+    found = TcpServer(serve, "127.0.0.1", 0)
+    await found.start()
+    try:
+        yield found
+    finally:
+        await found.close()
+
+
+async def talk(transport: Transport) -> list[Any]:
+    """What a test does with either."""
+    notes: list[Any] = []
+    handlers = {"name": lambda name: name.upper(), "note": notes.append}
+    async with Session(transport, handlers, timeout=20) as session:
+        found = [await session.call("ask", ["tea"]), *await session.call_batch([("add", [1, 2]), ("add", [3, 4])])]
+        with pytest.raises(RpcError):
+            await session.call("x")
+    return found + notes
+
+
+async def test_a_recording(tmp_path: Path) -> None:
+    path = tmp_path / "recordings" / "talk.ndjson"
+    async with server() as running, recorded(path, TcpClient("127.0.0.1", running.address[1])) as transport:
+        found = await talk(transport)
+    assert found == ["TEA", 3, 7, "tea"]
+    assert [entry.name for entry in path.parent.iterdir()] == ["talk.ndjson"]
+    with path.open("rb") as file:
+        lines = list(read_recording(file))
+    assert [line.sender for line in lines][:4] == ["client", "server", "server", "client"]
+    async with replayed(path) as transport:
+        assert await talk(transport) == found
+
+
+async def test_a_client_that_does_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "talk.ndjson"
+    async with server() as running, recorded(path, TcpClient("127.0.0.1", running.address[1])) as transport:
+        await talk(transport)
+
+    async def add() -> None:
+        async with replayed(path) as transport, Session(transport, timeout=20) as session:
+            with pytest.raises(RpcError):
+                await session.call("add", [1, 3])
+
+    with pytest.raises(AssertionError, match=r"^unexpected: 'add' with \[1, 3\]\nmissing: 'ask' with \['tea'\]\n"):
+        await add()
+
+
+async def test_a_server_that_goes_closes_the_client(tmp_path: Path) -> None:
+    async with (
+        server() as running,
+        recorded(tmp_path / "x", TcpClient("127.0.0.1", running.address[1])) as transport,
+        Session(transport, timeout=20) as session,
+    ):
+        assert await session.call("add", [1, 2]) == 3
+        await running.close()
+        await session.wait_closed()
+
+
+async def test_a_block_that_raises_leaves_the_old_recording(tmp_path: Path) -> None:
+    path = tmp_path / "talk.ndjson"
+    path.write_bytes(b"old")
+    async with server() as running:
+        with pytest.raises(KeyError):
+            async with recorded(path, TcpClient("127.0.0.1", running.address[1])):
+                raise KeyError
+    assert path.read_bytes() == b"old"
+
+
+async def test_another_convention(tmp_path: Path) -> None:
+    path = tmp_path / "talk.ndjson"
+    async with (
+        server() as running,
+        recorded(path, TcpClient("127.0.0.1", running.address[1])) as transport,
+        Session(transport, convention=LspConvention(), timeout=20) as session,
+    ):
+        assert await session.call("add", [1, 2]) == 3
+    async with replayed(path) as transport, Session(transport, convention=LspConvention(), timeout=20) as session:
+        assert await session.call("add", [1, 2]) == 3
+
+
+async def test_what_is_no_recording(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        async with replayed(tmp_path / "x"):
+            raise NotImplementedError
+    (tmp_path / "empty").write_bytes(b"")
+    async with replayed(tmp_path / "empty"):
+        pass
