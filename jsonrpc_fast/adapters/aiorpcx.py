@@ -6,6 +6,8 @@ A session names the connection that it uses:
         def default_connection(self):
             return JSONRPCConnection(JSONRPCv2)    # both from this module; the default is JSONRPCConnection()
 
+`install` lets sessions use these classes that name none, or name those of aiorpcX.
+
 Rules:
   - The classes are subclasses of aiorpcX's own. They decode messages that are valid by this package's rules; all other
     messages go to aiorpcX, so faults, codes and texts are the same.
@@ -21,13 +23,14 @@ from typing import Any, Final
 from ..codec import BACKEND, Notification, Request, Response, decode
 from ..profile import JSONRPC
 from . import json
+from .installing import replace
 
 try:
     from aiorpcx import jsonrpc  # type: ignore[import-untyped]
 except ImportError as _missing:
     raise ImportError('this adapter needs aiorpcX: pip install "jsonrpc_fast[aiorpcx]"') from _missing
 
-__all__ = ["JSONRPCAutoDetect", "JSONRPCConnection", "JSONRPCLoose", "JSONRPCv1", "JSONRPCv2"]
+__all__ = ["JSONRPCAutoDetect", "JSONRPCConnection", "JSONRPCLoose", "JSONRPCv1", "JSONRPCv2", "install"]
 
 PROFILE: Final = JSONRPC.replace(name="aiorpcx", big_ints="exact")
 
@@ -111,3 +114,14 @@ class JSONRPCConnection(jsonrpc.JSONRPCConnection):  # type: ignore[misc]
         if self._protocol is JSONRPCAutoDetect:
             self._protocol = JSONRPCAutoDetect.detect_protocol(message)
         return super().receive_message(message)
+
+
+_REPLACEMENTS: Final = {
+    "JSONRPCConnection": (jsonrpc.JSONRPCConnection, JSONRPCConnection),
+    **{old.__name__: (old, new) for old, new in _FAST.items()},
+}
+
+
+def install() -> None:
+    """Let programs that import the classes from aiorpcX use these, in this process, and its sessions by default."""
+    replace(_REPLACEMENTS)

@@ -61,6 +61,7 @@ from ..transports.connection import Connection
 from ..transports.stdio.client import StdioClient
 from ..transports.stdio.server import StdioServer
 from ..types import UNSET
+from .installing import replace
 
 __all__ = ["StdioServerParameters", "install", "stdio_client", "stdio_server"]
 
@@ -123,15 +124,7 @@ def install() -> None:
     Modules that have imported the functions already, and those that will, use the adapter. So do fastmcp, and the
     `MCPServer`, `FastMCP` and `Client` of the SDK.
     """
-    replacements = {
-        "stdio_server": (_sdk_stdio_server, stdio_server),
-        "stdio_client": (_sdk_stdio_client, stdio_client),
-    }
-    for module in list(sys.modules.values()):
-        names = getattr(module, "__dict__", {})
-        for name, (old, new) in replacements.items():
-            if names.get(name) is old:
-                names[name] = new
+    replace({"stdio_server": (_sdk_stdio_server, stdio_server), "stdio_client": (_sdk_stdio_client, stdio_client)})
 
 
 @asynccontextmanager

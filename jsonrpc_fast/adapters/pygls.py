@@ -5,6 +5,8 @@ A program changes one import:
     from jsonrpc_fast.adapters.pygls import LanguageServer    # was pygls.lsp.server
     from jsonrpc_fast.adapters.pygls import LanguageClient    # was pygls.lsp.client
 
+Or it calls `install` before it imports them from pygls; `jsonrpc-fast run` does that for a program as it is.
+
 Rules:
   - The classes are subclasses of pygls' own with the same methods. A protocol class of the user's is kept.
   - Each message is written before the handler goes on, and any thread may send, as in pygls.
@@ -52,6 +54,7 @@ from ..transports.stdio.descriptors import DescriptorChannel, duplicate, open_re
 from ..transports.stdio.server import StdioServer
 from ..transports.stream.client import TcpClient
 from ..transports.stream.server import TcpServer
+from .installing import replace
 from .json import to_bytes
 
 try:
@@ -71,7 +74,7 @@ try:
 except ImportError as _missing:
     raise ImportError('this adapter needs pygls 2: pip install "jsonrpc_fast[pygls]"') from _missing
 
-__all__ = ["JsonRPCClient", "JsonRPCServer", "LanguageClient", "LanguageServer"]
+__all__ = ["JsonRPCClient", "JsonRPCServer", "LanguageClient", "LanguageServer", "install"]
 
 PROFILE: Final = LSP.replace(name="pygls", big_ints="exact", null_companions=True)
 """The rules of `LSP`, and what pygls tolerates in addition."""
@@ -463,6 +466,19 @@ class JsonRPCClient(pygls.client.JsonRPCClient):
 
 class LanguageClient(pygls.lsp.client.LanguageClient, JsonRPCClient):
     """`pygls.lsp.client.LanguageClient` on this package's transports."""
+
+
+_REPLACEMENTS: Final = {
+    "JsonRPCServer": (pygls.server.JsonRPCServer, JsonRPCServer),
+    "JsonRPCClient": (pygls.client.JsonRPCClient, JsonRPCClient),
+    "LanguageServer": (pygls.lsp.server.LanguageServer, LanguageServer),
+    "LanguageClient": (pygls.lsp.client.LanguageClient, LanguageClient),
+}
+
+
+def install() -> None:
+    """Let programs use these classes that import them from pygls: call it before they make subclasses."""
+    replace(_REPLACEMENTS)
 
 
 async def _attach(

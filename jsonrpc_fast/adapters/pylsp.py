@@ -20,6 +20,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+from .installing import replace
 from .json import loads_or, to_bytes
 
 try:
@@ -75,13 +76,12 @@ class JsonRpcStreamWriter(streams.JsonRpcStreamWriter):  # type: ignore[misc]
             _log.exception("Failed to write message to output file %s", message)
 
 
+_REPLACEMENTS: Final = {
+    "JsonRpcStreamReader": (streams.JsonRpcStreamReader, JsonRpcStreamReader),
+    "JsonRpcStreamWriter": (streams.JsonRpcStreamWriter, JsonRpcStreamWriter),
+}
+
+
 def install() -> None:
-    """Let python-lsp-server use these classes, in this process."""
-    streams.JsonRpcStreamReader = JsonRpcStreamReader
-    streams.JsonRpcStreamWriter = JsonRpcStreamWriter
-    try:
-        from pylsp import python_lsp  # type: ignore[import-not-found, import-untyped, unused-ignore]
-    except ImportError:
-        return
-    python_lsp.JsonRpcStreamReader = JsonRpcStreamReader
-    python_lsp.JsonRpcStreamWriter = JsonRpcStreamWriter
+    """Let python-lsp-server and others use these classes, in this process: call it before the server starts."""
+    replace(_REPLACEMENTS)

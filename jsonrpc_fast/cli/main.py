@@ -73,6 +73,13 @@ changed.
 With --http, run an HTTP server that passes every request on to the server of
 the URL, and log the messages in the bodies and in the streams of events.
 """
+_RUN: Final = """\
+Run a program in Python that uses pygls, python-lsp-server, aiorpcX or the MCP
+SDK, with the adapter of this package installed. Nothing else of it changes.
+
+PROGRAM is a file, or the name of a script on the path that belongs to the
+Python of this command.
+"""
 _REPLAY: Final = """\
 Send the requests and notifications of a recording to a server again, and
 compare its responses with the recorded ones. `tap --record` writes recordings.
@@ -148,6 +155,13 @@ exit status:
        installed
   3, 126 to 143: as in `call`
 """
+_RUN_STATUS: Final = """\
+exit status:
+  that of the program
+  2    the command line is wrong
+  126  the program is not one in Python, or belongs to another Python
+  127  the program is not found
+"""
 _CHECK_STATUS: Final = """\
 exit status:
   0    all messages are valid
@@ -214,6 +228,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["run"] and words[1:2] not in ([], ["-h"], ["--help"]):
+        from . import run
+
+        return run.run(words[1:])  # its exceptions and signals are the program's
     # Not in a thread; and a signal that is ignored (nohup) stays ignored.
     handles_signal = (
         threading.current_thread() is threading.main_thread()
@@ -222,7 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if handles_signal:
         signal.signal(signal.SIGINT, _interrupt)
     try:
-        status = _run(list(sys.argv[1:] if arguments is None else arguments))
+        status = _run(words)
         print(end="", flush=True)
     except KeyboardInterrupt:
         status = INTERRUPTED
@@ -252,6 +271,8 @@ def _run(arguments: list[str]) -> int:
         arguments, program = arguments[:split], arguments[split + 1 :]
     try:
         options, unknown = parser.parse_known_args(arguments)
+        if options.command == "run":
+            options.parser.error("expected PROGRAM, or -m MODULE")
         if options.command in ("tap", "relay"):
             _check_ends(options, program)
         if options.command in _CALLING:
@@ -385,6 +406,15 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="POINTER",
         help="a place that may differ, such as /result/time or /result/*/id; may be repeated",
+    )
+
+    commands.add_parser(
+        "run",
+        help="run a program of another library on this codec",
+        description=_RUN,
+        usage="%(prog)s PROGRAM [ARGUMENT ...]\n       %(prog)s -m MODULE [ARGUMENT ...]",
+        epilog=_RUN_STATUS,
+        **layout,
     )
 
     command = commands.add_parser(

@@ -1,0 +1,20 @@
+"""What the `install` functions of adapters share: a class or function of a library is replaced wherever it is known."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+
+def replace(replacements: Mapping[str, tuple[Any, Any]]) -> None:
+    """Replace objects in all modules of this process, and so in those that will import them.
+
+    Args:
+        replacements: The old and the new object, by the name under which modules know both.
+    """
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", {})
+        for name, (old, new) in replacements.items():
+            if names.get(name) is old:
+                names[name] = new

@@ -1,0 +1,172 @@
+"""The command `run`: a program of another library as it is, with the adapter of that library installed.
+
+Rules:
+  - The program runs in this process, as `python PROGRAM` or `python -m MODULE` would run it.
+  - An adapter is installed when the program has imported what it adapts, so that no library is imported in vain: at the
+    end of the outermost import of the library, because until then parts of it may be missing.
+  - If an adapter cannot be installed, stderr says so, and the program runs as it is.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import os
+import re
+import runpy
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from .output import CANNOT_RUN, FAILURE, NOT_FOUND, SUCCESS, print_error, printable
+
+_PROGRAM: Final = "jsonrpc-fast run"
+_ADAPTERS: Final = {
+    "aiorpcx": "aiorpcx",
+    "mcp.client.stdio": "mcp",
+    "mcp.server.stdio": "mcp",
+    "pygls.client": "pygls",
+    "pygls.lsp.client": "pygls",
+    "pygls.lsp.server": "pygls",
+    "pygls.server": "pygls",
+    "pylsp_jsonrpc.streams": "pylsp",
+}
+"""By module: the adapter that is installed after it was imported."""
+_LIBRARIES: Final = frozenset(name.partition(".")[0] for name in _ADAPTERS)
+_SHEBANG: Final = re.compile(rb"#!\s*(\S+)(?:\s+(\S+))?")
+_LONG_SHEBANG: Final = re.compile(rb"#!/bin/sh\n'''exec' [\"']?([^\"'\n]+?)[\"']? \"\$0\"")
+
+
+def run(words: Sequence[str]) -> int:
+    """Run a program.
+
+    Args:
+        words: A file, the name of a program on the path, or -m and the name of a module; and its arguments.
+
+    Returns:
+        The exit status. What the program raises, such as SystemExit, is raised.
+    """
+    name, *arguments = words
+    is_module = name == "-m"
+    if is_module:
+        if not arguments:
+            return _fail("-m needs the name of a module", FAILURE)
+        name, *arguments = arguments
+        sys.path.insert(0, os.getcwd())
+        try:
+            spec = find_spec(name)
+        except (ImportError, ValueError):
+            spec = None
+        if spec is None:
+            return _fail(f"there is no module {printable(name)}", NOT_FOUND)
+        path = name
+    else:
+        found = _found(name)
+        if isinstance(found, int):
+            return found
+        path = found
+        sys.path.insert(0, str(Path(path).resolve().parent))
+    sys.argv[:] = [path, *arguments]
+    sys.meta_path.insert(0, _Installer())
+    if is_module:
+        runpy.run_module(path, run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(path, run_name="__main__")
+    return SUCCESS
+
+
+def _found(name: str) -> str | int:
+    """Return the file of a program in Python, or the exit status if there is none."""
+    path = name if os.path.dirname(name) or os.path.isfile(name) else shutil.which(name)
+    if path is None or not os.path.exists(path):
+        return _fail(f"{printable(name)} is not found", NOT_FOUND)
+    if path.endswith((".py", ".pyw", ".pyz")) or os.path.isdir(path) or sys.platform == "win32":
+        return path
+    try:
+        with open(path, "rb") as file:
+            start = file.read(4096)
+    except OSError as error:
+        return _fail(f"cannot read {printable(path)}: {error.strerror}", CANNOT_RUN)
+    match = _LONG_SHEBANG.match(start) or _SHEBANG.match(start)
+    words = [] if match is None else [os.fsdecode(word) for word in match.groups() if word]
+    interpreter = words[-1] if words and os.path.basename(words[0]) == "env" else "".join(words[:1])
+    if not re.match(r"(?:python|pypy)", os.path.basename(interpreter)):
+        return _fail(f"{printable(path)} is not a program in Python", CANNOT_RUN)
+    folder = os.path.dirname(interpreter)
+    if folder and os.path.realpath(folder) != os.path.realpath(os.path.dirname(sys.executable)):
+        return _fail(
+            f"{printable(path)} belongs to another Python: install jsonrpc_fast there, "
+            f"and run it with {printable(os.path.join(folder, 'jsonrpc-fast'))} run",
+            CANNOT_RUN,
+        )
+    return path
+
+
+class _Installer(importlib.abc.MetaPathFinder):
+    """Finds the modules of libraries as the other finders do, and installs the adapters after their import."""
+
+    def __init__(self) -> None:
+        self._is_finding = False
+        self._depth = 0  # of imports of libraries
+        self._pending: list[str] = []
+
+    def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> Any:
+        """Return the spec of a module that is watched, None for all others."""
+        if self._is_finding or (name not in _ADAPTERS and name not in _LIBRARIES):
+            return None
+        self._is_finding = True
+        try:
+            spec = find_spec(name)
+        finally:
+            self._is_finding = False
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader, self)
+        return spec
+
+    def run(self, module: ModuleType, execute: Callable[[ModuleType], object]) -> None:
+        """Execute a module, and install the adapters that are due."""
+        self._depth += 1
+        try:
+            execute(module)
+            parent, _, name = module.__name__.rpartition(".")
+            if parent:
+                setattr(sys.modules[parent], name, module)  # as the import does next, and the adapter needs
+            if module.__name__ in _ADAPTERS:
+                self._pending.append(_ADAPTERS[module.__name__])
+            while self._depth == 1 and self._pending:
+                self._install(self._pending.pop())
+        finally:
+            self._depth -= 1
+
+    def _install(self, adapter: str) -> None:
+        try:
+            importlib.import_module(f"..adapters.{adapter}", __package__).install()
+        except ImportError as error:
+            print_error(f"the program runs without the adapter {adapter}: {error}", _PROGRAM)
+
+
+class _Loader(importlib.abc.Loader):
+    """Loads a module as its own loader does."""
+
+    def __init__(self, loader: Any, installer: _Installer) -> None:
+        self._loader = loader
+        self._installer = installer
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        module: ModuleType | None = self._loader.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        spec: Any = module.__spec__
+        spec.loader = module.__loader__ = self._loader  # which may find the data of the package, for example
+        self._installer.run(module, self._loader.exec_module)
+
+
+def _fail(text: str, status: int) -> int:
+    print_error(text, _PROGRAM)
+    return status
