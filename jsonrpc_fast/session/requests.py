@@ -210,8 +210,11 @@ class Requests:
             text = self.encode_result(request.id, result, delimited=delimited)
         except EncodeError as error:
             text = encode_models(error, self._default, encode_result, request.id, result, delimited=delimited)
-        if request.batch is None and not request.is_cancelled:  # as `_finish`, without a call
-            return text if self._end(request) else b""
+        if request.batch is None and not request.is_cancelled and not self._later:  # as `_finish`, without calls
+            if self.serving.get(request.key) is not request:
+                return b""
+            del self.serving[request.key]
+            return text
         return self._finish(request, text)
 
     def refuse(self, request: InboundRequest, code: int, message: str, data: Any = UNSET) -> bytes:
