@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,17 @@ def parse_address(text: str) -> tuple[str, int]:
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65536):
         raise ValueError(f"the address {printable(text)} must be HOST:PORT")
     return host or "127.0.0.1", int(port)
+
+
+def address_of(options: argparse.Namespace) -> tuple[str, int] | None:
+    """Return where `--http` says to serve; None without it.
+
+    Raises:
+        ValueError: The address is malformed, or there are options that need one.
+    """
+    if options.http is None and (options.allow_host or options.allow_origin):
+        raise ValueError("--allow-host and --allow-origin need --http")
+    return None if options.http is None else parse_address(options.http)
 
 
 def headers_of(given: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:

@@ -7,31 +7,23 @@ why one of them does not run, without payloads.
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Any, Final
 
-from .arguments import parse_address
-from .output import FAILURE, WAITING_FOR_CLIENT, announce_waiting, logging_to_stderr, missing_extra, print_error
+from .arguments import address_of
+from .output import WAITING_FOR_CLIENT, announce_waiting, run_server_command
 
 _PROGRAM: Final = "jsonrpc-fast gateway"
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command until the client, or a signal, ends it. Return the exit status."""
-    try:
-        if options.http is None and (options.allow_host or options.allow_origin):
-            raise ValueError("--allow-host and --allow-origin need --http")
-        place = None if options.http is None else parse_address(options.http)
-        with logging_to_stderr(_PROGRAM, options.debug):
-            return _serve(options, place)
-    except ModuleNotFoundError as error:
-        return _fail(missing_extra(error, "mcp" if options.http is None else "mcp-http"))
-    except (ImportError, ValueError) as error:
-        return _fail(str(error))
-    except OSError as error:
-        return _fail(error.strerror or str(error))
+    extra = "mcp" if options.http is None else "mcp-http"
+    return run_server_command(_PROGRAM, extra, options.debug, partial(_serve, options))
 
 
-def _serve(options: argparse.Namespace, place: tuple[str, int] | None) -> int:
+def _serve(options: argparse.Namespace) -> int:
+    place = address_of(options)
     from ..mcp.gateway import Gateway
 
     bounds: dict[str, Any] = {"max_servers": max(1, options.max_servers), "idle_seconds": options.idle_seconds or None}
@@ -40,8 +32,3 @@ def _serve(options: argparse.Namespace, place: tuple[str, int] | None) -> int:
         announce_waiting(WAITING_FOR_CLIENT, _PROGRAM)
         return gateway.serve_stdio()
     return gateway.serve_http(*place, allowed_hosts=options.allow_host, allowed_origins=options.allow_origin)
-
-
-def _fail(message: str) -> int:
-    print_error(message, _PROGRAM)
-    return FAILURE

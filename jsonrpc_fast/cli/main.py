@@ -219,6 +219,9 @@ exit status:
 """
 
 
+_COMMANDS: Final = {"check": check.run, "serve": serve.run, "gateway": gateway.run, "info": info.run}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
@@ -287,8 +290,6 @@ def _run(arguments: list[str]) -> int:
         from . import call  # imports asyncio
 
         return call.run(options, program)
-    if options.command == "check":
-        return check.run(options)
     if options.command == "tap" and options.http is not None:
         from . import tap_http
 
@@ -299,14 +300,10 @@ def _run(arguments: list[str]) -> int:
         return tap.run(options, program)
     if options.command == "relay":
         return relay.run(options, program)
-    if options.command == "serve":
-        return serve.run(options)
-    if options.command == "gateway":
-        return gateway.run(options)
-    if options.command == "info":
-        return info.run(options)
-    parser.print_help(sys.stderr)
-    return FAILURE
+    if options.command is None:
+        parser.print_help(sys.stderr)
+        return FAILURE
+    return _COMMANDS[options.command](options)
 
 
 def _check_ends(options: argparse.Namespace, program: list[str]) -> None:
@@ -373,7 +370,7 @@ def _parser() -> argparse.ArgumentParser:
                 "--mcp", action="store_true", help="speak the Model Context Protocol (needs the extra mcp)"
             )
         _add_rules(command, None)
-        _add_header(command)
+        _add_shared(command, "--header")
         command.add_argument(
             "--timeout",
             type=_seconds,
@@ -422,13 +419,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_rules(command, None)
     command.add_argument("files", nargs="*", metavar="FILE", help="a file to read; - or no file means standard input")
-    command.add_argument(
-        "--max-faults",
-        type=_whole_number,
-        default=10,
-        metavar="N",
-        help="show at most N faults of each file (default: %(default)s)",
-    )
+    _add_number(command, "--max-faults", 10, "show at most N faults of each file")
     command.add_argument("--methods", action="store_true", help="count the requests and notifications of each method")
     command.add_argument("-q", "--quiet", action="store_true", help="print no summaries, only faults")
     command.add_argument("--json", action="store_true", help="print each fault and each summary as one JSON object")
@@ -456,13 +447,8 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--template-dir", default="templates", metavar="DIR", help="the folder of templates (default: ./%(default)s)"
     )
-    command.add_argument(
-        "--http", metavar="HOST:PORT", help="serve Streamable HTTP at http://HOST:PORT/mcp (needs the extra mcp-http)"
-    )
-    _add_names(command)
-    command.add_argument(
-        "--debug", action="store_true", help="log each message and fault to standard error, without payloads"
-    )
+    _add_shared(command, "--http", "--allow-host", "--allow-origin")
+    _add_shared(command, "--debug")
 
     command = commands.add_parser(
         "relay",
@@ -473,25 +459,13 @@ def _parser() -> argparse.ArgumentParser:
         **layout,
     )
     command.add_argument("url", nargs="?", metavar="URL", help="the URL of a remote server")
-    _add_header(command)
+    _add_shared(command, "--header")
     command.add_argument("--http", metavar="HOST:PORT", help="where to serve the command over HTTP, at the path /mcp")
-    command.add_argument(
-        "--max-processes",
-        type=_whole_number,
-        default=64,
-        metavar="N",
-        help="run at most N processes of the command (default: %(default)s)",
+    _add_number(command, "--max-processes", 64, "run at most N processes of the command")
+    _add_number(
+        command, "--idle-seconds", 1800, "end a session, and its process, after N seconds without a request or a stream"
     )
-    command.add_argument(
-        "--idle-seconds",
-        type=_whole_number,
-        default=1800,
-        metavar="N",
-        help="end a session, and its process, after N seconds without a request or a stream (default: %(default)s)",
-    )
-    command.add_argument(
-        "--debug", action="store_true", help="log each message and fault to standard error, without payloads"
-    )
+    _add_shared(command, "--debug")
 
     command = commands.add_parser(
         "gateway",
@@ -501,33 +475,16 @@ def _parser() -> argparse.ArgumentParser:
         **layout,
     )
     command.add_argument("file", metavar="FILE", help="the file of servers")
-    command.add_argument(
-        "--http", metavar="HOST:PORT", help="serve Streamable HTTP at http://HOST:PORT/mcp (needs the extra mcp-http)"
-    )
-    _add_names(command)
+    _add_shared(command, "--http", "--allow-host", "--allow-origin")
     command.add_argument(
         "--separator",
         default="_",
         metavar="TEXT",
         help="what stands between the name of a server and that of a tool (default: %(default)s)",
     )
-    command.add_argument(
-        "--max-servers",
-        type=_whole_number,
-        default=64,
-        metavar="N",
-        help="run at most N servers, of all clients (default: %(default)s)",
-    )
-    command.add_argument(
-        "--idle-seconds",
-        type=_whole_number,
-        default=1800,
-        metavar="N",
-        help="end a server after N seconds without a request; 0: never (default: %(default)s)",
-    )
-    command.add_argument(
-        "--debug", action="store_true", help="log each message and fault to standard error, without payloads"
-    )
+    _add_number(command, "--max-servers", 64, "run at most N servers, of all clients")
+    _add_number(command, "--idle-seconds", 1800, "end a server after N seconds without a request; 0: never")
+    _add_shared(command, "--debug")
 
     command = commands.add_parser(
         "info", help="show versions, backend and profiles", description=_INFO, epilog=_INFO_STATUS, **layout
@@ -557,30 +514,43 @@ def _add_rules(command: argparse.ArgumentParser, framing: Framing | None) -> Non
     )
 
 
-def _add_names(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--allow-host",
-        action="append",
-        metavar="NAME",
-        help="accept this name in the Host header, such as example.org or example.org:8000; may be repeated "
+def _add_number(command: argparse.ArgumentParser, name: str, default: int, text: str) -> None:
+    command.add_argument(name, type=_whole_number, default=default, metavar="N", help=f"{text} (default: %(default)s)")
+
+
+_SHARED: Final[dict[str, dict[str, Any]]] = {
+    "--http": {
+        "metavar": "HOST:PORT",
+        "help": "serve Streamable HTTP at http://HOST:PORT/mcp (needs the extra mcp-http)",
+    },
+    "--allow-host": {
+        "action": "append",
+        "metavar": "NAME",
+        "help": "accept this name in the Host header, such as example.org or example.org:8000; may be repeated "
         "(default: the names of the loopback interface, if the server is reached through it)",
-    )
-    command.add_argument(
-        "--allow-origin",
-        action="append",
-        metavar="ORIGIN",
-        help="accept requests of web pages of this origin, such as https://example.org; may be repeated",
-    )
+    },
+    "--allow-origin": {
+        "action": "append",
+        "metavar": "ORIGIN",
+        "help": "accept requests of web pages of this origin, such as https://example.org; may be repeated",
+    },
+    "--header": {
+        "action": "append",
+        "default": [],
+        "metavar": "'NAME: VALUE'",
+        "help": "a header of every request to the URL; ${VARIABLE} is replaced from the environment",
+    },
+    "--debug": {
+        "action": "store_true",
+        "help": "log each message and fault to standard error, without payloads",
+    },
+}
+"""The options of several commands."""
 
 
-def _add_header(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--header",
-        action="append",
-        default=[],
-        metavar="'NAME: VALUE'",
-        help="a header of every request to the URL; ${VARIABLE} is replaced from the environment",
-    )
+def _add_shared(command: argparse.ArgumentParser, *names: str) -> None:
+    for name in names:
+        command.add_argument(name, **_SHARED[name])
 
 
 def _seconds(text: str) -> float:

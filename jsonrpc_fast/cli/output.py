@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 SUCCESS: Final = 0
@@ -65,6 +65,26 @@ def logging_to_stderr(program: str, debug: bool) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
+
+
+def run_server_command(program: str, extra: str, debug: bool, serve: Callable[[], int]) -> int:
+    """Run a command that serves until its client, or a signal, ends it. Return the exit status.
+
+    Args:
+        program: The name of the command, for messages.
+        extra: The extra that brings what may be missing.
+        debug: As in `logging_to_stderr`.
+        serve: Runs it. What it raises for the user has a text for the user.
+    """
+    try:
+        with logging_to_stderr(program, debug):
+            return serve()
+    except ModuleNotFoundError as error:
+        reason = missing_extra(error, extra)
+    except (ImportError, OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+    print_error(reason, program)
+    return FAILURE
 
 
 def announce_waiting(text: str, program: str = "jsonrpc-fast") -> None:

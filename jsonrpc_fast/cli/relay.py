@@ -11,35 +11,29 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from .arguments import headers_of, parse_address
-from .output import FAILURE, WAITING_FOR_CLIENT, announce_waiting, logging_to_stderr, missing_extra, print_error
+from .output import WAITING_FOR_CLIENT, announce_waiting, run_server_command
 
 _PROGRAM: Final = "jsonrpc-fast relay"
 
 
 def run(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Run the command until the client, or a signal, ends it. Return the exit status."""
-    try:
-        headers = headers_of(options.header, os.environ)
-        place = None if options.http is None else parse_address(options.http)
-    except ValueError as error:
-        return _fail(str(error))
-    try:
-        with logging_to_stderr(_PROGRAM, options.debug):
-            if place is None:
-                return _run_stdio(options.url, headers)
-            from ..mcp.http.programs import serve_program
+    return run_server_command(_PROGRAM, "mcp-http", options.debug, partial(_run, options, command))
 
-            processes, idle = max(1, options.max_processes), max(0.0, options.idle_seconds)
-            return serve_program(command, *place, max_processes=processes, idle_seconds=idle)
-    except ModuleNotFoundError as error:
-        return _fail(missing_extra(error, "mcp-http"))
-    except ImportError as error:
-        return _fail(str(error))
-    except (OSError, ValueError) as error:
-        return _fail(getattr(error, "strerror", None) or str(error))
+
+def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
+    headers = headers_of(options.header, os.environ)
+    if options.http is None:
+        return _run_stdio(options.url, headers)
+    place = parse_address(options.http)
+    from ..mcp.http.programs import serve_program
+
+    processes, idle = max(1, options.max_processes), max(0.0, options.idle_seconds)
+    return serve_program(command, *place, max_processes=processes, idle_seconds=idle)
 
 
 def _run_stdio(url: str, headers: dict[str, str]) -> int:
@@ -57,8 +51,3 @@ def _run_stdio(url: str, headers: dict[str, str]) -> int:
             await relay.wait_closed()
 
     return run_stdio(serve, **options)
-
-
-def _fail(message: str) -> int:
-    print_error(message, _PROGRAM)
-    return FAILURE

@@ -12,16 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .arguments import parse_address
-from .output import (
-    FAILURE,
-    WAITING_FOR_CLIENT,
-    announce_waiting,
-    logging_to_stderr,
-    missing_extra,
-    print_error,
-    printable,
-)
+from .arguments import address_of
+from .output import WAITING_FOR_CLIENT, announce_waiting, printable, run_server_command
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -65,12 +57,10 @@ class ServeConfiguration:
             raise ValueError(f"{printable(given)} is not a folder") from None
         except OSError as error:
             raise ValueError(f"cannot read the folder {printable(given)}: {error.strerror}") from None
-        if options.http is None and (options.allow_host or options.allow_origin):
-            raise ValueError("--allow-host and --allow-origin need --http")
         return cls(
             template_dir=Path(given).absolute(),
             debug=options.debug,
-            address=None if options.http is None else parse_address(options.http),
+            address=address_of(options),
             allowed_hosts=options.allow_host,
             allowed_origins=options.allow_origin,
         )
@@ -78,37 +68,19 @@ class ServeConfiguration:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command until the client or a signal ends it. Return the exit status."""
-    try:
-        configuration = ServeConfiguration.of(options)
-    except ValueError as error:
-        return _fail(str(error))
-    try:
-        with logging_to_stderr(_PROGRAM, configuration.debug):
-            return _serve(configuration)
-    except ModuleNotFoundError as error:
-        return _fail(missing_extra(error, "mcp" if configuration.address is None else "mcp-http"))
+    extra = "mcp" if options.http is None else "mcp-http"
+    return run_server_command(_PROGRAM, extra, options.debug, lambda: _serve(ServeConfiguration.of(options)))
 
 
 def _serve(configuration: ServeConfiguration) -> int:
-    from ..errors import ConnectionLost
     from ..mcp.templates.server import TemplateFolder, serve_folder, serve_folder_over_http
 
-    try:
-        folder = TemplateFolder(configuration.template_dir)
-    except (OSError, ValueError) as error:
-        return _fail(getattr(error, "strerror", None) or str(error))
+    folder = TemplateFolder(configuration.template_dir)
     try:
         if configuration.address is None:
             announce_waiting(WAITING_FOR_CLIENT, _PROGRAM)
             return serve_folder(folder)
         hosts, origins = configuration.allowed_hosts, configuration.allowed_origins
         return serve_folder_over_http(folder, *configuration.address, allowed_hosts=hosts, allowed_origins=origins)
-    except (ConnectionLost, ImportError) as error:
-        return _fail(str(error))
     finally:
         folder.close()
-
-
-def _fail(message: str) -> int:
-    print_error(message, _PROGRAM)
-    return FAILURE
