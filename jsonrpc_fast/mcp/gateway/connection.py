@@ -39,6 +39,7 @@ from ..protocol.uris import UriTemplate, not_found
 from ..protocol.versions import Revision
 from ..relay import RELAY_ERROR
 from ..server.handshake import ServerHandshake
+from ..server.serving import ClientConnection
 from ..session import McpSession
 from .payloads import TOKEN, as_raw, member, replaced, text_member
 from .upstream import MAX_SUBSCRIPTIONS, Places, Upstream
@@ -97,7 +98,7 @@ class _FrontSession(McpSession):
         return self._connection.revision
 
 
-class GatewayConnection:
+class GatewayConnection(ClientConnection):
     """The connection of one client.
 
     Args:
@@ -142,18 +143,6 @@ class GatewayConnection:
             "logging/setLevel": self._set_level,
         }
 
-    async def run(self) -> None:
-        """Serve the client until the connection closes."""
-        await self.start()
-        try:
-            await self._session.wait_closed()
-        finally:
-            await self.close()
-
-    async def start(self) -> None:
-        """Begin to serve the client. Raises what the transport raises when it starts."""
-        await self._session.start()
-
     async def close(self, grace_seconds: float | Unset | None = 0.0) -> None:
         """Let the requests in flight end, close the connection, and end the servers."""
         try:
@@ -171,12 +160,6 @@ class GatewayConnection:
     def can_serve(self, request: Request | None = None) -> bool:
         """Return False: it belongs to one client."""
         return False
-
-    @property
-    def revision(self) -> Revision | None:
-        """The revision that `initialize` agreed on; None before it."""
-        rules = self._handshake.session
-        return None if rules is None else rules.revision
 
     # The client's messages.
 

@@ -38,6 +38,7 @@ from .inputs import cannot_send, check_input_required
 from .methods import CAPABILITIES, LISTS, Method, Methods, call_method
 from .middleware import run_within
 from .request_state import StateSeal
+from .serving import ClientConnection
 from .subscriptions import TASK_IDS, ClientSubscriptions, Stream
 from .tasks import Task
 
@@ -77,7 +78,7 @@ class _ServerSession(McpSession):
         super()._on_end()
 
 
-class ServerConnection:
+class ServerConnection(ClientConnection):
     """The connection to one client.
 
     Args:
@@ -122,18 +123,6 @@ class ServerConnection:
         self._transport = transport
         self._session = _ServerSession(self, transport, options)
 
-    async def run(self) -> None:
-        """Serve the client until the connection closes."""
-        await self.start()
-        try:
-            await self._session.wait_closed()
-        finally:
-            await self.close()
-
-    async def start(self) -> None:
-        """Begin to serve the client. Raises what the transport raises when it starts."""
-        await self._session.start()
-
     async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
         """End the subscriptions, let the functions finish, and close the connection: see `Session.close`."""
         self.end_streams()
@@ -143,12 +132,6 @@ class ServerConnection:
     def can_serve(self, request: Request | None = None) -> bool:
         """Return whether it can serve a request of another client: it is open, and keeps nothing of earlier ones."""
         return not self._has_state and self._handshake.session is None and self._session.is_idle
-
-    @property
-    def revision(self) -> Revision | None:
-        """The revision that `initialize` agreed on; None without it."""
-        session = self._handshake.session
-        return None if session is None else session.revision
 
     def serve(self, params: Any, request: SessionContext) -> Any:
         """Serve a request or a notification. Return the result or an awaitable of it."""

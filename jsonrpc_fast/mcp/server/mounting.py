@@ -17,11 +17,8 @@ from typing import Any, TypeVar, get_args
 
 import msgspec
 
-from ...session import Destination
-from ...types import Unset
 from ..protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
 from .context import Context, ContextConnection, MountedContext
-from .handshake import RequestRules
 from .lifespan import Lifespan
 from .methods import Methods, UnknownName
 from .providers import FeatureKind, Provider
@@ -120,6 +117,9 @@ class _Connection:
     def __init__(self, outer: ContextConnection, methods: Methods) -> None:
         self._outer = outer
         self._methods = methods
+        self.call = outer.call
+        self.notify = outer.notify
+        self.log = outer.log
 
     @property
     def lifespan_value(self) -> Any:
@@ -131,20 +131,3 @@ class _Connection:
 
     async def read(self, uri: str, context: Context) -> dict[str, Any]:
         return await self._methods.read(uri, context)
-
-    async def call(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None,
-        timeout: float | Unset | None,
-        destination: Destination | None,
-    ) -> dict[str, Any]:
-        return await self._outer.call(method, params, timeout, destination)
-
-    async def notify(self, method: str, params: dict[str, Any] | None, destination: Destination | None) -> None:
-        await self._outer.notify(method, params, destination)
-
-    def log(
-        self, level: str, data: Any, logger: str | None, rules: RequestRules, destination: Destination | None
-    ) -> None:
-        self._outer.log(level, data, logger, rules, destination)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...handlers.failures import on_failure
 from ...profile import Profile
@@ -17,6 +17,9 @@ from ...transports.options import TransportOptions
 from ...transports.protocol import Transport
 from ...transports.stdio.main import run_stdio
 from ..applications import Application, HttpOptions, http_serving
+from ..protocol.versions import Revision
+from ..session import McpSession
+from .handshake import ServerHandshake
 from .in_process import InProcess
 from .lifespan import Lifespan
 from .task_store import TaskStore
@@ -31,16 +34,37 @@ class ServeOptions(TransportOptions, SessionOptions, total=False):
     grace_seconds: float | None
 
 
-class ClientConnection(Protocol):
-    """The connection of one client."""
+class ClientConnection:
+    """The connection of one client: its session, and the server's side of the handshake."""
+
+    _handshake: ServerHandshake
+    _session: McpSession
 
     async def run(self) -> None:
         """Serve the client until the connection closes."""
-        ...
+        await self.start()
+        try:
+            await self._session.wait_closed()
+        finally:
+            await self.close()
+
+    async def start(self) -> None:
+        """Begin to serve the client. Raises what the transport raises when it starts."""
+        await self._session.start()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        raise NotImplementedError
 
     def end_streams(self) -> None:
         """End all subscriptions with their responses."""
-        ...
+        raise NotImplementedError
+
+    @property
+    def revision(self) -> Revision | None:
+        """The revision that `initialize` agreed on; None without it."""
+        rules = self._handshake.session
+        return None if rules is None else rules.revision
 
 
 class Served:
