@@ -46,7 +46,7 @@ class ExecutorHandler(Handler):
     def __init__(self, inner: Handler, function: object, executor: Executor | None) -> None:
         if executor is not None and not isinstance(executor, Executor):
             raise TypeError(f"executor must be a concurrent.futures.Executor, not {type(executor).__name__}")
-        if inspect.iscoroutinefunction(function):
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError("an async function runs on the loop: it needs no thread and no executor")
         self._has_context = executor is None or (
             isinstance(executor, ThreadPoolExecutor)

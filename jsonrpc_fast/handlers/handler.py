@@ -54,6 +54,26 @@ class RequestContext:
         """The sender of the message as the transport knows it, such as the address of a client; None if unknown."""
         return self._peer
 
+    async def send_item(self, item: Any) -> bool:
+        """Send the peer a part of the result, as the items of an async generator are sent.
+
+        It waits while the peer does not read.
+
+        Args:
+            item: The part. The convention of the session says what it may be.
+
+        Returns:
+            False if the peer has not asked for parts, as always without a session: the result has to have all of it.
+
+        Raises:
+            EncodeError, TypeError: The item cannot be sent.
+        """
+        return False
+
+    def result_of(self, items: list[Any] | None) -> Any:
+        """Return the result that consists of items; of None, if they were sent."""
+        return items
+
 
 class Handler:
     """A function and the params that it accepts.

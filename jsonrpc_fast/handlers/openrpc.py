@@ -14,7 +14,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from inspect import Parameter
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, get_args
 
 from .._checks import check_type
 from ..codec._backend import dumps
@@ -100,6 +100,9 @@ def _method(
         if rest.strip():
             method["description"] = summary
     returns = _hints(function).get("return", Parameter.empty)
+    if inspect.isasyncgenfunction(function):  # in one response its items are a list
+        items = get_args(returns)
+        returns = list[items[0]] if items else Parameter.empty  # type: ignore[valid-type]
     result = {} if returns is Parameter.empty else _schema(lambda: result_schema(type_of(returns)), components)
     return {**method, "result": {"name": "result", "schema": result}}
 

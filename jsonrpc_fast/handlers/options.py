@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from inspect import isasyncgenfunction
 from math import inf
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -10,6 +11,7 @@ from .._checks import check_seconds, check_type
 from .handler import Handler
 from .middleware import Middleware, MiddlewareHandler
 from .ordered import OrderedHandler
+from .streams import StreamHandler
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -73,6 +75,8 @@ def make_handler(
             handler = typed.handler_of_annotations(function)
     else:
         handler = Handler(function, options.get("unpack", True))
+    if isasyncgenfunction(function) or isasyncgenfunction(type(function).__call__):
+        handler = StreamHandler(handler)
     executor = options.get("executor")
     if executor is not None or options.get("thread", False):
         if executor is not None and options.get("thread", False):

@@ -20,6 +20,7 @@ from .requests import Destination, InboundRequest
 from .room import Bounds
 from .running import Run
 from .session import Session
+from .streams import Stream
 from .subscriptions import Gap, Subscription, Subscriptions
 from .tracker import Call
 
@@ -49,6 +50,7 @@ __all__ = [
     "SessionContext",
     "SessionGroup",
     "SessionOptions",
+    "Stream",
     "Subscription",
     "Subscriptions",
 ]

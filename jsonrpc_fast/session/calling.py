@@ -25,6 +25,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, overload
 
+from .._checks import check_count
 from ..codec import Notification, Params
 from ..errors import StateError
 from ..handlers.returned import result_reader
@@ -36,6 +37,7 @@ from .engine import Engine
 from .loop_driver import LoopDriver
 from .requests import Destination, InboundRequest
 from .running import current_run, waiting
+from .streams import Stream
 from .threads import lock, run_threadsafe
 from .tracker import Call, invalid_timeout
 from .wait_queue import WaitQueue
@@ -365,6 +367,61 @@ class Caller:
         """
         call = self._engine.calls.tracker.find(id)
         return call is not None and self._engine.cancel(call, reason)
+
+    def stream(
+        self,
+        method: str,
+        params: Params = None,
+        *,
+        timeout: float | None = None,
+        idle_timeout: float | Unset | None = UNSET,
+        max_items: int = 1000,
+        destination: Destination | None = None,
+    ) -> Stream:
+        """Call a method of the peer whose result comes in parts, and read them.
+
+            async for item in session.stream("search", {"text": "tea"}):
+                print(item)
+
+        The peer sends each part as progress, as the convention says. See `Stream`.
+
+        Args:
+            method: The method to call. `params` and `destination` are as in `call`.
+            timeout: Seconds for the whole call; None: no limit.
+            idle_timeout: Maximum seconds without a part; None: no limit. The default is the session's `timeout`.
+            max_items: How many parts are kept for the reader, 1 or more. Nothing more is read then, unless this side
+                waits for something else.
+
+        Raises:
+            StateError: The session is not started, or its convention has no progress.
+            TypeError, ValueError: An argument has the wrong type or value.
+        """
+        loop = self._started_loop()
+        check_count("max_items", max_items, 1, may_be_none=False)
+        engine, convention = self._engine, self._engine.calls.convention
+        if convention.item_token(convention.with_item_token(None, 1)) is None:
+            raise StateError("the convention has no progress")
+        idle_seconds = self.seconds_of(idle_timeout)
+
+        async def begin(on_item: Callable[[Any], object], settle: Callable[..., object]) -> Call:
+            seconds = await self.wait_for_room(1, timeout)
+            return engine.call(method, params, seconds, idle_seconds, on_item, destination, settle, is_stream=True)
+
+        return Stream(engine, loop, begin, lambda: bool(self._wait_queue.waiters), max_items)
+
+    async def send_item(self, request: InboundRequest, item: Any) -> bool:
+        """Send a part of the result of a request to the peer: see `RequestContext.send_item`."""
+        text = self._engine.requests.item(request, item)
+        if text:
+            if self._transport.write_buffer_bytes > HIGH_WATER_BYTES:
+                with waiting():
+                    await self._transport.drain()
+            self._engine.send(text, request.destination)
+        return bool(text)
+
+    def result_of(self, items: list[Any] | None) -> Any:
+        """Return the result that consists of items: see `Convention.result_of`."""
+        return self._engine.calls.convention.result_of(items)
 
     def report_progress(self, request: InboundRequest, value: Any) -> bool:
         """Report progress on a request to the peer: see `SessionContext.report_progress`."""

@@ -86,6 +86,7 @@ class Calls:
         idle_timeout: float | None = None,
         on_progress: Callable[[Any], object] | None = None,
         may_exceed: bool = False,
+        is_stream: bool = False,
     ) -> tuple[Call, bytes]:
         """Begin a call as `Engine.call` describes it. Return the call and the request to send.
 
@@ -98,7 +99,7 @@ class Calls:
         call = self.tracker.begin(method, now, timeout, idle_timeout, may_exceed=may_exceed)
         try:
             if on_progress is not None or idle_timeout is not None:
-                params = self._give_token(call, params, on_progress)
+                params = self._give_token(call, params, on_progress, is_stream)
             return call, self._request(call, method, params, True)
         except (Exception, CancelledError):
             self.withdraw(call)
@@ -283,12 +284,15 @@ class Calls:
             self._forget(call)
         return unserved
 
-    def _give_token(self, call: Call, params: Any, on_progress: Callable[[Any], object] | None) -> Any:
+    def _give_token(self, call: Call, params: Any, on_progress: Callable[[Any], object] | None, is_stream: bool) -> Any:
         """Return the params with a progress token: the caller's own, or else the call's id, which is unique."""
-        token = self.convention.token(decoded(params))
+        convention = self.convention
+        token_of = convention.item_token if is_stream else convention.token
+        token = token_of(decoded(params))
         if token is None:
-            params = self.convention.with_token(decoded(params), call.id)
-            token = self.convention.token(params)
+            with_token = convention.with_item_token if is_stream else convention.with_token
+            params = with_token(decoded(params), call.id)
+            token = token_of(params)
         if token is not None:
             call.token = token
             call.on_progress = on_progress

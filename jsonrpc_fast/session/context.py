@@ -47,6 +47,12 @@ class SessionContext(RequestContext):
         """Whether the peer has cancelled the request. An async handler is cancelled as well."""
         return self._request is not None and self._request.is_cancelled
 
+    async def send_item(self, item: Any) -> bool:
+        return self._request is not None and await self.session.send_item(self._request, item)
+
+    def result_of(self, items: list[Any] | None) -> Any:
+        return self.session.result_of(items)
+
     def report_progress(self, value: Any) -> bool:
         """Report progress on the request to the peer.
 

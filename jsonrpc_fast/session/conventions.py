@@ -93,6 +93,18 @@ class Convention:
         """Return the notification that reports progress on a request; None if there is none."""
         return None
 
+    def item_token(self, params: Any) -> ProgressToken | None:
+        """Return the token in the params of a request that asks for parts of the result as progress, or None."""
+        return self.token(params)
+
+    def with_item_token(self, params: Any, token: ProgressToken) -> Any:
+        """Return the params with a token that asks for this, or unchanged if they cannot carry one."""
+        return self.with_token(params, token)
+
+    def result_of(self, items: list[Any] | None) -> Any:
+        """Return the result that consists of items; of None, if they were sent as progress."""
+        return items
+
     def trace(self, params: Any, extra: Mapping[str, Any] | None) -> dict[str, str]:
         """Return the trace context of a message by its members' names; empty if there is none.
 
@@ -129,8 +141,9 @@ class LspConvention(Convention):
     """Language Server Protocol 3.17: "Cancellation Support", "Progress Support", "Work Done Progress".
 
     Progress is any value. A cancelled request still gets a response: -32800 or a result. LSP has no ping: `$/ping` gets
-    -32601, as any unknown request that begins with `$/` must. What changes documents keeps the order: it determines the
-    meaning of the requests after it.
+    -32601, as any unknown request that begins with `$/` must. A request with a `partialResultToken` gets its result in
+    parts; if these are lists, the result of a request without one is all of them in one list. What changes documents
+    keeps the order: it determines the meaning of the requests after it.
     """
 
     methods: ClassVar[frozenset[str]] = frozenset({"$/cancelRequest", "$/progress"})
@@ -154,9 +167,18 @@ class LspConvention(Convention):
         return _token_in(params, "workDoneToken")
 
     def with_token(self, params: Any, token: ProgressToken) -> Any:
-        if params is None or isinstance(params, dict):
-            return {**(params or {}), "workDoneToken": token}
-        return params
+        return _with_member(params, "workDoneToken", token)
+
+    def item_token(self, params: Any) -> ProgressToken | None:
+        return _token_in(params, "partialResultToken")
+
+    def with_item_token(self, params: Any, token: ProgressToken) -> Any:
+        return _with_member(params, "partialResultToken", token)
+
+    def result_of(self, items: list[Any] | None) -> Any:
+        if items and all(isinstance(item, list) for item in items):
+            return [one for item in items for one in item]
+        return items
 
     def progress(self, token: ProgressToken, value: Any) -> MethodAndParams | None:
         return "$/progress", {"token": token, "value": value}
@@ -166,7 +188,8 @@ class McpConvention(Convention):
     """Model Context Protocol, "Cancellation" and "Progress", up to revision 2025-11-25.
 
     Progress is a dict with `progress`, a number, and optionally `total`, a number, and `message`, a str; anything else
-    is not read as progress. A cancelled request gets no response, and `initialize` is never cancelled.
+    is not read as progress. The items of an async generator are such dicts, and the result is empty: MCP has no results
+    in parts. A cancelled request gets no response, and `initialize` is never cancelled.
     """
 
     methods: ClassVar[frozenset[str]] = frozenset({"notifications/cancelled", "notifications/progress"})
@@ -204,6 +227,9 @@ class McpConvention(Convention):
     def progress(self, token: ProgressToken, value: Any) -> MethodAndParams | None:
         return "notifications/progress", {"progressToken": token, **value}
 
+    def result_of(self, items: list[Any] | None) -> Any:
+        return {}
+
     def trace(self, params: Any, extra: Mapping[str, Any] | None) -> dict[str, str]:
         return trace_in(params.get("_meta")) if isinstance(params, dict) else {}
 
@@ -221,6 +247,10 @@ def _is_token(value: object) -> TypeGuard[ProgressToken]:
 
 def _is_number(value: object) -> bool:
     return type(value) is int or type(value) is float
+
+
+def _with_member(params: Any, name: str, value: Any) -> Any:
+    return {**(params or {}), name: value} if params is None or isinstance(params, dict) else params
 
 
 def _token_in(params: object, name: str) -> ProgressToken | None:

@@ -424,6 +424,7 @@ class Engine:
         destination: Destination | None = None,
         waiter: Any = None,
         may_exceed: bool = False,
+        is_stream: bool = False,
     ) -> Call:
         """Begin a call. `Driver.settled` reports its outcome.
 
@@ -439,6 +440,7 @@ class Engine:
             may_exceed: Whether the call may be one more than `max_calls`. The only call of a handler may: it has been
                 let in by the bounds of handlers, and two peers whose calls in flight all wait for calls back would wait
                 forever.
+            is_stream: Whether the peer is asked for parts of the result as progress.
 
         Returns:
             The call. It may have settled already, if a hook has cancelled it.
@@ -450,7 +452,9 @@ class Engine:
         """
         if not self.may_call:
             raise self.refusal()
-        call, text = self.calls.begin(method, params, self._clock(), timeout, idle_timeout, on_progress, may_exceed)
+        call, text = self.calls.begin(
+            method, params, self._clock(), timeout, idle_timeout, on_progress, may_exceed, is_stream
+        )
         call.waiter = waiter
         call.destination = destination
         self._send_calls([call], text, destination)

@@ -5,6 +5,7 @@ Rules:
   - Nothing is read while reading is paused, because too much is held for a peer that does not read.
   - A peer that reads nothing for PAUSE_SECONDS may have paused as well: reading resumes, and what there is no room for
     is refused.
+  - Nothing is read while the reader of a stream (streams.py) is behind, unless this side waits for something else.
   - A peer that does not read its refusals either is not read any more. After STALL_SECONDS in which it reads nothing
     the connection ends: two ends that do this to each other would wait forever.
 """
@@ -33,6 +34,7 @@ class Reading:
     Attributes:
         is_paused: Whether reading is paused.
         is_in_batch: Whether a batch is being served over several turns.
+        full_streams: The number of streams that have room for no more items.
         ignores_bounds: Whether reading goes on although too much is held.
         refused_bytes: The size of the refusals that were written since the peer has read.
         deadline: When to call `tick`, in seconds; infinite if there is no need.
@@ -44,6 +46,7 @@ class Reading:
         "_level",
         "_seconds",
         "deadline",
+        "full_streams",
         "ignores_bounds",
         "is_in_batch",
         "is_paused",
@@ -57,35 +60,52 @@ class Reading:
         self._seconds = PAUSE_SECONDS  # how long the peer may read nothing
         self.is_paused: bool = False
         self.is_in_batch: bool = False
+        self.full_streams: int = 0
         self.ignores_bounds: bool = False
         self.refused_bytes: int = 0
         self.deadline: float = inf
 
     def begin_batch(self) -> None:
         """Stop reading until `end_batch`."""
-        self.is_in_batch = True
-        if not self.is_paused:
+        if not self._is_resting:
             self._driver.set_reading(False)
+        self.is_in_batch = True
 
     def end_batch(self) -> None:
-        """Resume reading, unless it is paused."""
+        """Resume reading, unless there is another reason to stop."""
         self.is_in_batch = False
-        if not self.is_paused:
+        if not self._is_resting:
             self._driver.set_reading(True)
+
+    def begin_full(self) -> None:
+        """Stop reading until `end_full`, because a stream has room for no more items."""
+        if not self._is_resting:
+            self._driver.set_reading(False)
+        self.full_streams += 1
+
+    def end_full(self) -> None:
+        """Resume reading, unless there is another reason to stop."""
+        self.full_streams -= 1
+        if not self._is_resting:
+            self._driver.set_reading(True)
+
+    @property
+    def _is_resting(self) -> bool:
+        return self.is_paused or self.is_in_batch or bool(self.full_streams)
 
     def pause(self, seconds: float = PAUSE_SECONDS) -> None:
         """Stop reading until `resume`, and watch whether the peer reads anything within so many seconds."""
         if not self.is_paused or seconds > self._seconds:
             self._seconds = seconds
-            if not self.is_paused and not self.is_in_batch:
+            if not self._is_resting:
                 self._driver.set_reading(False)
             self.is_paused = True
             self.watch()
 
     def resume(self) -> None:
-        """Resume reading, unless a batch is being served."""
+        """Resume reading, unless there is another reason to stop."""
         self.is_paused = False
-        if not self.is_in_batch:
+        if not self._is_resting:
             self._driver.set_reading(True)
 
     def watch(self) -> None:

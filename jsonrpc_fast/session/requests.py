@@ -20,7 +20,7 @@ from ..codec._payloads import decoded
 from ..errors import EncodeError
 from ..handlers.results import encode_models
 from ..types import UNSET, MessageId, Unset
-from .conventions import Convention
+from .conventions import Convention, ProgressToken
 from .tracker import id_in_flight
 
 
@@ -130,6 +130,7 @@ class Requests:
         self._unique_ids = unique_ids
         self.encode_result: Callable[..., bytes] = with_default(encode_result, default)
         self._encode_error: Callable[..., bytes] = with_default(encode_error, default)
+        self._encode_notification: Callable[..., bytes] = with_default(encode_notification, default)
 
     def begin(
         self,
@@ -238,11 +239,20 @@ class Requests:
 
     def progress(self, request: InboundRequest, value: Any) -> bytes:
         """Return the notification that reports progress on a request; b"" if the peer did not ask for progress."""
-        token = self.convention.token(decoded(request.params))
-        if token is None or not self.has(request):
+        return self._progress(request, self.convention.token(decoded(request.params)), value)
+
+    def item(self, request: InboundRequest, value: Any) -> bytes:
+        """Return the notification with a part of the result; b"" if the peer did not ask for parts."""
+        return self._progress(request, self.convention.item_token(decoded(request.params)), value)
+
+    def _progress(self, request: InboundRequest, token: ProgressToken | None, value: Any) -> bytes:
+        message = None if token is None or not self.has(request) else self.convention.progress(token, value)
+        if message is None:
             return b""
-        message = self.convention.progress(token, value)
-        return b"" if message is None else encode_notification(*message)
+        try:
+            return self._encode_notification(*message)
+        except EncodeError as error:
+            return encode_models(error, self._default, encode_notification, *message)
 
     def _finish(self, request: InboundRequest, data: bytes) -> bytes:
         if not self._end(request):

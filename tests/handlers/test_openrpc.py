@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any
@@ -69,6 +69,10 @@ async def later(item: Item) -> None:
     """Later."""
 
 
+async def numbers() -> AsyncIterator[int]:
+    yield 1
+
+
 def result(schema: Any) -> dict[str, Any]:
     return {"name": "result", "schema": schema}
 
@@ -126,6 +130,11 @@ INTEGER = {"type": "integer"}
         ),
         (named, {}, {"paramStructure": "by-name", "params": [param("a", True, INTEGER)], "result": result(INTEGER)}),
         (several, {}, {"paramStructure": "either", "params": [param("a", True, INTEGER)], "result": result(INTEGER)}),
+        (
+            numbers,
+            {},
+            {"paramStructure": "either", "params": [], "result": result({"type": "array", "items": INTEGER})},
+        ),
         (odd, {}, {"paramStructure": "either", "params": [param("value", True, {})], "result": result({})}),
         (
             later,

@@ -112,6 +112,11 @@ def test_cancellations() -> None:
     assert output(*program("cancel.py")) == "line 9; 9 of 10 cancelled; less than half served: True\n"
 
 
+def test_a_stream() -> None:
+    found = ["2", "3", "5", "7", "searched below 1000000", "searched below 12", "[2, 3, 5, 7, 11]"]
+    assert output(*program("stream.py")).splitlines() == found
+
+
 def test_a_gateway() -> None:
     port, chat = free_port(), free_port()
     with running(*program("chat.py", str(chat)), port=chat):

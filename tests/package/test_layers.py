@@ -54,6 +54,7 @@ MAY_IMPORT_ASYNCIO = (
     "session.calling",
     "session.reconnecting",
     "session.loop_driver",
+    "session.streams",
     "session.subscriptions",
     "session.threads",
     "session.group",

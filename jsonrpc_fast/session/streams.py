@@ -1,0 +1,215 @@
+"""Streams: results that come in parts, as progress on the call.
+
+    async for item in session.stream("search", {"text": "tea"}):
+        print(item)
+
+Rules:
+  - The request is sent when the first item is asked for.
+  - A stream that is left early, by `break`, by an exception or by `close`, cancels its request. So does a task that is
+    cancelled while it waits for an item.
+  - What has arrived is read before the error of a call is raised.
+  - While `max_items`, or MAX_BYTES of them, are unread, this side reads nothing more, so that the peer has to wait. It
+    does read while it waits for something else, a response or room to write, because that may be behind the items. A
+    stream with twice as much then ends with a StateError, and its request is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import StateError
+from ..handlers.failures import on_failure
+from ..hooks import Outcome
+from .engine import Engine
+from .running import waiting
+from .sizes import memory_of
+from .tracker import Call
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""How much memory the unread items of a stream may take, as an estimate."""
+CHECK_SECONDS: Final = 0.05
+"""How often a full stream checks whether this side waits for something else."""
+
+
+class _Items:
+    """What a call has brought. The call refers to it and not to the `Stream`, which may thus be left."""
+
+    def __init__(
+        self, engine: Engine, loop: asyncio.AbstractEventLoop, is_writing: Callable[[], bool], max_items: int
+    ) -> None:
+        self.call: Call | None = None
+        self.has_ended = False
+        self.error: Exception | None = None
+        self._engine = engine
+        self._loop = loop
+        self._is_writing = is_writing
+        self._max_items = max_items
+        self._queue: deque[tuple[Any, int]] = deque()  # with their sizes in bytes
+        self._size = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None  # while the queue is full
+        self._is_resting = False
+
+    def add(self, item: Any) -> None:
+        if self.has_ended:
+            return
+        size = memory_of([item], MAX_BYTES)
+        self._queue.append((item, size))
+        self._size += size
+        self._wake()
+        if self._is_beyond(2):
+            self.end(StateError(f"{len(self._queue)} items of the stream are not read"))
+        elif self._is_beyond(1) and self._timer is None:
+            self._check()
+
+    def _is_beyond(self, part: float) -> bool:
+        return len(self._queue) >= part * self._max_items or self._size >= part * MAX_BYTES
+
+    def _check(self) -> None:
+        """Rest while the queue is full and this side waits for nothing else."""
+        engine = self._engine
+        reading, call = engine.inbox.reading, self.call
+        if call is not None and self._is_resting:
+            engine.calls.tracker.progress(call, self._loop.time())  # that nothing comes is this side's doing
+        others = len(engine.calls.tracker) - reading.full_streams - (not self._is_resting)
+        self._rest(others <= 0 and not self._is_writing())
+        self._timer = self._loop.call_later(CHECK_SECONDS, self._check)
+
+    def _rest(self, wanted: bool) -> None:
+        if wanted is not self._is_resting:
+            self._is_resting = wanted
+            if wanted:
+                self._engine.inbox.reading.begin_full()
+            else:
+                self._engine.inbox.reading.end_full()
+
+    def _go_on(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._rest(False)
+
+    def settle(self, _: Any, error: Exception | None) -> None:
+        """Note the outcome of the call."""
+        self.end(error)
+
+    def end(self, error: Exception | None) -> None:
+        """End the stream, and cancel the call if it is in flight."""
+        if not self.has_ended:
+            self.has_ended = True
+            self.error = error
+            self._go_on()
+            self._wake()
+            if self.call is not None:
+                self._engine.cancel(self.call)
+
+    def leave(self) -> None:
+        """End the stream without its items."""
+        self._queue.clear()
+        self.end(None)
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def next(self) -> Any:
+        while not self._queue:
+            if self.has_ended:
+                if self.error is not None:
+                    raise self.error
+                raise StopAsyncIteration
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        item, size = self._queue.popleft()
+        self._size -= size
+        if self._timer is not None and not (self._queue and self._is_beyond(0.5)):
+            self._go_on()
+        return item
+
+
+class Stream:
+    """An async iterator over the parts of one result, which `Session.stream` makes; also an async context manager."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        loop: asyncio.AbstractEventLoop,
+        begin: Callable[[Callable[[Any], object], Callable[..., object]], Awaitable[Call]],
+        is_writing: Callable[[], bool],
+        max_items: int,
+    ) -> None:
+        self._items = _Items(engine, loop, is_writing, max_items)
+        self._loop = loop
+        self._begin = begin
+        self._is_begun = False
+        self._is_read = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        """Return the next part.
+
+        Raises:
+            StopAsyncIteration: The peer has responded; see `result`. Or the stream was closed.
+            StateError: Too many parts were not read, or another task is reading.
+            Exception: What `Session.call` raises.
+        """
+        if self._is_read:
+            raise StateError("another task reads this stream")
+        items = self._items
+        self._is_read = True
+        try:
+            with waiting():
+                if not self._is_begun and not items.has_ended:
+                    self._is_begun = True
+                    with on_failure(items.leave):
+                        items.call = await self._begin(items.add, items.settle)
+                return await items.next()
+        except asyncio.CancelledError:
+            items.leave()
+            raise
+        finally:
+            self._is_read = False
+
+    @property
+    def result(self) -> Any:
+        """The result in the response: what the convention leaves of it when the peer has sent the parts.
+
+        A peer that sends no parts has all of it here.
+
+        Raises:
+            StateError: The peer has not responded with a result.
+        """
+        call = self._items.call
+        if call is None or call.outcome is not Outcome.RESULT:
+            raise StateError("there is no result")
+        return call.settled_by
+
+    def close(self) -> None:
+        """End the iteration, and cancel the request unless there is a response. A second call does nothing."""
+        self._items.leave()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if self._is_begun and not self._items.has_ended:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._items.leave)
