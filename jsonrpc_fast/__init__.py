@@ -41,6 +41,7 @@ from .codes import ErrorBand, ErrorCode, Hint, LspErrorCode, McpErrorCode, Parse
 from .errors import CallCancelled, CallTimeout, ConnectionLost, EncodeError, HandshakeError, RpcError, StateError
 from .framing.frames import Framing
 from .profile import (
+    ACP,
     JSONRPC,
     JSONRPC_1,
     LENIENT,
@@ -57,6 +58,7 @@ from .profile import (
 from .types import UNSET, Classification, MessageId
 
 __all__ = [
+    "ACP",
     "BACKEND",
     "JSONRPC",
     "JSONRPC_1",

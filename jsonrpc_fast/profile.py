@@ -183,6 +183,10 @@ LSP: Final = Profile(name="lsp", null_params=True, null_request_ids=False, float
 """Language Server Protocol 3.18, base protocol: ids are integers or strings, and batches are not supported; real
 clients send null params."""
 
+ACP: Final = Profile(name="acp", null_params=True, float_ids=False, batches=False)
+"""Agent Client Protocol 1: ids are integers, strings or null, and batches are not used; its Python package writes null
+params."""
+
 MCP_2024_11_05: Final = Profile(
     name="mcp-2024-11-05",
     null_request_ids=False,
@@ -205,6 +209,7 @@ PRESETS: Final = {
         LENIENT,
         JSONRPC_1,
         LSP,
+        ACP,
         MCP_2024_11_05,
         MCP_2025_03_26,
         MCP_2025_06_18,

@@ -46,6 +46,7 @@ PRESET_FIELDS: dict[str, dict[str, Any]] = {
     "lenient": {"null_params": True, "null_companions": True},
     "jsonrpc-1": {"optional_jsonrpc": True, "null_companions": True, "batches": False},
     "lsp": {"null_params": True, "null_request_ids": False, "float_ids": False, "batches": False},
+    "acp": {"null_params": True, "float_ids": False, "batches": False},
     "mcp-2024-11-05": MCP,
     "mcp-2025-03-26": {**MCP, "batches": True},
     "mcp-2025-06-18": MCP,

@@ -10,7 +10,16 @@ from ..hooks import Outcome
 from ..types import TIMEOUT_SECONDS
 from .budget import ResponseBudget
 from .context import SessionContext
-from .conventions import Cancellation, Convention, Goodbye, JsonRpcConvention, LspConvention, McpConvention, Progress
+from .conventions import (
+    AcpConvention,
+    Cancellation,
+    Convention,
+    Goodbye,
+    JsonRpcConvention,
+    LspConvention,
+    McpConvention,
+    Progress,
+)
 from .driver import Driver
 from .engine import Engine
 from .group import SessionGroup
@@ -26,6 +35,7 @@ from .tracker import Call
 
 __all__ = [
     "TIMEOUT_SECONDS",
+    "AcpConvention",
     "Bounds",
     "Call",
     "Cancellation",

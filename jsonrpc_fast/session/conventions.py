@@ -5,6 +5,7 @@ JSON-RPC 2.0 defines none of these. The convention of another protocol is a subc
     Convention         none
     JsonRpcConvention  the default: the request `rpc.ping`, the notification `rpc.goodbye`
     LspConvention      LSP 3.17: `$/cancelRequest`, `$/progress`, `workDoneToken`; the request `$/ping`
+    AcpConvention      Agent Client Protocol: `$/cancel_request`; the request `$/ping`
     McpConvention      MCP up to 2025-11-25: `notifications/cancelled`, `notifications/progress`, `_meta.progressToken`,
                        `ping`
 
@@ -182,6 +183,26 @@ class LspConvention(Convention):
 
     def progress(self, token: ProgressToken, value: Any) -> MethodAndParams | None:
         return "$/progress", {"token": token, "value": value}
+
+
+class AcpConvention(Convention):
+    """Agent Client Protocol 1: "Cancellation". It has no progress: agents send `session/update`.
+
+    A cancelled request still gets a response: -32800 or a result. There is no ping: `$/ping` gets -32601. Updates of a
+    session keep their order, since each is a piece of a text or of a plan.
+    """
+
+    methods: ClassVar[frozenset[str]] = frozenset({"$/cancel_request"})
+    ping: ClassVar[str | None] = "$/ping"
+    cancelled_error: ClassVar[tuple[int, str] | None] = (LspErrorCode.REQUEST_CANCELLED, "Request cancelled")
+    ordered: ClassVar[tuple[str, ...]] = ("session/update",)
+
+    def cancellation(self, id: int | str, reason: str | None) -> MethodAndParams | None:
+        return "$/cancel_request", {"requestId": id}
+
+    def read(self, method: str, params: Any) -> Cancellation | Progress | Goodbye | None:
+        id = params.get("requestId") if isinstance(params, dict) else None
+        return Cancellation(id, None) if _is_token(id) else None
 
 
 class McpConvention(Convention):

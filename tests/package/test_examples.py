@@ -195,3 +195,8 @@ async def test_mcp_middleware() -> None:
         "You have made 3 calls: that is all.",
     ]
     assert [line.partition(":")[0] for line in log] == ["tools/list", *["tools/call"] * 4]
+
+
+def test_acp() -> None:
+    answer = output(*program("acp_client.py", "hello world", "--", *program("acp_agent.py")))
+    assert answer == "HELLO WORLD (end_turn)\n"

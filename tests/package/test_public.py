@@ -19,6 +19,7 @@ from ..support.places import PACKAGE
 from ..support.tables import rows
 
 NAMES = [
+    "ACP",
     "BACKEND",
     "JSONRPC",
     "JSONRPC_1",

@@ -8,7 +8,7 @@ import pytest
 
 from jsonrpc_fast import LSP, MCP_2025_06_18, Decoder, Notification, Raw, decode
 from jsonrpc_fast.hooks import Outcome
-from jsonrpc_fast.session.conventions import Convention, LspConvention, McpConvention
+from jsonrpc_fast.session.conventions import AcpConvention, Cancellation, Convention, LspConvention, McpConvention
 
 from ..support.engines import Cancelled, End, receive, request_from
 from ..support.tables import rows
@@ -197,3 +197,13 @@ def test_a_custom_convention() -> None:
     end = End(convention=Shouting())
     call, _ = end.call("m", None, 0.0)
     assert end.engine.calls.cancel(call) == b'{"jsonrpc":"2.0","method":"STOP","params":{"it":1}}\n'
+
+
+def test_the_convention_of_acp() -> None:
+    convention = AcpConvention()
+    assert convention.cancellation(1, "too late") == ("$/cancel_request", {"requestId": 1})
+    for id in (1, "a"):
+        assert convention.read("$/cancel_request", {"requestId": id}) == Cancellation(id, None)
+    for params in (None, [], {}, {"requestId": None}, {"requestId": True}, {"id": 1}):
+        assert convention.read("$/cancel_request", params) is None
+    assert convention.cancelled_error == (-32800, "Request cancelled")
