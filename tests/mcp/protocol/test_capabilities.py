@@ -133,5 +133,7 @@ def test_required_capabilities(corpora: Path) -> None:
         assert required_capabilities(path) == obj
         assert ClientCapabilities.from_dict(obj).supports(path)
         schema_of(corpora, "2026-07-28", "ClientCapabilities").validate(obj)
-    # A flag has nothing below it.
+
+
+def test_a_required_flag_has_nothing_below_it() -> None:
     assert required_capabilities("roots.listChanged.more") == {"roots": {"listChanged": True}}
