@@ -13,14 +13,10 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-from .places import ROOT
-
 
 def register_profiles() -> None:
     """Register the profiles with Hypothesis, and load the one that the environment names."""
     common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    if not os.access(ROOT, os.W_OK):  # examples that failed are kept there
-        common = settings(common, database=None)
     settings.register_profile("dev", common, max_examples=30)
     settings.register_profile("ci", common, max_examples=100, derandomize=True, print_blob=True)
     settings.register_profile("thorough", common, max_examples=2000)
