@@ -36,7 +36,8 @@ _legacy: Final[Any] = getattr(web3, "LegacyWebSocketProvider", None)  # not in w
 _default: Final = Web3JsonEncoder().default
 
 
-def _encode(message: Any) -> bytes:
+def encode(message: Any) -> bytes:
+    """Return a value as JSON, as web3.py writes it. Raises Web3TypeError."""
     text = json.to_bytes(message, _default)
     return FriendlyJsonSerde().json_encode(message, Web3JsonEncoder).encode() if text is None else text
 
@@ -47,7 +48,7 @@ class _Fast(JSONBaseProvider):
     def encode_rpc_request(self, method: Any, params: Any) -> bytes:
         """Return a request as JSON. Raises Web3TypeError."""
         id = next(self.request_counter)
-        return _encode({"jsonrpc": "2.0", "method": method, "params": params or [], "id": id})
+        return encode({"jsonrpc": "2.0", "method": method, "params": params or [], "id": id})
 
     decode_rpc_response: Any = staticmethod(json.loads_or(JSONBaseProvider.decode_rpc_response))
 
@@ -58,7 +59,7 @@ class _AsyncFast(AsyncJSONBaseProvider):
     @staticmethod
     def encode_rpc_dict(rpc_dict: Any) -> bytes:
         """Return a request as JSON. Raises Web3TypeError."""
-        return _encode(rpc_dict)
+        return encode(rpc_dict)
 
     decode_rpc_response: Any = staticmethod(json.loads_or(AsyncJSONBaseProvider.decode_rpc_response))
 

@@ -47,6 +47,7 @@ NEEDED = {  # what a part of the package tells the user to install; the first th
     "jsonrpc_fast.adapters.pylsp": "jsonrpc_fast[pylsp]",
     "jsonrpc_fast.adapters.redis": "jsonrpc_fast[mcp,redis]",
     "jsonrpc_fast.adapters.web3": "jsonrpc_fast[web3]",
+    "jsonrpc_fast.adapters.web3_client": "jsonrpc_fast[http]",
 }
 
 
