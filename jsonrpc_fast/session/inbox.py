@@ -53,9 +53,8 @@ from ..types import UNSET
 from .driver import Driver
 from .reading import STALL_SECONDS, Reading
 from .requests import Destination, InboundRequest, Requests
-from .room import Bounds, Room
+from .room import Bounds, Room, memory_of
 from .running import Item, Run, RunState, Trace, current_run
-from .sizes import memory_of
 
 _REFUSAL_FACTOR: Final = 16
 """Beyond this multiple of `response_bytes` in refusals and error responses, reading pauses until the peer reads, or the

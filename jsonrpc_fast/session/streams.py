@@ -26,8 +26,8 @@ from ..errors import StateError
 from ..handlers.failures import on_failure
 from ..hooks import Outcome
 from .engine import Engine
+from .room import memory_of
 from .running import waiting
-from .sizes import memory_of
 from .tracker import Call
 
 if TYPE_CHECKING:

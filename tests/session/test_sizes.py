@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from jsonrpc_fast import Raw
-from jsonrpc_fast.session.sizes import memory_of
+from jsonrpc_fast.session.room import memory_of
 
 
 def test_the_memory_of_params_is_counted_up_to_a_bound() -> None:

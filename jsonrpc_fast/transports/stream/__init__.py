@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from .client import TcpClient, UnixClient
-from .credentials import PeerCredentials
 from .listening import inherited_sockets
 from .server import StreamServer, TcpServer, UnixServer
-from .transport import StreamTransport
+from .transport import PeerCredentials, StreamTransport
 
 __all__ = [
     "PeerCredentials",

@@ -16,16 +16,16 @@ import contextlib
 import mmap
 import os
 import socket
+import struct
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..._checks import check_seconds, check_type
 from ...errors import ConnectionLost
 from ..channel import LOW_WATER_BYTES, Channel, Events
 from ..connection import Connection
 from ..options import MessageOptions, TransportOptions
-from .credentials import peer_credentials
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -45,6 +45,23 @@ KEEPALIVE_INTERVAL: Final = 15
 """Seconds between two probes."""
 KEEPALIVE_PROBES: Final = 4
 """After this many unanswered probes the connection is lost."""
+
+_PEER_OPTION: Final[int | None] = getattr(socket, "SO_PEERCRED", None)  # Linux
+_PEER_FORMAT: Final = struct.Struct("3i")
+
+
+class PeerCredentials(NamedTuple):
+    """The process at the other end of a Unix socket, when it connected or began to listen.
+
+    Attributes:
+        pid: Its id.
+        uid: Its user.
+        gid: Its group.
+    """
+
+    pid: int
+    uid: int
+    gid: int
 
 
 class MessageSocketOptions(MessageOptions, total=False):
@@ -280,7 +297,7 @@ class SocketTransport(Connection):
         """
         if self._peer is None and self.socket.transport is not None:
             address = self.peer_address
-            self._peer = address if isinstance(address, tuple) else peer_credentials(self.socket.transport)
+            self._peer = address if isinstance(address, tuple) else _peer_credentials(self.socket.transport)
         return self._peer
 
     @property
@@ -305,6 +322,23 @@ class StreamTransport(SocketTransport):
     def __init__(self, channel: SocketChannel, **options: Unpack[SocketOptions]) -> None:
         super().__init__(channel, channel, **options)
         channel.events = self.channel_events
+
+
+def _peer_credentials(channel: Any) -> PeerCredentials | None:
+    """Return the credentials of the peer of a Unix socket, as the kernel vouches for them; None outside of Linux.
+
+    Args:
+        channel: An asyncio transport.
+    """
+    connected = channel.get_extra_info("socket")
+    if _PEER_OPTION is None or connected is None:
+        return None
+    try:
+        return PeerCredentials(
+            *_PEER_FORMAT.unpack(connected.getsockopt(socket.SOL_SOCKET, _PEER_OPTION, _PEER_FORMAT.size))
+        )
+    except OSError:  # the socket is closed
+        return None
 
 
 def _keep_alive(connected: Any) -> None:
