@@ -6,7 +6,6 @@ Tests that could crash the interpreter run in a process of their own.
 from __future__ import annotations
 
 import copy
-import importlib.util
 import pickle
 import subprocess
 import sys
@@ -372,7 +371,7 @@ def test_long_chains_of_messages_are_refused(impl: ModuleType) -> None:
     assert run(impl, script) == "done\n"
 
 
-@pytest.mark.skipif(importlib.util.find_spec("_testcapi") is None, reason="this interpreter has no _testcapi")
+@needs.FAILING_ALLOCATIONS
 def test_every_allocation_of_the_core_may_fail(backends: tuple[ModuleType, ModuleType]) -> None:
     # Nothing here reaches orjson, which crashes without memory.
     script = """
@@ -417,7 +416,7 @@ def test_every_allocation_of_the_core_may_fail(backends: tuple[ModuleType, Modul
     assert run(backends[0], script) == "True\n"
 
 
-@pytest.mark.skipif(importlib.util.find_spec("_testcapi") is None, reason="this interpreter has no _testcapi")
+@needs.FAILING_ALLOCATIONS
 def test_allocations_that_fail_in_calls_with_orjson() -> None:
     """A short run; `nox -s allocations` is a longer one."""
     pytest.importorskip("jsonrpc_fast.codec._core")

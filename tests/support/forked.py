@@ -12,15 +12,15 @@ import traceback
 import warnings
 from collections.abc import Callable
 
-import pytest
+from . import needs
 
 
 def forked(test: Callable[..., None]) -> Callable[..., None]:
     """Return a test that runs in a forked process, and is skipped where allocations cannot be made to fail."""
 
+    @needs.FAILING_ALLOCATIONS
     @functools.wraps(test)
     def run(*args: object, **kwargs: object) -> None:
-        pytest.importorskip("_testcapi")
         reader, writer = os.pipe()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 warns: the test runner has other threads

@@ -7,10 +7,12 @@ needs.require("nginx")                   # in a test: its path, or a skip
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
 import sys
+import sysconfig
 from collections import Counter
 from typing import Final
 
@@ -32,6 +34,10 @@ TEST: Final = "test"
 """The extra that brings what tests import, those of users included, but for what says `bench` or `dev`."""
 CPYTHON: Final = pytest.mark.skipif(
     sys.implementation.name != "cpython", reason="it is about CPython: its collector, its stack, its strings"
+)
+FAILING_ALLOCATIONS: Final = pytest.mark.skipif(
+    importlib.util.find_spec("_testcapi") is None or bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+    reason="it needs _testcapi, and the GIL: without it a list without memory corrupts the heap (CPython, gh-152125)",
 )
 _FOLDERS: Final = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin")
 _NOT_THERE: Final = re.compile(r"(?P<name>\S+) is not installed: apt-get install (?P<package>\S+)")
