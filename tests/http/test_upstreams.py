@@ -38,16 +38,17 @@ class Clock:
         monkeypatch.setattr(module, "anyio", self)
         self.monotonic = self.current_time = lambda: self.now
 
-        def wait(seconds: float) -> None:
-            self.waits.append(round(seconds, 3))
-            self.now += seconds
+        self.sleep: Any = self._wait
 
-        async def wait_async(seconds: float) -> None:
-            wait(seconds)
+    def use_async(self) -> None:
+        self.sleep = self._wait_async
 
-        outer = self
-        self.sleep: Any = wait
-        self.use_async = lambda: setattr(outer, "sleep", wait_async)
+    def _wait(self, seconds: float) -> None:
+        self.waits.append(round(seconds, 3))
+        self.now += seconds
+
+    async def _wait_async(self, seconds: float) -> None:
+        self._wait(seconds)
 
 
 @pytest.fixture
@@ -305,3 +306,28 @@ async def test_real_servers() -> None:
         with HttpClient(one, transport=upstreams) as blocking:
             assert await asyncio.to_thread(blocking.call, "add", [1, 2]) == 3
     assert seen == ["busy"]
+
+
+async def test_mcp_without_sessions() -> None:
+    """The client of MCP takes a client of the library, whose transport this is."""
+    pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+    pytest.importorskip("jsonschema_rs", reason="the extra `mcp` is not installed")
+    from jsonrpc_fast.mcp import connect
+    from jsonrpc_fast.mcp.server import Server
+
+    from ..support.asgi_servers import serving
+
+    server = Server("sums", "1.0")
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    async with serving(server.asgi_app(), lifespan="on") as url:
+        upstreams: Any = Upstreams(f"http://127.0.0.1:{free_port()}/mcp", f"{url}/mcp")
+        async with (
+            LIBRARIES[0].AsyncClient(transport=upstreams) as http_client,
+            connect(f"{url}/mcp", mode="2026-07-28", http_client=http_client) as client,
+        ):
+            result = await client.call_tool("add", {"a": 1, "b": 2})
+    assert result["structuredContent"] == {"result": 3}
