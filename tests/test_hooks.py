@@ -86,7 +86,7 @@ def wsgi_server(app: Any) -> Iterator[str]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    with make_server("127.0.0.1", free_port(), app, handler_class=Silent) as server:
+    with make_server("127.0.0.1", 0, app, handler_class=Silent) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
