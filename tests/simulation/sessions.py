@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator
 from math import inf
 from random import Random
 from typing import Any, Final
@@ -24,7 +25,7 @@ from .end import CONVENTIONS
 DELAYS: Final = ((0.0,), (0.0, 0.01), (0.0, 0.4), (2.0,))
 SPANS: Final = (0.0, 0.1, 3.0)
 TIMEOUTS: Final = (None, 0.0, 0.05, 2.0, 300.0)
-METHODS: Final = ("echo", "sleep", "back", "fail", "notify back", "unknown")
+METHODS: Final = ("echo", "sleep", "back", "fail", "notify back", "unknown", "parts", "parts")
 
 
 class LateChannel(Channel):
@@ -134,6 +135,7 @@ class Talk:
         self.random = random = Random(seed)
         self.trace: list[str] = []
         self.is_disclaimed_served = False
+        self.generators = 0  # that are not closed
         self.served: Counter[int] = Counter()
         self.outcomes: Counter[str] = Counter()
         self.group = SessionGroup(max_handlers=random.choice((1, 5)), max_inbox=random.choice((0, 2, 100)))
@@ -165,6 +167,7 @@ class Talk:
                 "back": self._back,
                 "fail": self._fail,
                 "notify back": self._notify_back,
+                "parts": self._parts,
             },
             hooks=ledger,
             convention=convention,
@@ -199,6 +202,16 @@ class Talk:
         context.session.notify_soon("echo", [self._next()])
         return number
 
+    async def _parts(self, number: int, **rest: Any) -> AsyncIterator[dict[str, int]]:
+        self._serve(number)
+        self.generators += 1
+        try:
+            for part in range(number % 9):
+                await asyncio.sleep(part % 3 * 0.05)
+                yield {"progress": part}
+        finally:
+            self.generators -= 1
+
     # The application.
 
     def _next(self) -> int:
@@ -211,7 +224,10 @@ class Talk:
         ends = inf if timeout is None else time() + timeout
         outcome = "result"
         try:
-            if self.random.random() < 0.15:
+            if method == "parts":
+                ends = inf
+                result = await self._read(session, number, timeout)
+            elif self.random.random() < 0.15:
                 items = [Notification("echo", [self._next()]), (method, [number])]
                 result = (await session.call_batch(items, timeout=timeout))[1]
                 if isinstance(result, Exception):
@@ -230,10 +246,26 @@ class Talk:
             if error.was_sent is False and self.served[number]:
                 self.trace.append(f"{number} was served")
                 self.is_disclaimed_served = True
-        except StateError:  # a batch of more than `max_calls` calls
+        except StateError:  # a batch of more than `max_calls` calls, no progress, or too many parts that are not read
             outcome = "refused"
         self.outcomes[outcome] += 1
         self.trace.append(f"{time():.6f} {method} {number}: {outcome}")
+
+    async def _read(self, session: Session, number: int, timeout: float | None) -> int:
+        """Read a result in parts, to its end or not."""
+        random = self.random
+        stream = session.stream("parts", {"number": number}, timeout=timeout, max_items=random.choice((1, 3, 100)))
+        found = []
+        async for part in stream:
+            assert part == {"progress": len(found)}
+            found.append(part)
+            if random.random() < 0.05:
+                stream.close()
+                return number
+            await asyncio.sleep(random.choice((0.0, 0.0, 0.2)))
+        assert len(found) == number % 9, (found, number)
+        assert stream.result in (None, {}, [])
+        return number
 
     async def _act(self, session: Session, delay: float) -> None:
         await asyncio.sleep(delay)
@@ -278,6 +310,7 @@ class Talk:
         await asyncio.gather(*work)
         await asyncio.sleep(10.0)  # for what is on the way in the channel
         assert not self.is_disclaimed_served, "a request was served that was not sent"
+        assert not self.generators, "a generator is not closed"
         assert not self.served or max(self.served.values()) == 1, "a request was served twice"
         assert (self.group.running, self.group.waiting, self.group.waiting_bytes) == (0, 0, 0), "of the group"
         for ledger in self.ledgers:
