@@ -40,7 +40,11 @@ _ENCODINGS: Final = (
     (re.compile(rb"\xfd7zXZ\0"), "compressed with xz", "xz -dc FILE"),
     (re.compile(rb"BZh[1-9]1AY&SY"), "compressed with bzip2", "bzip2 -dc FILE"),
     (re.compile(rb"\xff\xfe|\xfe\xff"), "UTF-16", "iconv -f UTF-16 -t UTF-8 FILE"),
+    (re.compile(rb"[\[{]\0"), "UTF-16", "iconv -f UTF-16LE -t UTF-8 FILE"),
+    (re.compile(rb"\0[\[{]"), "UTF-16", "iconv -f UTF-16BE -t UTF-8 FILE"),
 )
+_BINARY: Final = re.compile(rb"[^\s\[{](?:[^\n]*[\0-\x06\x0e-\x1a]|[\0-\xff]{0,1000}?\0)")
+"""A beginning that is no message, with control characters that no text has."""
 _OPENED_ON_ITS_OWN_LINE: Final = re.compile(rb"\s*[\[{][ \t]*\r?\n")
 _FRAMINGS: Final[dict[Framing, str]] = {
     "concatenated": "a message takes several lines",
@@ -63,7 +67,7 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
     report = _Report(file, options, progress)
     profile = PRESETS[options.profile]
     decoder = LocatingDecoder(options.framing or "newline", profile)
-    is_first = True
+    is_first, has_bytes = True, False
     for chunk in _read(file):
         if isinstance(chunk, OSError):
             problem = f"cannot read {printable(file)}: {chunk.strerror}"
@@ -73,7 +77,7 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
             progress.clear()
             print_error(problem)
             return FAILURE
-        is_first = False
+        is_first, has_bytes = False, has_bytes or bool(chunk)
         for items in decoder.feed_in_blocks(chunk):
             if isinstance(items, list):
                 report.add_valid(items)
@@ -86,6 +90,10 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
             break
     for frame, item in decoder.close_located():
         report.add(frame, item)
+    if not report.counts.total():
+        progress.clear()
+        print_error(f"{printable(file)} has no message{'' if has_bytes else ': it is empty'}")
+        return FAILURE
     report.close()
     return INVALID if report.counts["invalid"] else SUCCESS
 
@@ -102,6 +110,8 @@ def _advice(name: str, start: bytes, framing: Framing | None, profile: Profile) 
     for beginning, what, program in _ENCODINGS:
         if beginning.match(start):
             return f"{name} is {what}; check it with: {program} | jsonrpc-fast check"
+    if _BINARY.match(start[:_FIRST_BYTES].lstrip()):
+        return f"{name} is a binary file, not a stream of messages"
     other = _other_framing(start, profile) if framing is None else None
     return "" if other is None else f"{name}: {_FRAMINGS[other]}; check it with --framing {other}"
 

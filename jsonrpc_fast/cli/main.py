@@ -166,8 +166,8 @@ _CHECK_STATUS: Final = """\
 exit status:
   0    all messages are valid
   1    a message is invalid
-  2    the command line is wrong, a file cannot be read or checked as it is, or
-       the output cannot be written
+  2    the command line is wrong, a file cannot be read or checked as it is or has
+       no message, or the output cannot be written
   130  interrupted
   141  the reader of the output closed it
 """
@@ -186,7 +186,8 @@ exit status:
   0    the client closed standard input
   1    standard output cannot be written, or the client did not read all of it
   2    the command line is wrong, or an extra is not installed
-  3    the address of --http is in use, or cannot be listened on
+  3    the server of the URL failed and sent no message, or the address of --http
+       is in use, or cannot be listened on
   130  interrupted
   143  terminated
 """

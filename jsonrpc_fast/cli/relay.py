@@ -4,6 +4,7 @@ Rules:
   - stdout carries the protocol only. Faults go to stderr, without payloads.
   - With a URL, this process is a server on stdin and stdout, and every message goes to the URL.
   - With `--http`, this process is an HTTP server, and each session is a process of the command.
+  - If a server has failed and never sent a message, the exit status says so.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from functools import partial
 from typing import Any, Final
 
 from .arguments import headers_of, parse_address
-from .output import WAITING_FOR_CLIENT, announce_waiting, run_server_command
+from .output import SUCCESS, WAITING_FOR_CLIENT, announce_waiting, run_server_command
 
 _PROGRAM: Final = "jsonrpc-fast relay"
+_UNREACHED: Final = 3
+"""The server of the URL failed, and never sent a message."""
 
 
 def run(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -46,8 +49,25 @@ def _run_stdio(url: str, headers: dict[str, str]) -> int:
     announce_waiting(WAITING_FOR_CLIENT, _PROGRAM)
     remote = StreamableHttpClient(url, headers=headers, **options)
 
+    log = FaultLog()
+    has_failed = is_heard = False
+
+    def on_fault(side: Any, fault: Exception) -> None:
+        nonlocal has_failed
+        has_failed = has_failed or side == "right"
+        log(side, fault)
+
     async def serve(transport: Any) -> None:
-        async with Relay(transport, remote, on_fault=FaultLog()) as relay:
+        async with Relay(transport, remote, on_fault=on_fault) as relay:
+            receive: Any = remote.onmessage
+
+            def hear(*message: Any) -> None:
+                nonlocal is_heard
+                is_heard = True
+                receive(*message)
+
+            remote.onmessage = hear
             await relay.wait_closed()
 
-    return run_stdio(serve, **options)
+    status = run_stdio(serve, **options)
+    return _UNREACHED if status == SUCCESS and has_failed and not is_heard else status

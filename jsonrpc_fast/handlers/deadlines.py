@@ -32,7 +32,7 @@ class DeadlineHandler(Handler):
         self.plain: Callable[..., Any] | None = None
         self.wants_context: bool = inner.wants_context
         self.takes_raw: bool = inner.takes_raw
-        self._inner = inner
+        self._inner = self._function = inner
         self._seconds = seconds
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:

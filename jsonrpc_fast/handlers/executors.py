@@ -57,7 +57,7 @@ class ExecutorHandler(Handler):
         self.plain: Callable[..., Any] | None = None
         self.wants_context: bool = inner.wants_context
         self.takes_raw: bool = inner.takes_raw and self._has_context
-        self._inner = inner
+        self._inner = self._function = inner
         self._executor = executor
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:

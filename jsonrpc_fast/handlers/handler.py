@@ -114,7 +114,7 @@ class Handler:
     def __init__(self, function: Callable[..., Any], unpack: bool = True) -> None:
         if not callable(function):
             raise TypeError(f"a handler must be callable, not {type(function).__name__}")
-        self._function = function
+        self._function: Any = function  # or the handler inside this one
         self._unpack = unpack
         self.plain: Callable[..., Any] | None = function if unpack else None
         self.wants_context: bool = False
@@ -131,6 +131,9 @@ class Handler:
         except ValueError:
             return  # a built-in without a signature
         self._read(list(signature.parameters.values()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._function!r})"
 
     def _read(self, parameters: list[Parameter]) -> None:
         for index, parameter in enumerate(parameters):

@@ -48,6 +48,7 @@ class MiddlewareHandler(Handler):
         self.plain: Callable[..., Any] | None = None
         self.wants_context: bool = True
         self.takes_raw: bool = False
+        self._function = inner
         self._invoke: Callable[[Any, RequestContext], Any] = within(inner.invoke, middleware)
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:

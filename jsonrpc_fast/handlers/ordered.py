@@ -19,7 +19,7 @@ class OrderedHandler(Handler):
         self.wants_context: bool = is_ordered or inner.wants_context
         self.takes_raw: bool = inner.takes_raw
         self.is_ordered: bool | None = is_ordered
-        self._inner = inner
+        self._inner = self._function = inner
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:
         """Call the function; see `Handler.invoke`."""

@@ -32,7 +32,7 @@ class TypedHandler(Handler):
         self.plain: Callable[..., Any] | None = None
         self.wants_context: bool = inner.wants_context
         self.takes_raw: bool = True
-        self._inner = inner
+        self._inner = self._function = inner
         self._convert = convert
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:

@@ -19,8 +19,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypedDict, TypeVar, overload
 
 from .._checks import check_callable, check_count, check_seconds, check_type
-from ..codec import Notification, Params, encode_notification, encode_request
+from ..codec import Notification, Params
 from ..codec._json import Default, check_option
+from ..codec.unwritable import write_notification, write_request
 from ..errors import CallTimeout, InvalidResponse
 from ..handlers.returned import result_reader
 from ..hooks import FoundHooks, Hooks, exchange
@@ -140,12 +141,12 @@ class _BaseClient(ResponseReader, Generic[C]):
         texts = []
         for item in items:
             if isinstance(item, Notification):
-                texts.append(encode_notification(item.method, item.params, **self._encoding))
+                texts.append(write_notification(item.method, item.params, **self._encoding))
             else:
                 method, params = item
                 id = next(self._ids)
                 calls[id] = method
-                texts.append(encode_request(id, method, params, **self._encoding))
+                texts.append(write_request(id, method, params, **self._encoding))
         if not texts:
             raise ValueError("a batch must not be empty")
         return calls, b"[" + b",".join(texts) + b"]"
@@ -229,7 +230,7 @@ class HttpClient(_BaseClient["SyncClient"]):
         """
         read = None if returns is UNSET else result_reader(returns)
         id = next(self._ids)
-        text = encode_request(id, method, params, **self._encoding)
+        text = write_request(id, method, params, **self._encoding)
         with exchange(self._hooks, {id: method}) as sent:
             result = self._read_result(self._post(text, timeout, sent.headers(headers)), id, read is not None)
         return result if read is None else read(method, result)
@@ -251,7 +252,7 @@ class HttpClient(_BaseClient["SyncClient"]):
         Raises:
             Exception: As in `call`, except RpcError and InvalidResponse: the body of the HTTP response is not read.
         """
-        text = encode_notification(method, params, **self._encoding)
+        text = write_notification(method, params, **self._encoding)
         with exchange(self._hooks, {None: method}) as sent:
             http_response = self._post(text, timeout, sent.headers(headers))
         if not http_response.is_success:
@@ -357,7 +358,7 @@ class AsyncHttpClient(_BaseClient["AsyncClient"]):
         """Call a method and return its result. Arguments and exceptions are those of `HttpClient.call`."""
         read = None if returns is UNSET else result_reader(returns)
         id = next(self._ids)
-        text = encode_request(id, method, params, **self._encoding)
+        text = write_request(id, method, params, **self._encoding)
         with exchange(self._hooks, {id: method}) as sent:
             result = self._read_result(await self._post(text, timeout, sent.headers(headers)), id, read is not None)
         return result if read is None else read(method, result)
@@ -371,7 +372,7 @@ class AsyncHttpClient(_BaseClient["AsyncClient"]):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         """Send a notification. Arguments and exceptions are those of `HttpClient.notify`."""
-        text = encode_notification(method, params, **self._encoding)
+        text = write_notification(method, params, **self._encoding)
         with exchange(self._hooks, {None: method}) as sent:
             http_response = await self._post(text, timeout, sent.headers(headers))
         if not http_response.is_success:

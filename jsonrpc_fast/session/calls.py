@@ -23,8 +23,9 @@ from typing import Any, Final, cast
 from ..codec import Message, Notification, ParseError, Request, Response, encode, encode_notification, encode_request
 from ..codec._json import Default
 from ..codec._payloads import decoded
+from ..codec.unwritable import explained
 from ..codes import ErrorCode, ParseErrorCode
-from ..errors import ConnectionLost
+from ..errors import ConnectionLost, EncodeError
 from ..handlers.cancellation import CancelledError
 from ..hooks import Outcome
 from ..types import MessageId
@@ -152,12 +153,18 @@ class Calls:
     def _request(self, call: Call, method: str, params: Any, delimited: bool) -> bytes:
         if self.prepare is not None:
             return self._prepared(call, method, params, delimited)
-        return self._encode_request(call.id, method, params, delimited=delimited)
+        try:
+            return self._encode_request(call.id, method, params, delimited=delimited)
+        except EncodeError as error:
+            raise explained(error, method, params, self._default) from error.__cause__
 
     def _notification(self, method: str, params: Any, delimited: bool) -> bytes:
         if self.prepare is not None:
             return self._prepared(None, method, params, delimited)
-        return self._encode_notification(method, params, delimited=delimited)
+        try:
+            return self._encode_notification(method, params, delimited=delimited)
+        except EncodeError as error:
+            raise explained(error, method, params, self._default) from error.__cause__
 
     def _prepared(self, call: Call | None, method: str, params: Any, delimited: bool) -> bytes:
         """Return a request or a notification with a trace context."""
@@ -175,7 +182,10 @@ class Calls:
             message = Notification(method, params, extra=cast("Any", extra))
         else:
             message = Request(call.id, method, params, extra=cast("Any", extra))
-        return encode(message, delimited=delimited, default=self._default)
+        try:
+            return encode(message, delimited=delimited, default=self._default)
+        except EncodeError as error:
+            raise explained(error, method, params, self._default) from error.__cause__
 
     def cancel(self, call: Call, reason: str | None = None) -> bytes:
         """Settle a call as `CANCELLED`. Returns the notice to send; b"" also if the call has settled already."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, Protocol
 
+from .._repr import shorten
 from ..codec import Notification, Params, Request, encode_error, encode_notification, encode_result
 from ..codec._json import Default
 from ..codec._payloads import decoded
@@ -70,6 +71,10 @@ class InboundRequest:
         self.index: int = index
         self.is_cancelled: bool = False
         self.run: Any = None  # the `Run` of its handler
+
+    def __repr__(self) -> str:
+        names = ("id", "method", "params", "is_cancelled")
+        return f"InboundRequest({', '.join([f'{name}={shorten(getattr(self, name))}' for name in names])})"
 
 
 class InboundBatch:

@@ -46,9 +46,10 @@ def test_standard_input(arguments: list[str]) -> None:
 
 
 def test_empty_standard_input() -> None:
-    done = run("check")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "-: request 0, notification 0, result 0, error 0, batch 0, invalid 0\n"
+    for data, said in ((b"", "- has no message: it is empty"), (b" \n\r\n", "- has no message")):
+        for options in ([], ["--json"], ["--quiet"]):
+            done = run("check", *options, data=data)
+            assert (done.returncode, done.stdout, done.stderr) == (2, "", f"jsonrpc-fast: {said}\n")
 
 
 def test_several_files(mixed: str, capsys: pytest.CaptureFixture[str]) -> None:

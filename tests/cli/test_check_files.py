@@ -64,6 +64,15 @@ def test_a_file_that_is_no_stream_of_lines(
 
 
 @pytest.mark.parametrize(
+    "data", [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"\x7fELF\x02\x01\x01\0", b"PK\x03\x04", b"\0\0\0\0"]
+)
+def test_a_binary_file(data: bytes, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_bytes(data)
+    assert cli.main(["check", "f"]) == 2
+    assert capsys.readouterr() == ("", "jsonrpc-fast: f is a binary file, not a stream of messages\n")
+
+
+@pytest.mark.parametrize(
     "data",
     [
         REQUEST + PRETTY,  # the first message is a line
@@ -73,7 +82,9 @@ def test_a_file_that_is_no_stream_of_lines(
         b'[{"jsonrpc":"2.0","id":1},\n' + REQUEST,
         b"BZip\n" + REQUEST,
         b"\n\n" + REQUEST,
-        b"",
+        b"printed \xff text\n" + REQUEST,
+        b"\x1b[31mcoloured\x1b[0m\n" + REQUEST,
+        b'{"jsonrpc":"2.0","id":1,"method":"\0"}\n',
     ],
 )
 def test_a_stream_of_lines_is_checked_whatever_is_in_it(

@@ -119,8 +119,8 @@ CHECK_STATUS = """
 exit status:
   0    all messages are valid
   1    a message is invalid
-  2    the command line is wrong, a file cannot be read or checked as it is, or
-       the output cannot be written
+  2    the command line is wrong, a file cannot be read or checked as it is or has
+       no message, or the output cannot be written
   130  interrupted
   141  the reader of the output closed it
 """

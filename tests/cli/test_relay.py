@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 
 from jsonrpc_fast.cli.main import main
 
+from ..support.command_line import run
 from ..support.tables import rows
 
 
@@ -48,3 +50,19 @@ def test_a_missing_extra_is_named(arguments: list[str], missing: str) -> None:
     assert done.returncode == 2
     assert re.search(rb"pip install .jsonrpc_fast\[(mcp-http|http,mcp)\]", done.stderr), done.stderr
     assert b"Traceback" not in done.stderr
+
+
+PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+
+
+def test_a_server_that_is_dead() -> None:
+    """The client gets an error, and the exit status says that the server never spoke."""
+    pytest.importorskip("httpx", reason="the extra `http` is not installed")
+    pytest.importorskip("msgspec", reason="the extra `mcp` is not installed")
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))  # and nothing listens
+        done = run("relay", f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", data=PING)
+        assert '"error":{"code":-32000,' in done.stdout
+        assert done.returncode == 3
+        assert "the server cannot be reached" in done.stderr
+        assert run("relay", f"http://127.0.0.1:{listener.getsockname()[1]}/mcp").returncode == 0  # nothing was asked

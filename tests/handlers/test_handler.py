@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any
 
 import pytest
@@ -241,3 +242,15 @@ def test_invalid_names_and_functions() -> None:
 
 def test_an_unknown_method() -> None:
     assert Handlers({"m": two}).find("n") is None
+
+
+def test_the_repr_names_the_function() -> None:
+    assert re.fullmatch(r"Handler\(<function two at 0x[0-9a-f]+>\)", repr(Handler(two)))
+
+
+def test_the_repr_of_handlers_inside_others() -> None:
+    handlers = Handlers(middleware=[lambda context, params, call_next: call_next(params)], timeout=5)
+    handlers.register("two", two, thread=True, ordered=True)
+    found = repr(handlers.child().finder()("two"))
+    assert "Handler(" in found
+    assert "two" in found

@@ -135,6 +135,15 @@ def test_a_result_with_a_type(way: Way) -> None:
 
 
 @every_way
+def test_params_that_cannot_be_written_are_named(way: Way) -> None:
+    for name in ("call", "notify"):
+        with pytest.raises(EncodeError, match=r": /a/0 of add$"):
+            way.serve(lambda client, name=name: getattr(client, name)("add", {"a": [object()]}))
+    with pytest.raises(EncodeError, match=r": /1 of add$"):
+        way.serve(lambda client: client.batch([("echo", [1]), ("add", [1, object()])]))
+
+
+@every_way
 def test_an_error_of_the_server(way: Way) -> None:
     with pytest.raises(RpcError) as caught:
         way.serve(lambda client: client.call("fail"))

@@ -71,6 +71,19 @@ async def test_a_result_with_a_type() -> None:
             await client.call("unknown", returns=object)  # nothing is sent: the method would be an RpcError
 
 
+async def test_params_that_cannot_be_written_are_named() -> None:
+    params = {"items": [1, {"a/b": object(), "secret": "secret"}]}
+    async with sessions({}) as (client, _):
+        for sending in (client.call("shop.buy", params), client.notify("shop.buy", params)):
+            with pytest.raises(EncodeError) as caught:
+                await sending
+            assert str(caught.value) == "Type is not JSON serializable: object: /items/1/a~1b of shop.buy"
+        with pytest.raises(EncodeError, match=r": /0 of shop\.buy$"):
+            await client.call("shop.buy", [{(): 1}])
+        with pytest.raises(EncodeError, match=r": the params of shop\.buy$"):
+            await client.call("shop.buy", {(): 1})
+
+
 async def test_a_malformed_answer_is_raised() -> None:
     async with session_and_wire() as (session, wire):
         call = asyncio.create_task(session.call("m"))

@@ -26,6 +26,13 @@ def test_a_batch_without_replies_gets_no_answer() -> None:
     assert batch.finish(0, b"") == b""
 
 
+def test_the_repr_of_a_request_is_short() -> None:
+    shown = repr(InboundRequest(Request(1, "add", {"a": "x" * 1000})))
+    assert shown.startswith("InboundRequest(id=1, method='add', params={'a': 'xxx")
+    assert shown.endswith("xxx'}, is_cancelled=False)")
+    assert len(shown) < 200
+
+
 def test_a_request_has_the_members_of_its_message() -> None:
     request = InboundRequest(Request("a", "m", [1]))
     assert (request.id, request.method, request.params, request.is_cancelled) == ("a", "m", [1], False)

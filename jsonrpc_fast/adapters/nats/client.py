@@ -21,8 +21,9 @@ from nats.errors import TimeoutError as NatsTimeout
 from nats.js import JetStreamContext
 
 from ..._checks import check_callable, check_seconds, check_texts, check_type
-from ...codec import Params, encode_notification, encode_request
+from ...codec import Params
 from ...codec._json import Default, check_option
+from ...codec.unwritable import write_notification, write_request
 from ...errors import CallTimeout, ConnectionLost
 from ...handlers.returned import result_reader
 from ...hooks import FoundHooks, Hooks, exchange
@@ -145,7 +146,7 @@ class ServiceClient(ResponseReader):
         seconds = self._timeout if timeout is None else timeout
         check_seconds("timeout", seconds, may_be_none=False)
         id = next(self._ids)
-        text = encode_request(id, method, params, **self._encoding)
+        text = write_request(id, method, params, **self._encoding)
         found = {**self._headers, **_checked(headers)}
         with exchange(self._hooks, {id: method}) as sent:
             send = partial(self._send, text, dict(sent.headers(found) or {}), seconds)
@@ -168,7 +169,7 @@ class ServiceClient(ResponseReader):
         Raises:
             Exception: As in `call`, but no RpcError and no InvalidResponse.
         """
-        text = encode_notification(method, params, **self._encoding)
+        text = write_notification(method, params, **self._encoding)
         with exchange(self._hooks, {None: method}) as exchanged:
             sent = dict(exchanged.headers({**self._headers, **_checked(headers)}) or {}) or None
         try:
