@@ -56,7 +56,11 @@ _LATE: Final = 4
 _MAX_FAULTS: Final = 10
 _HTTP: Final = ("http://", "https://")
 _WEBSOCKET: Final = ("ws://", "wss://")
-_NAME: Final = re.compile(r'^( *)("(?:[^"\\]|\\.)*")(?=: )', re.MULTILINE)
+_STRING: Final = r'"(?:[^"\\]|\\.)*"'
+_TOKEN: Final = re.compile(
+    rf"(?P<bold>{_STRING}(?=: ))|(?P<green>{_STRING})|(?P<cyan>-?[0-9][0-9.eE+-]*)|(?P<magenta>true|false|null)"
+)
+"""The names, strings, numbers and other values of indented JSON, by their styles."""
 
 
 class _OutputError(Exception):
@@ -98,7 +102,8 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
     except _Ended as error:
         return 128 + int(error.args[0])
     except RpcError as error:
-        print_error(f"error {error.code}: {escape(error.message)}", program)
+        said = styled(f"error {error.code}", "red", is_coloured(sys.stderr))
+        print_error(f"{said}: {escape(error.message)}", program)
         if error.data is not UNSET:
             print_error(f"data: {escape(_json_text(error.data))}", program)
         return _ERROR
@@ -482,8 +487,10 @@ def _print_result(result: Any, raw: bool) -> None:
         _write(_json_text(result))
         return
     text = json.dumps(_value_of(result), ensure_ascii=False, indent=2)
-    coloured = is_coloured(sys.stdout)
-    _write(text, lambda shown: _NAME.sub(lambda match: match[1] + styled(match[2], "bold", coloured), shown))
+    if is_coloured(sys.stdout):
+        _write(text, lambda shown: _TOKEN.sub(lambda match: styled(match[0], str(match.lastgroup), True), shown))
+    else:
+        _write(text)
 
 
 def _write(text: str, decorate: Callable[[str], str] = str) -> None:

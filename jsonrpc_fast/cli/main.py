@@ -6,6 +6,7 @@ Each command runs in a module of its own. `call`, `list` and `replay` show paylo
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import signal
 import sys
@@ -268,6 +269,10 @@ def _interrupt(number: int, _: object) -> None:
 
 def _run(arguments: list[str]) -> int:
     parser = _parser()
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
     program: list[str] = []
     if arguments[:1] in (["tap"], ["relay"], ["call"], ["list"], ["stubs"], ["replay"]) and "--" in arguments:
         # The arguments after -- belong to the server's command.

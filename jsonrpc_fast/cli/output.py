@@ -23,7 +23,7 @@ WAITING_FOR_CLIENT: Final = (
     "waiting for messages of an MCP client on the terminal; usually the client starts this command; Ctrl-D ends it"
 )
 _SHOWN_CHARACTERS: Final = 60  # of a method or an id
-_STYLES: Final = {"bold": "1", "red": "31", "yellow": "33"}
+_STYLES: Final = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "magenta": "35", "cyan": "36"}
 
 
 def print_error(text: str, program: str = "jsonrpc-fast") -> None:

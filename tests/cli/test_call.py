@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -307,13 +308,31 @@ def test_a_signal_ends_the_program_too(tmp_path: Path) -> None:
 
 @posix
 def test_a_result_on_a_terminal(server: list[str]) -> None:
+    words = ["call", "echo", 'na"me=Ada: 1', "text=\x9b", "n=[-1.5e3, true, {}, null]", *server]
+    plain = (
+        '{\n  "na\\"me": "Ada: 1",\n  "text": "\\u009b",\n  "n": [\n'
+        "    -1500.0,\n    true,\n    {},\n    null\n  ]\n}\n"
+    )
+    coloured = (
+        '{\n  <1>"na\\"me"<0>: <32>"Ada: 1"<0>,\n  <1>"text"<0>: <32>"\\u009b"<0>,\n  <1>"n"<0>: [\n'
+        "    <36>-1500.0<0>,\n    <35>true<0>,\n    {},\n    <35>null<0>\n  ]\n}\n"
+    )
+    for variables, expected in (({}, coloured), ({"NO_COLOR": "1"}, plain), ({"TERM": "dumb"}, plain)):
+        terminal = Terminal()
+        given = environment(**{"TERM": "xterm", **variables})
+        process = subprocess.Popen(command(*words), stdout=terminal.writer, env=given)
+        assert process.wait(SECONDS) == 0
+        shown = terminal.text().replace("\r\n", "\n")
+        assert re.sub("\033\\[([0-9]+)m", r"<\1>", shown) == expected
+
+
+@posix
+def test_an_error_on_a_terminal(server: list[str]) -> None:
     terminal = Terminal()
-    words = ["call", "echo", "name=Ada", "text=\x9b", *server]
-    process = subprocess.Popen(command(*words), stdout=terminal.writer, env=environment(TERM="xterm"))
-    assert process.wait(SECONDS) == 0
-    bold = '\033[1m"{}"\033[0m'
-    shown = f'{{\n  {bold.format("name")}: "Ada",\n  {bold.format("text")}: "\\u009b"\n}}\n'
-    assert terminal.text().replace("\r\n", "\n") == shown
+    words = ["call", "unknown", *server]
+    process = subprocess.Popen(command(*words), stderr=terminal.writer, env=environment(TERM="xterm"))
+    assert process.wait(SECONDS) == 1
+    assert terminal.text().startswith("jsonrpc-fast call: \033[31merror -32601\033[0m: Method not found")
 
 
 def test_methods_are_listed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

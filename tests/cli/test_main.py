@@ -6,6 +6,7 @@ import json
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ from jsonrpc_fast import BACKEND, PRESETS
 from jsonrpc_fast.cli import main as cli
 from jsonrpc_fast.codec._json import ORJSON_FAULT, ORJSON_VERSION
 
-from ..support.command_line import SECONDS, environment, run
+from ..support.command_line import SECONDS, environment, posix, run
 from ..support.tables import rows
 
 
@@ -149,7 +150,8 @@ exit status:
   0    the client closed standard input
   1    standard output cannot be written, or the client did not read all of it
   2    the command line is wrong, or an extra is not installed
-  3    the address of --http is in use, or cannot be listened on
+  3    the server of the URL failed and sent no message, or the address of --http
+       is in use, or cannot be listened on
   130  interrupted
   143  terminated
 """
@@ -249,3 +251,19 @@ def test_package_does_not_load_the_command_line() -> None:
     code = "import sys, jsonrpc_fast; print(sorted({'jsonrpc_fast.cli', 'argparse', 'tqdm'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, timeout=SECONDS)
     assert done.stdout.split() == [b"[]"]
+
+
+@posix
+def test_completion(tmp_path: Path) -> None:
+    """What the shell gets from argcomplete, which one line in its profile turns on."""
+    pytest.importorskip("argcomplete", reason="the extra `cli` is not installed")
+    found = tmp_path / "found"
+    for line, expected in (
+        ("jsonrpc-fast re", {"relay", "replay"}),
+        ("jsonrpc-fast call --no", {"--notify"}),
+        ("jsonrpc-fast check --profile ls", {"lsp"}),
+    ):
+        settings = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_STDOUT_FILENAME": str(found)}
+        done = run("info", env=environment(COMP_LINE=line, COMP_POINT=str(len(line)), **settings))
+        assert (done.returncode, done.stdout) == (0, "")
+        assert set(found.read_text().split()) == expected
