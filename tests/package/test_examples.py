@@ -200,3 +200,16 @@ async def test_mcp_middleware() -> None:
 def test_acp() -> None:
     answer = output(*program("acp_client.py", "hello world", "--", *program("acp_agent.py")))
     assert answer == "HELLO WORLD (end_turn)\n"
+
+
+async def test_mcp_composed() -> None:
+    for module in MCP:
+        pytest.importorskip(module, reason="the extra `mcp` is not installed")
+    from jsonrpc_fast import mcp
+
+    async with mcp.connect(*program("mcp_composed.py"), env=environment(), timeout=SECONDS) as client:
+        assert [tool["name"] for tool in await client.list_tools()] == ["clock_later", "shop_price"]
+        found = await client.call_tool("clock_later", {"hour": 23})
+        assert found["structuredContent"] == {"result": 0}
+        found = await client.call_tool("shop_price", {"name": "tea", "count": 2})
+        assert found["content"][0]["text"] == "5.0"

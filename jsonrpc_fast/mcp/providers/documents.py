@@ -1,0 +1,142 @@
+"""Schemas in documents of OpenRPC and OpenAPI, as JSON Schemas of tools.
+
+Rules:
+  - References are followed within the document only; nothing is ever fetched.
+  - The schemas that a tool needs stand in the `$defs` of its schema.
+  - A schema of OpenAPI 3.0 is written as in 2020-12: `nullable`, and `exclusiveMinimum: true`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import unquote
+
+MAX_REFERENCES: Final = 64
+"""How many references may follow one another."""
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+_MAX_NAME_CHARACTERS: Final = 128
+_LIMITS: Final = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
+_VALUES: Final = frozenset({"const", "default", "enum", "example", "examples"})
+"""Keywords whose values are no schemas."""
+_MAPS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""Keywords whose values are schemas by name."""
+
+
+def tool_name(name: str) -> str:
+    """Return the name of a tool for a name in a document: other characters than a tool may have become `_`."""
+    return _NOT_IN_NAMES.sub("_", name).strip("_")[:_MAX_NAME_CHARACTERS]
+
+
+class Document:
+    """A document whose parts refer to each other.
+
+    Args:
+        content: The document, decoded.
+
+    Raises:
+        TypeError: `content` is not a mapping.
+    """
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        if not isinstance(content, Mapping):
+            raise TypeError(f"the document must be a mapping, not {type(content).__name__}")
+        self._content = content
+
+    def resolved(self, value: Any) -> dict[str, Any]:
+        """Return the object that a value is or refers to.
+
+        Raises:
+            ValueError: It is no object, or a reference leads nowhere, out of the document or back to itself.
+        """
+        for _ in range(MAX_REFERENCES):
+            if not isinstance(value, dict):
+                raise ValueError("a part of the document must be an object")
+            if not isinstance(reference := value.get("$ref"), str):
+                return value
+            value = self._found(reference)
+        raise ValueError("a reference leads back to itself")
+
+    def object_schema(self, properties: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
+        """Return the schema of an object with these properties and no others.
+
+        Args:
+            properties: Schemas of the document, by name.
+            required: The names that must be there.
+
+        Raises:
+            ValueError: A schema or a reference is invalid.
+        """
+        names: dict[str, str] = {}  # of the definitions, by reference
+        schema: dict[str, Any] = {
+            "type": "object",
+            "properties": {name: self._schema(each, names) for name, each in properties.items()},
+            "additionalProperties": False,
+        }
+        if required:
+            schema["required"] = required
+        definitions: dict[str, Any] = {}
+        while len(definitions) < len(names):
+            for reference, name in list(names.items()):
+                if name not in definitions:
+                    definitions[name] = self._schema(self._found(reference), names)
+        return {**schema, "$defs": definitions} if definitions else schema
+
+    def _found(self, reference: str) -> Any:
+        if not reference.startswith("#/"):
+            raise ValueError("a reference to another document is not supported")
+        found: Any = self._content
+        for part in unquote(reference[2:]).split("/"):
+            name = _unescaped(part)
+            if isinstance(found, Mapping) and name in found:
+                found = found[name]
+            elif isinstance(found, list) and name.isascii() and name.isdigit() and int(name) < len(found):
+                found = found[int(name)]
+            else:
+                raise ValueError("a reference leads to nothing")
+        return found
+
+    def _schema(self, schema: Any, names: dict[str, str]) -> Any:
+        """Return a schema whose references lead to definitions, whose names are added to `names`."""
+        if isinstance(schema, list):
+            return [self._schema(each, names) for each in schema]
+        if not isinstance(schema, dict):
+            return schema
+        made: dict[str, Any] = {}
+        for name, value in schema.items():
+            if name == "$ref" and isinstance(value, str):
+                if value not in names:
+                    names[value] = _definition_name(value, {*names.values()})
+                made[name] = f"#/$defs/{names[value]}"
+            elif name in _MAPS and isinstance(value, dict):
+                made[name] = {key: self._schema(each, names) for key, each in value.items()}
+            elif name in _VALUES:
+                made[name] = value
+            elif name in _LIMITS and isinstance(value, bool):
+                if value and _LIMITS[name] in schema:
+                    made[name] = schema[_LIMITS[name]]
+            elif name != "nullable":
+                made[name] = self._schema(value, names)
+        return _with_null(made) if schema.get("nullable") is True else made
+
+
+def _unescaped(part: str) -> str:
+    """Return a part of a JSON pointer (RFC 6901) as it is in the document."""
+    return part.replace("~1", "/").replace("~0", "~")
+
+
+def _definition_name(reference: str, taken: set[str]) -> str:
+    base = tool_name(_unescaped(unquote(reference).rpartition("/")[2])) or "schema"
+    name, number = base, 1
+    while name in taken:
+        number += 1
+        name = f"{base}_{number}"
+    return name
+
+
+def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
+    kind = schema.get("type")
+    if isinstance(kind, str) and "enum" not in schema:
+        return {**schema, "type": [kind, "null"]}
+    return {"anyOf": [schema, {"type": "null"}]}

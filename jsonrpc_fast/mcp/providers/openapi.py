@@ -1,0 +1,275 @@
+"""Tools from a document of OpenAPI 3: each operation is a tool.
+
+    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as client:
+        server.mount(openapi_server(document, client, include=lambda name, operation: operation["method"] == "get"))
+
+Rules:
+  - The parameters in path, query and headers are arguments, and a body is the argument `body`. They are checked against
+    their schemas here, and written in the usual styles: a list in a query is repeated, in a path and a header it is
+    joined with commas.
+  - A value in the path is one segment: it cannot lead to another path. Redirects are not followed.
+  - A JSON response is structured content if it is an object, and text. Another status than 2xx is a result with
+    `isError`, with the status and the beginning of the body.
+  - The HTTP client has the credentials, and the parameters `Accept`, `Content-Type` and `Authorization` are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from ..._checks import check_callable, check_count, check_type
+from ...codec._backend import dumps
+from ...codec._json import loads
+from ..protocol.definitions import ToolAnnotations
+from ..server.results import ToolError
+from ..server.server import Server
+from .documents import Document, tool_name
+
+if TYPE_CHECKING:
+    import httpx
+    import httpx2
+
+MAX_RESPONSE_BYTES: Final = 4 * 1024 * 1024
+"""The default limit of a response."""
+_METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+_OWN_HEADERS: Final = ("accept", "content-type", "authorization")
+_SHOWN_CHARACTERS: Final = 1000
+_PART: Final = re.compile(r"\{([^{}]+)\}")
+_JSON: Final = re.compile(r"application/(?:[\w.+-]+\+)?json")
+
+
+def openapi_server(
+    document: Mapping[str, Any],
+    http_client: httpx.AsyncClient | httpx2.AsyncClient,
+    *,
+    url: str | None = None,
+    include: Callable[[str, Mapping[str, Any]], bool] | None = None,
+    max_response_bytes: int = MAX_RESPONSE_BYTES,
+) -> Server:
+    """Return a server whose tools are the operations of a service, to be mounted or served.
+
+    Args:
+        document: The document of OpenAPI 3.0 or 3.1, decoded.
+        http_client: The client of httpx2 or httpx to call the service with: its headers, `auth`, timeouts. It is not
+            closed.
+        url: The URL that the paths belong to; by default the first one of `servers` in the document.
+        include: Takes the name of a tool and the operation of the document, with its `method` ("get") and `path` added;
+            returns whether to offer it. By default all are offered, those that change something among them.
+        max_response_bytes: The maximum size of a response.
+
+    Raises:
+        TypeError: An argument has the wrong type.
+        ValueError: The document is invalid, two operations have one name, there is no URL, or an operation cannot be
+            called: a schema, a body or a parameter is not supported. The text names the operation.
+    """
+    check_type("url", url, str, may_be_none=True)
+    check_callable("include", include)
+    check_count("max_response_bytes", max_response_bytes, 1, may_be_none=False)
+    parts = Document(document)
+    if not str(document.get("openapi", "")).startswith("3."):
+        raise ValueError("the document must be one of OpenAPI 3")
+    base = _base_url(document) if url is None else url
+    if not base.startswith(("http://", "https://")):
+        raise ValueError("the URL of the service must begin with http:// or https://: pass url=")
+    info = document.get("info")
+    info = info if isinstance(info, dict) else {}
+    server = Server(str(info.get("title") or "OpenAPI"), str(info.get("version") or "0"))
+    for operation in _operations(parts, document):
+        place = f"{operation['method'].upper()} {operation['path']}"[:128]
+        name = tool_name(str(operation.get("operationId") or f"{operation['method']}{operation['path']}"))
+        if include is not None and not include(name, operation):
+            continue
+        try:
+            found = _Operation(parts, operation, base.rstrip("/"), http_client, max_response_bytes)
+            server.tool(
+                name,
+                description=_description(operation),
+                input_schema=found.schema,
+                annotations=_annotations(operation["method"]),
+            )(found.run)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{place!a}: {error}") from error
+    return server
+
+
+class _Operation:
+    """One operation: where its arguments go, and how it is called."""
+
+    def __init__(
+        self, parts: Document, operation: Mapping[str, Any], base: str, http_client: Any, max_bytes: int
+    ) -> None:
+        self._method = str(operation["method"]).upper()
+        self._path = str(operation["path"])
+        self._base = base
+        self._http = http_client
+        self._max_bytes = max_bytes
+        self._parameters: dict[str, dict[str, Any]] = {}
+        properties: dict[str, Any] = {}
+        required: list[str] = []
+        for parameter in operation["parameters"]:
+            name, place = parameter.get("name"), parameter.get("in")
+            if not isinstance(name, str) or place not in ("path", "query", "header", "cookie"):
+                raise ValueError("a parameter is invalid")
+            is_required = parameter.get("required") is True or place == "path"
+            if (place == "header" and name.lower() in _OWN_HEADERS) or (place == "cookie" and not is_required):
+                continue
+            if place == "cookie" or name in self._parameters:
+                raise ValueError("a cookie, or two parameters of one name, are not supported")
+            schema = parameter.get("schema")
+            if not isinstance(schema, dict):
+                schema = next(iter((parameter.get("content") or {"": {}}).values())).get("schema", {})
+            if isinstance(description := parameter.get("description"), str):
+                schema = {"description": description, **schema} if "$ref" not in schema else schema
+            self._parameters[name] = parameter
+            properties[name] = schema
+            if is_required:
+                required.append(name)
+        missing = {*_PART.findall(self._path)} - {
+            name for name, each in self._parameters.items() if each["in"] == "path"
+        }
+        if missing:
+            raise ValueError("a part of the path is no parameter")
+        self._body = ""  # the name of its argument
+        self._media = ""
+        if "requestBody" in operation:
+            body = parts.resolved(operation["requestBody"])
+            content: Any = body.get("content")
+            content = content if isinstance(content, dict) else {}
+            self._media = next((kind for kind in content if _JSON.fullmatch(kind.partition(";")[0])), "")
+            if not self._media:
+                raise ValueError("the body of a request must be JSON")
+            self._body = "body" if "body" not in properties else "request_body"
+            properties[self._body] = (content[self._media] or {}).get("schema", {})
+            if body.get("required") is True:
+                required.append(self._body)
+        self.schema: dict[str, Any] = parts.object_schema(properties, required)
+
+    async def run(self, **arguments: Any) -> Any:
+        """Call the operation, and return its response."""
+        query: list[tuple[str, str]] = []
+        headers: dict[str, str] = {}
+        segments: dict[str, str] = {}
+        for name, parameter in self._parameters.items():
+            if name not in arguments:
+                continue
+            value = arguments[name]
+            if parameter["in"] == "query":
+                query += _query(name, value, parameter)
+            elif parameter["in"] == "header":
+                headers[name] = _header(name, value)
+            else:
+                segments[name] = _segment(name, value)
+        path = _PART.sub(lambda part: segments[part[1]], self._path)
+        content = None
+        if self._body and self._body in arguments:
+            content = dumps(arguments[self._body])
+            headers["Content-Type"] = self._media
+        request = self._http.build_request(
+            self._method, self._base + path, params=query or None, headers=headers, content=content
+        )
+        response = await self._http.send(request, stream=True, follow_redirects=False)
+        try:
+            received = bytearray()
+            async for piece in response.aiter_bytes():
+                received += piece
+                if len(received) > self._max_bytes:
+                    raise ToolError(f"The response is larger than {self._max_bytes} bytes.")
+        finally:
+            await response.aclose()
+        return _read(response.status_code, str(response.headers.get("content-type", "")), bytes(received))
+
+
+def _read(status: int, content_type: str, body: bytes) -> Any:
+    kind = content_type.partition(";")[0].strip().lower()
+    is_text = kind.startswith("text/") or _JSON.fullmatch(kind) is not None
+    if not 200 <= status < 300:
+        shown = body.decode("utf-8", "replace")[:_SHOWN_CHARACTERS] if is_text else ""
+        raise ToolError(f"HTTP status {status}" + (f": {shown}" if shown else ""))
+    if not body:
+        return None
+    if _JSON.fullmatch(kind):
+        try:
+            return loads(body)
+        except ValueError:
+            raise ToolError("The response is not valid JSON.") from None
+    if not is_text:
+        raise ToolError("The response is neither text nor JSON.")
+    return body.decode("utf-8", "replace")
+
+
+def _operations(parts: Document, document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the operations, with `method`, `path` and all `parameters`."""
+    paths = document.get("paths")
+    for path, item in paths.items() if isinstance(paths, dict) else ():
+        shared = parts.resolved(item)
+        for method in _METHODS:
+            if method not in shared:
+                continue
+            operation = parts.resolved(shared[method])
+            parameters = {}
+            for each in [*(shared.get("parameters") or ()), *(operation.get("parameters") or ())]:
+                parameter = parts.resolved(each)
+                parameters[(parameter.get("name"), parameter.get("in"))] = parameter
+            yield {**operation, "method": method, "path": path, "parameters": [*parameters.values()]}
+
+
+def _base_url(document: Mapping[str, Any]) -> str:
+    servers = document.get("servers")
+    first = servers[0] if isinstance(servers, list) and servers else {}
+    url = first.get("url") if isinstance(first, dict) else None
+    if not isinstance(url, str):
+        return ""
+    variables = first.get("variables") or {}
+    return _PART.sub(lambda part: str(variables.get(part[1], {}).get("default", "")), url)
+
+
+def _description(operation: Mapping[str, Any]) -> str | None:
+    texts = [operation.get("summary"), operation.get("description")]
+    return "\n\n".join(dict.fromkeys(text for text in texts if isinstance(text, str) and text)) or None
+
+
+def _annotations(method: str) -> ToolAnnotations:
+    is_read = method in ("get", "head", "options", "trace")
+    return ToolAnnotations(
+        read_only_hint=is_read,
+        destructive_hint=method in ("delete", "put", "patch"),
+        idempotent_hint=is_read or method in ("put", "delete"),
+        open_world_hint=True,
+    )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return ",".join(map(_text, value))
+    return dumps(value).decode()
+
+
+def _query(name: str, value: Any, parameter: Mapping[str, Any]) -> list[tuple[str, str]]:
+    if isinstance(value, list):
+        if parameter.get("explode", True):
+            return [(name, _text(each)) for each in value]
+        separator = {"spaceDelimited": " ", "pipeDelimited": "|"}.get(str(parameter.get("style")), ",")
+        return [(name, separator.join(map(_text, value)))]
+    if isinstance(value, dict) and "content" not in parameter:
+        is_deep = parameter.get("style") == "deepObject"
+        return [(f"{name}[{key}]" if is_deep else key, _text(each)) for key, each in value.items()]
+    return [(name, _text(value))]
+
+
+def _header(name: str, value: Any) -> str:
+    text = _text(value)
+    if not text.isprintable() or not text.isascii():
+        raise ToolError(f"{name} must have printable ASCII characters only.")
+    return text
+
+
+def _segment(name: str, value: Any) -> str:
+    text = _text(value)
+    if text in ("", ".", ".."):
+        raise ToolError(f"{name} must be a name, not empty, . or ..")
+    return quote(text, safe="")
