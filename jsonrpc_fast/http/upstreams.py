@@ -17,6 +17,7 @@ Rules:
 from __future__ import annotations
 
 import base64
+import threading
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
@@ -87,6 +88,7 @@ class Upstreams(OuterTransport):
         library = library_of(transport)
         super().__init__(transport)
         self._upstreams = [_Upstream(str(url_of(url, library))) for url in urls]
+        self._lock = threading.Lock()  # of `inner`: threads may share a sync client
         self._attempts = attempts
         self._may_repeat = may_repeat
         self._rest_seconds = rest_seconds
@@ -117,8 +119,9 @@ class Upstreams(OuterTransport):
     def handle_request(self, request: Any) -> Any:
         """Send a request of a sync client, and return the response."""
         exchange = _Exchange(self, request, request.read(), time.monotonic())
-        if self.inner is None:
-            self.inner = exchange.library.HTTPTransport()
+        with self._lock:
+            if self.inner is None:
+                self.inner = exchange.library.HTTPTransport()
         while True:
             upstream, seconds = exchange.next(time.monotonic())
             if seconds:
@@ -256,8 +259,8 @@ def _retry_seconds(value: str | None) -> float | None:
         return float(value[:9])
     try:
         until = parsedate_to_datetime(value)
-    except (TypeError, ValueError):
+        if until.tzinfo is None:
+            until = until.replace(tzinfo=timezone.utc)
+        return max((until - datetime.now(timezone.utc)).total_seconds(), 0.0)
+    except (TypeError, ValueError, OverflowError):
         return None
-    if until.tzinfo is None:
-        until = until.replace(tzinfo=timezone.utc)
-    return max((until - datetime.now(timezone.utc)).total_seconds(), 0.0)

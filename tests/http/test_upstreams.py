@@ -25,6 +25,7 @@ from ..support.waiting import free_port
 
 LIBRARIES = [importlib.import_module(name) for name in ("httpx2", "httpx") if importlib.util.find_spec(name)]
 RESULT = b'{"jsonrpc":"2.0","id":%d,"result":"%s"}'
+FAR = "Mon, 99999999999999999999 Jan 2026 00:00:00 GMT"
 REFUSED, BROKEN, SILENT = "ConnectError", "ReadError", "ReadTimeout"
 
 
@@ -173,7 +174,10 @@ def test_an_upstream_that_failed_rests(http: Any, is_async: bool, clock: Clock) 
     assert clock.waits == []
 
 
-@rows("value, seconds", [("7", 7), ("date", 7), ("99999999999999999", MAX_REST_SECONDS), ("x", 1), ("-1", 1), ("0", 0)])
+@rows(
+    "value, seconds",
+    [("7", 7), ("date", 7), ("99999999999999999", MAX_REST_SECONDS), ("x", 1), ("-1", 1), ("0", 0), (FAR, 1)],
+)
 @rows("status", [429, 503])
 def test_a_server_that_says_when(
     http: Any, is_async: bool, clock: Clock, value: str, seconds: float, status: int
