@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from .arguments import address_of
 from .output import WAITING_FOR_CLIENT, announce_waiting, run_server_command
@@ -26,8 +26,13 @@ def _serve(options: argparse.Namespace) -> int:
     place = address_of(options)
     from ..mcp.gateway import Gateway
 
-    bounds: dict[str, Any] = {"max_servers": max(1, options.max_servers), "idle_seconds": options.idle_seconds or None}
-    gateway = Gateway(options.file, separator=options.separator, **bounds)
+    gateway = Gateway(
+        options.file,
+        separator=options.separator,
+        max_servers=max(1, options.max_servers),
+        idle_seconds=options.idle_seconds or None,
+        list_seconds=options.list_seconds,
+    )
     if place is None:
         announce_waiting(WAITING_FOR_CLIENT, _PROGRAM)
         return gateway.serve_stdio()

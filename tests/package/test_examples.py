@@ -175,6 +175,17 @@ def test_mcp() -> None:
     )
 
 
+async def test_mcp_gateway() -> None:
+    for module in MCP:
+        pytest.importorskip(module, reason="the extra `mcp` is not installed")
+    from jsonrpc_fast import mcp
+
+    async with mcp.connect(*program("mcp_gateway.py"), env=environment(), stderr="discard", timeout=SECONDS) as client:
+        assert [tool["name"] for tool in await client.list_tools()] == ["weather_convert", "calls_add", "calls_divide"]
+        result = await client.call_tool("weather_convert", {"celsius": 20})
+    assert result["structuredContent"] == {"fahrenheit": 68.0}
+
+
 async def test_mcp_middleware() -> None:
     for module in MCP:
         pytest.importorskip(module, reason="the extra `mcp` is not installed")

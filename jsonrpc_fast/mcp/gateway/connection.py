@@ -6,8 +6,8 @@ Rules:
   - The names of tools and prompts have the names of their servers in front. URIs stay as they are, because results of
     tools hold them: a URI belongs to the server that lists it, or whose template it matches; otherwise each server is
     asked, in order. Of two servers with the same URI the first one has it.
-  - A list waits LIST_SECONDS for each server. One that is later, or fails, is left out, and the client is told that the
-    list has changed when that server has listed.
+  - A list waits `list_seconds` for each server. One that is later, or fails, is left out. When a late one has listed, the
+    client is told that the list has changed.
   - What a server sends while the client does not read is dropped, except that a list or a resource has changed: that is
     sent later, once.
 """
@@ -44,8 +44,6 @@ from ..session import McpSession
 from .payloads import TOKEN, as_raw, member, replaced, text_member
 from .upstream import MAX_SUBSCRIPTIONS, Places, Upstream
 
-LIST_SECONDS: Final = 10.0
-"""How long a list waits for one server."""
 MAX_OWNERS: Final = 100_000
 """The maximum number of URIs whose servers are remembered."""
 
@@ -228,7 +226,7 @@ class GatewayConnection(ClientConnection):
         for upstream in self._upstreams.values():
             upstream.level = level
         calls = [upstream.call(method, params) for upstream in running if upstream.supports("logging")]
-        await self._within(LIST_SECONDS, [asyncio.ensure_future(call) for call in calls])
+        await self._within(self._places.list_seconds, [asyncio.ensure_future(call) for call in calls])
         return {}
 
     async def _within(self, seconds: float, tasks: list[asyncio.Task[Any]]) -> None:
@@ -302,7 +300,7 @@ class GatewayConnection(ClientConnection):
         listings = {upstream: self._listing(method, upstream) for upstream in self._upstreams.values()}
         if awaited := [task for task in listings.values() if task not in self._late]:
             with waiting():
-                await asyncio.wait(awaited, timeout=LIST_SECONDS)
+                await asyncio.wait(awaited, timeout=self._places.list_seconds)
         found = []
         for upstream, task in listings.items():
             if not task.done():

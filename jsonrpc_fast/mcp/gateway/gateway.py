@@ -42,6 +42,8 @@ MAX_CALLS: Final = 256
 """Maximum number of requests in flight to one server for one client, by default."""
 IDLE_SECONDS: Final = 1800.0
 """How long a server may be idle, by default."""
+LIST_SECONDS: Final = 10.0
+"""How long a list waits for a server, by default."""
 TIMEOUT_SECONDS: Final = 3600.0
 """How long a server, or a client that is asked, may take to respond, by default: for a peer that does not cancel."""
 
@@ -73,6 +75,8 @@ class Gateway(Served):
         max_calls: Maximum number of requests in flight to one server for one client; the next one gets the error
             -32000.
         idle_seconds: How long a server may be idle until it is ended; None: no limit.
+        list_seconds: How long a list waits for a server. One that is slower, as it may be at its first start, is left
+            out; the client is told that the list has changed when it has responded.
         timeout: Seconds until a request is given up that neither side cancels; None: never.
         max_message_bytes: Maximum size of a message of either side; by default that of the profile.
 
@@ -98,6 +102,7 @@ class Gateway(Served):
         max_servers: int = MAX_SERVERS,
         max_calls: int = MAX_CALLS,
         idle_seconds: float | None = IDLE_SECONDS,
+        list_seconds: float = LIST_SECONDS,
         timeout: float | None = TIMEOUT_SECONDS,
         max_message_bytes: int | None = None,
     ) -> None:
@@ -109,6 +114,7 @@ class Gateway(Served):
         check_count("max_servers", max_servers, 1, may_be_none=False)
         check_count("max_calls", max_calls, 1, may_be_none=False)
         check_seconds("idle_seconds", idle_seconds)
+        check_seconds("list_seconds", list_seconds, may_be_none=False)
         check_seconds("timeout", timeout)
         check_count("max_message_bytes", max_message_bytes, 1)
         if not separator or _UNSAFE.search(separator):
@@ -134,7 +140,7 @@ class Gateway(Served):
                 entry.transport(self._profile, raw=True)  # checks it
         self._info = Implementation(name=name, version=version)
         self._instructions = instructions
-        self._places = Places(self._profile, max_servers, max_calls, idle_seconds, timeout)
+        self._places = Places(self._profile, max_servers, max_calls, idle_seconds, list_seconds, timeout)
         self.connections: set[Any] = set()
         self.lifespan: Lifespan = Lifespan(None, self)
         self.tasks: TaskStore = TaskStore()

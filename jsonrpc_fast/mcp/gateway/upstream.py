@@ -61,6 +61,7 @@ class Places:
         max_servers: Maximum number of servers that run.
         max_calls: Maximum number of requests in flight to one of them.
         idle_seconds: How long a server may be idle; None: no limit.
+        list_seconds: How long a list waits for a server.
         timeout: Seconds until a request is given up; None: never.
 
     Attributes:
@@ -68,11 +69,18 @@ class Places:
     """
 
     def __init__(
-        self, profile: Profile, max_servers: int, max_calls: int, idle_seconds: float | None, timeout: float | None
+        self,
+        profile: Profile,
+        max_servers: int,
+        max_calls: int,
+        idle_seconds: float | None,
+        list_seconds: float,
+        timeout: float | None,
     ) -> None:
         self.profile: Profile = profile
         self.max_calls: int = max_calls
         self.idle_seconds: float | None = idle_seconds
+        self.list_seconds: float = list_seconds
         self.timeout: float | None = timeout
         self.running: dict[Upstream, None] = {}
         self._max_servers = max_servers
