@@ -488,11 +488,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="TEXT",
         help="what stands between the name of a server and that of a tool (default: %(default)s)",
     )
-<<<<<<< HEAD
     _add_number(command, "--max-servers", 64, "run at most N servers, of all clients")
     _add_number(command, "--idle-seconds", 1800, "end a server after N seconds without a request; 0: never")
-    _add_shared(command, "--debug")
-=======
     command.add_argument(
         "--list-seconds",
         type=_seconds,
@@ -500,24 +497,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="how long a list waits for a server; a slower one is told of later (default: %(default)s)",
     )
-    command.add_argument(
-        "--max-servers",
-        type=_whole_number,
-        default=64,
-        metavar="N",
-        help="run at most N servers, of all clients (default: %(default)s)",
-    )
-    command.add_argument(
-        "--idle-seconds",
-        type=_whole_number,
-        default=1800,
-        metavar="N",
-        help="end a server after N seconds without a request; 0: never (default: %(default)s)",
-    )
-    command.add_argument(
-        "--debug", action="store_true", help="log each message and fault to standard error, without payloads"
-    )
->>>>>>> 6a65c1d (A page, an example and a command-line entry for the gateway; how long a list waits for a server is an option)
+    _add_shared(command, "--debug")
 
     command = commands.add_parser(
         "info", help="show versions, backend and profiles", description=_INFO, epilog=_INFO_STATUS, **layout

@@ -6,8 +6,8 @@ Rules:
   - The names of tools and prompts have the names of their servers in front. URIs stay as they are, because results of
     tools hold them: a URI belongs to the server that lists it, or whose template it matches; otherwise each server is
     asked, in order. Of two servers with the same URI the first one has it.
-  - A list waits `list_seconds` for each server. One that is later, or fails, is left out. When a late one has listed, the
-    client is told that the list has changed.
+  - A list waits `list_seconds` for each server. One that is later, or fails, is left out. When a late one has listed,
+    the client is told that the list has changed.
   - What a server sends while the client does not read is dropped, except that a list or a resource has changed: that is
     sent later, once.
 """
