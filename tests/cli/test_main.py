@@ -31,20 +31,20 @@ def test_info(capsys: pytest.CaptureFixture[str]) -> None:
     assert "orjson_fault" not in facts
     assert facts["python"] == f"{platform.python_implementation()} {platform.python_version()}"
     assert table == (
-        "                                                   mcp    mcp    mcp    mcp    mcp\n"
-        "                                     jsonrpc       2024   2025   2025   2025   2026\n"
-        "profile            jsonrpc  lenient  1        lsp  11-05  03-26  06-18  11-25  07-28\n"
-        "null_request_ids   yes      yes      yes      no   no     no     no     no     no\n"
-        "null_result_ids    yes      yes      yes      yes  no     no     no     no     no\n"
-        "float_ids          yes      yes      yes      no   no     no     no     no     no\n"
-        "errors_without_id  no       no       no       no   no     no     no     yes    yes\n"
-        "optional_jsonrpc   no       no       yes      no   no     no     no     no     no\n"
-        "empty_methods      yes      yes      yes      yes  no     no     no     no     no\n"
-        "array_params       yes      yes      yes      yes  no     no     no     no     no\n"
-        "null_params        no       yes      no       yes  no     no     no     no     no\n"
-        "null_companions    no       yes      yes      no   no     no     no     no     no\n"
-        "object_results     no       no       no       no   yes    yes    yes    yes    yes\n"
-        "batches            yes      yes      no       no   no     yes    no     no     no"
+        "                                                        mcp    mcp    mcp    mcp    mcp\n"
+        "                                     jsonrpc            2024   2025   2025   2025   2026\n"
+        "profile            jsonrpc  lenient  1        lsp  acp  11-05  03-26  06-18  11-25  07-28\n"
+        "null_request_ids   yes      yes      yes      no   yes  no     no     no     no     no\n"
+        "null_result_ids    yes      yes      yes      yes  yes  no     no     no     no     no\n"
+        "float_ids          yes      yes      yes      no   no   no     no     no     no     no\n"
+        "errors_without_id  no       no       no       no   no   no     no     no     yes    yes\n"
+        "optional_jsonrpc   no       no       yes      no   no   no     no     no     no     no\n"
+        "empty_methods      yes      yes      yes      yes  yes  no     no     no     no     no\n"
+        "array_params       yes      yes      yes      yes  yes  no     no     no     no     no\n"
+        "null_params        no       yes      no       yes  yes  no     no     no     no     no\n"
+        "null_companions    no       yes      yes      no   no   no     no     no     no     no\n"
+        "object_results     no       no       no       no   no   yes    yes    yes    yes    yes\n"
+        "batches            yes      yes      no       no   no   no     yes    no     no     no"
     )
     assert rest == (
         "the same in all: extra_members yes, big_ints float, "
@@ -78,6 +78,7 @@ def test_info_json() -> None:
         "lenient",
         "jsonrpc-1",
         "lsp",
+        "acp",
         "mcp-2024-11-05",
         "mcp-2025-03-26",
         "mcp-2025-06-18",
