@@ -327,7 +327,8 @@ class Inbox:
         self.unchecked_bytes = 0
         self._held.append((item, size, destination, context))
         self._room.keep(size)
-        self._driver.drain()
+        if self._barrier is None:  # otherwise its end is what is waited for
+            self._driver.drain()
 
     def drained(self) -> None:
         """Serve held messages, because the peer has read."""

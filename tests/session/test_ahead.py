@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,9 +112,10 @@ class Served:
 @rows("kind", ["sync", "async", "thread"])
 @rows(("convention", "code"), [(LspConvention(), -32800), (McpConvention(), None)])
 async def test_none_begins_whose_cancellation_is_in_the_same_chunk(
-    convention: Convention, code: int | None, kind: str
+    convention: Convention, code: int | None, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More of them than a transport delivers at a time, and one that is not cancelled."""
+    monkeypatch.setattr(connection, "TURN_SECONDS", 60.0)  # the machine may be busy
     served = Served()
 
     async def serve(transport: StreamTransport) -> None:

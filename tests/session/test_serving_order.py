@@ -289,6 +289,7 @@ async def test_one_that_closes_the_session_does_not_wait_for_itself() -> None:
     log = Log()
 
     async def leave(context: SessionContext) -> None:
+        await settle()  # the later one has been read
         await context.session.close(None)
         log.lines.append("closed")
 
