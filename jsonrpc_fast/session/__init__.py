@@ -6,7 +6,18 @@
 from __future__ import annotations
 
 from ..handlers import Handler, Handlers
-from ..hooks import Outcome
+from ..hooks import (
+    CallPreparedHook,
+    CallSettledHook,
+    CallStartedHook,
+    FaultHook,
+    HandlerFaultHook,
+    Hooks,
+    Outcome,
+    RequestReceivedHook,
+    RequestServedHook,
+    RequestStartedHook,
+)
 from ..types import TIMEOUT_SECONDS
 from .budget import ResponseBudget
 from .context import SessionContext
@@ -38,15 +49,21 @@ __all__ = [
     "AcpConvention",
     "Bounds",
     "Call",
+    "CallPreparedHook",
+    "CallSettledHook",
+    "CallStartedHook",
     "Cancellation",
     "Convention",
     "Destination",
     "Driver",
     "Engine",
+    "FaultHook",
     "Gap",
     "Goodbye",
     "Handler",
+    "HandlerFaultHook",
     "Handlers",
+    "Hooks",
     "InboundRequest",
     "JsonRpcConvention",
     "LspConvention",
@@ -54,6 +71,9 @@ __all__ = [
     "Outcome",
     "Progress",
     "ReconnectingSession",
+    "RequestReceivedHook",
+    "RequestServedHook",
+    "RequestStartedHook",
     "ResponseBudget",
     "Run",
     "Session",
