@@ -41,6 +41,8 @@ CHOICE = os.environ.get("JSONRPC_FAST_EXTENSION") or "unset"
 if CHOICE not in ("yes", "no", "unset"):
     sys.exit(f"JSONRPC_FAST_EXTENSION must be yes, no or unset, not {CHOICE!r}")
 
+HOME = os.environ.get("JSONRPC_FAST_HOME", "https://example.org/jsonrpc_fast")
+"""The address in the metadata, with those of the pages, the changes and the issues below it: a placeholder."""
 ORJSON = "orjson>=3.11.7; platform_python_implementation == 'CPython' and sys_platform != 'emscripten'"
 PYX = f"{FOLDER}/_core.pyx"
 SOURCES = ("*.pyx", "*.pxd", "*.pxi", "*.h")
@@ -129,7 +131,8 @@ class BuildCore(build_ext):
         kept = folder / digest(repr(settings).encode()) / target.name
         if kept.is_file() and not self.force:
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(kept, target)
+            shutil.copyfile(kept, target)
+            target.chmod(0o755)  # as the linker does; wheels hold the mode
             return
         ext.sources = [str(self.translate(ext, folder))]
         super().build_extension(ext)
@@ -219,6 +222,12 @@ def extensions():
 
 setup(
     install_requires=[] if sysconfig.get_config_var("Py_GIL_DISABLED") else [ORJSON],
+    project_urls={
+        "Homepage": HOME,
+        "Documentation": f"{HOME}/docs",
+        "Changelog": f"{HOME}/changelog",
+        "Issues": f"{HOME}/issues",
+    },
     ext_modules=extensions(),
     cmdclass={"build_ext": BuildCore, "build_py": BuildPackage, "sdist": SourceArchive},
 )

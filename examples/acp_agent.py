@@ -4,6 +4,7 @@ python examples/acp_client.py "hello world" -- python examples/acp_agent.py
 """
 
 import asyncio
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -55,7 +56,7 @@ def cancel(sessionId: str, **params: Any) -> None:
         turn.cancel()
 
 
-handlers = {
+handlers: dict[str, Callable[..., Any]] = {
     "initialize": initialize,
     "session/new": new_session,
     "session/prompt": prompt,

@@ -6,6 +6,7 @@ python examples/acp_client.py "hello world" -- python examples/acp_agent.py
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from jsonrpc_fast import ACP
@@ -25,7 +26,7 @@ def permit(sessionId: str, toolCall: dict[str, Any], options: list[dict[str, Any
 
 async def main(text: str, command: list[str]) -> None:
     transport = StdioClient(command, profile=ACP)
-    handlers = {"session/update": update, "session/request_permission": permit}
+    handlers: dict[str, Callable[..., Any]] = {"session/update": update, "session/request_permission": permit}
     async with Session(transport, handlers, convention=AcpConvention()) as session:
         capabilities = {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False}
         await session.call("initialize", {"protocolVersion": 1, "clientCapabilities": capabilities})

@@ -30,6 +30,8 @@ from .errors import CallCancelled, CallTimeout, ConnectionLost, ParseError
 from .hooks import Outcome
 from .types import MessageId
 
+__all__ = ["OpenTelemetryHooks", "TraceContextHooks"]
+
 _NAME: Final = "jsonrpc_fast"
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 _MAX_LENGTH: Final = 512  # of a member, in characters; W3C Trace Context asks for no more

@@ -87,7 +87,6 @@ from ._scanner cimport (
     plain_bytes,
     read_end,
     read_message,
-    read_object,
     skip_character,
     skip_plain,
     skip_space,
