@@ -35,7 +35,7 @@ PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
 PYTEST = ["pytest", "-n", "auto", "--dist", "loadfile"]
 BUILD_TOOLS = ("build>=1.2", "Cython>=3.1", "setuptools>=77")
 CHECK_TOOLS = ("auditwheel>=6", "check-manifest>=0.50", "check-wheel-contents>=0.6", "pyroma>=4", "twine>=6")
-MAX_WHEEL_BYTES = 930_000
+MAX_WHEEL_BYTES = 1_030_000  # the aim is 650,000: of this, 280,000 are the core and 300,000 the folders mcp and cli
 WHEELS = {"linux": 24, "macos": 12, "windows": 6}
 """How many wheels a release has for each platform, besides the pure one."""
 SANITIZED = ROOT / "build" / "sanitizers"
