@@ -70,6 +70,8 @@ class Upstreams(OuterTransport):
         ValueError: There are no URLs, one is malformed, or a number is out of range.
     """
 
+    inner: Any
+
     def __init__(
         self,
         *urls: str,

@@ -158,8 +158,8 @@ class Upstream:
         self.server: ServerContext | None = None
         self.level: str | None = None
         self.subscriptions: dict[str, None] = {}
-        self.in_flight = 0
-        self.used = asyncio.get_running_loop().time()
+        self.in_flight: int = 0
+        self.used: float = asyncio.get_running_loop().time()
         self._entry = entry
         self._places = places
         self._info = info

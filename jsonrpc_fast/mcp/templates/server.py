@@ -7,7 +7,7 @@ notifications.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -55,7 +55,7 @@ class TemplateFolder(Provider):
         self._templates = TemplatePrompts(directory, read=False)
         self._first: asyncio.Task[object] | None = None
 
-    kinds = ("prompts", "resources")
+    kinds: Collection[str] = ("prompts", "resources")
 
     async def list_prompts(self, context: Context | None = None) -> Sequence[Prompt]:
         """Return the prompts, sorted by name."""
