@@ -78,6 +78,8 @@ async def replay(peer: Peer, options: argparse.Namespace, write: Callable[[str],
     Raises:
         ValueError: The file cannot be read, or is not a recording.
     """
+    if not all(pointer.startswith("/") for pointer in options.ignore):
+        raise ValueError("--ignore takes a JSON pointer, which begins with a slash")
     ignored = [pointer.split("/")[1:] for pointer in options.ignore]
     calls: dict[Any, tuple[str, asyncio.Task[Any]]] = {}
     notified = compared = different = 0

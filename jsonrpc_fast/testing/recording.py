@@ -105,5 +105,8 @@ async def replayed(
 def _write_at_once(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.partial")
-    partial.write_bytes(data)
+    partial.unlink(missing_ok=True)
+    # A recording has payloads: it is its owner's alone.
+    with open(partial, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(data)
     partial.replace(path)

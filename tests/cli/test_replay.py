@@ -138,6 +138,16 @@ def test_what_is_no_recording(tmp_path: Path) -> None:
     assert done.stderr.endswith("none: No such file or directory\n")
 
 
+def test_a_pointer_without_a_slash_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("")
+    done = run("replay", "--ignore", "result/time", str(path), *COMMAND)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "jsonrpc-fast replay: --ignore takes a JSON pointer, which begins with a slash\n",
+    )
+
+
 @pytest.mark.parametrize("words", [[], ["file"], ["file", "tcp://localhost:1", "more"]])
 def test_a_command_line_that_is_wrong(words: list[str]) -> None:
     assert run("replay", *words).returncode == 2

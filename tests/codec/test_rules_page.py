@@ -126,7 +126,7 @@ def test_the_table_of_kinds_is_that_of_the_function() -> None:
 
 
 def test_all_profiles_are_meant() -> None:
-    assert len(PROFILES) == len(jsonrpc_fast.PRESETS) == 9
+    assert len(PROFILES) == len(jsonrpc_fast.PRESETS) == 10
     assert len(ROWS) > 40
 
 
@@ -138,12 +138,12 @@ def test_each_exception_differs() -> None:
 
 
 def test_fields_of_the_presets() -> None:
-    rows = table_rows(PAGE, "field of `Profile`", "`JSONRPC`", "`LENIENT`", "`JSONRPC_1`", "`LSP`", "`MCP`")
+    rows = table_rows(PAGE, "field of `Profile`", "`JSONRPC`", "`LENIENT`", "`JSONRPC_1`", "`LSP`", "`ACP`", "`MCP`")
     shown = {True: "yes", False: "no"}
     by_revision = {"from 2025-11-25 on": "00011", "2025-03-26 only": "01000", "yes": "11111", "no": "00000"}
     revisions = sorted(name for name in PROFILES if name.startswith("MCP"))
     for field, *cells, mcp in rows:
-        names = ("JSONRPC", "LENIENT", "JSONRPC_1", "LSP")
+        names = ("JSONRPC", "LENIENT", "JSONRPC_1", "LSP", "ACP")
         assert cells == [shown[bool(getattr(PROFILES[name], code(field)))] for name in names], field
         of_revisions = "".join([str(int(bool(getattr(PROFILES[name], code(field))))) for name in revisions])
         assert by_revision[mcp] == of_revisions, field

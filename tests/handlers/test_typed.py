@@ -53,6 +53,7 @@ class Shape(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     points: list[Point] = []
     colour: Colour | None = None
+    size: Literal[1, 2] = 1
     form: Circle | Square | None = None
     by_name: dict[str, int] = {}
     at: datetime.datetime | None = None
@@ -181,6 +182,7 @@ MSGSPEC_PROBLEMS = [
     ({"name": "a", "points": [{"x": 1, "y": 5551}]}, "/points/0/y", "Expected `int` <= 100"),
     ({"name": "a", "colour": SECRET}, "/colour", "Invalid enum value"),
     ({"name": "a", "form": {"type": SECRET}}, "/form/type", "Invalid value"),
+    ({"name": "a", "size": 5551}, "/size", "Invalid enum value"),
     ({"name": "a", SECRET: 1}, "", "has an unknown member"),
     ({"name": "a", f"{SECRET} - at `$.points": 1}, "/points", "has an unknown member"),
     ({"name": "a", f"x - at `$.{SECRET}": 1}, "", "has an unknown member"),

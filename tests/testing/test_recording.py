@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -52,6 +53,7 @@ async def test_a_recording(tmp_path: Path) -> None:
         found = await talk(transport)
     assert found == ["TEA", 3, 7, "tea"]
     assert [entry.name for entry in path.parent.iterdir()] == ["talk.ndjson"]
+    assert os.name == "nt" or path.stat().st_mode & 0o777 == 0o600
     with path.open("rb") as file:
         lines = list(read_recording(file))
     assert [line.sender for line in lines][:4] == ["client", "server", "server", "client"]

@@ -12,7 +12,8 @@ A text that is not UTF-8 is the member `bytes`, in which the characters U+0000 t
 A result is `{"request": [id, method, params]}`, `{"notification": [method, params]}`, `{"result": [id, value]}`,
 `{"error": [id, code, message, [data]]}`, a fault `{"fault": code, "id": …, "index": …, "reply": …}`, which is one
 of the text if it has an `offset`, or a list of these. The default of a preset is `jsonrpc`; of a revision of MCP,
-`mcp`; of 2026-07-28, the result of 2025-11-25. `text_only` says that a dict of the text does not show the same.
+`mcp`; of 2026-07-28, the result of 2025-11-25; of `acp`, that of `lsp`.
+`text_only` says that a dict of the text does not show the same.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ PRESET_NAMES = (
     "lenient",
     "jsonrpc-1",
     "lsp",
+    "acp",
     "mcp-2024-11-05",
     "mcp-2025-03-26",
     "mcp-2025-06-18",
@@ -73,7 +75,7 @@ def described(item: Any) -> Description:
 def _vector(row: dict[str, Any]) -> Vector:
     mcp = row.get("mcp", row["jsonrpc"])
     newest = row.get("mcp-2025-11-25", mcp)
-    inherited = {"mcp-2025-11-25": newest, "mcp-2026-07-28": newest}
+    inherited = {"mcp-2025-11-25": newest, "mcp-2026-07-28": newest, "acp": row.get("lsp", row["jsonrpc"])}
     expected = {
         name: described(row.get(name, inherited.get(name, mcp if name.startswith("mcp") else row["jsonrpc"])))
         for name in PRESET_NAMES

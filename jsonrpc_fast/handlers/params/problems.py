@@ -24,6 +24,7 @@ MAX_PROBLEMS: Final = 16
 
 _MSGSPEC_EXPECTED: Final = "Expected `"  # msgspec's messages that begin so quote the type only
 _MSGSPEC_UNKNOWN: Final = "Object contains unknown field `"
+_MSGSPEC_VALUE: Final = re.compile(r"[`']| [-+]?[0-9]")  # where a value begins, a string in quotes or a number
 _MSGSPEC_MISSING: Final = re.compile(r"Object missing required field `(.*)`")
 
 _PYDANTIC_REASONS: Final = {"missing": IS_REQUIRED, "extra_forbidden": IS_UNKNOWN}
@@ -109,7 +110,7 @@ def msgspec_problem(error: Exception, pointer_of: Callable[[str], str]) -> Probl
     elif reason.startswith(_MSGSPEC_UNKNOWN):
         reason = IS_UNKNOWN
     elif not reason.startswith(_MSGSPEC_EXPECTED):
-        reason = re.split("[`']", reason)[0].rstrip()
+        reason = _MSGSPEC_VALUE.split(reason)[0].rstrip()
     return Problem(pointer_of(path[:-1].removeprefix("key` in `")), reason)
 
 
