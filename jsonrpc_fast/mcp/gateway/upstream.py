@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import errno
 import itertools
 from collections.abc import Callable
 from functools import partial
@@ -385,7 +386,8 @@ def _reason(error: Exception) -> str:
     if isinstance(error, RpcError):
         return f"answered with the error {error.code}"
     if isinstance(error, OSError):
-        return f"cannot be run: {error.strerror or type(error).__name__}"
+        known = errno.errorcode.get(error.errno or 0)  # not `strerror`: it may hold the command
+        return f"cannot be run: {type(error).__name__ if known is None else known}"
     return "sent what is not valid"
 
 

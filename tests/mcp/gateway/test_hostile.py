@@ -167,6 +167,19 @@ async def test_a_server_that_does_not_begin(answer: Any, caplog: pytest.LogCaptu
     assert SECRET not in caplog.text
 
 
+async def test_a_program_that_cannot_be_run_tells_nothing_of_its_entry(caplog: pytest.LogCaptureFixture) -> None:
+    entry = {"command": f"/nowhere/{SECRET}", "args": ["--token", SECRET], "env": {"TOKEN": SECRET}}
+    gateway = Gateway({"bad": entry, "good": Shop("good").server})
+    with caplog.at_level(logging.DEBUG, "jsonrpc_fast"):
+        async with client_of(gateway) as client:
+            assert len(await client.list_tools()) == 7
+            with pytest.raises(RpcError) as caught:
+                await client.call("tools/call", {"name": "bad_t"})
+    assert caught.value.message == "the server 'bad' cannot be started"
+    assert "bad: cannot be started: cannot be run: ENOENT" in caplog.text
+    assert SECRET not in caplog.text
+
+
 async def test_a_flood_of_notifications_reaches_the_client_in_bounds() -> None:
     bad, gateway = beside({"tools/list": TOOLS, "tools/call": {"content": []}})
     notes: list[str] = []
