@@ -282,8 +282,10 @@ class Upstream:
         now = asyncio.get_running_loop().time()
         if self._is_closed:
             raise self._error("is closed")
+        if self._session is not None and self._ending is None:  # it has ended, but is not closed yet
+            self._on_loss(self._session)
         if self._ending is not None:
-            await self._ending
+            await asyncio.shield(self._ending)  # `close` may cancel this
         if self._has_failed and not self._restarts.take(now):
             raise self._error("has ended too often")
         await self._places.enter(self)
@@ -300,7 +302,7 @@ class Upstream:
             _logger.warning("%s: cannot be started: %s", self.name, _reason(error))
             raise self._error("cannot be started") from None
         self._session = session  # not before: no request may overtake the handshake
-        session.add_close_callback(self._on_close)
+        session.add_close_callback(partial(self._on_loss, session))
         self._has_failed = False
         return session
 
@@ -313,9 +315,9 @@ class Upstream:
         for uri in self.subscriptions:
             await session.call("resources/subscribe", {"uri": uri})
 
-    def _on_close(self) -> None:
+    def _on_loss(self, session: _Session) -> None:
         """Give the place back after a loss."""
-        if not self._is_closed and self._ending is None:
+        if self._session is session and not self._is_closed and self._ending is None:
             _logger.warning("%s: has ended", self.name)
             self._has_failed = True
             self._end_soon()

@@ -16,7 +16,7 @@ from jsonrpc_fast.transports.memory import memory_pair
 
 from ...support.mcp_gateway import Scripted, Shop, client_of, text_of
 from ...support.tables import rows
-from ...support.waiting import eventually, settle
+from ...support.waiting import eventually, forever, settle
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.virtual_time]
 
@@ -136,6 +136,24 @@ async def test_a_server_that_dies_fails_its_calls_and_starts_again_three_times()
         await asyncio.sleep(61)
         bad.answers["tools/call"] = {"content": [{"type": "text", "text": "again"}]}
         assert text_of(await client.call("tools/call", {"name": "bad_t"})) == "again"
+
+
+async def test_a_server_that_ends_slowly_is_started_again_three_times() -> None:
+    """The next request comes before the connection is closed: the session still waits for what the server asked."""
+    bad, gateway = beside({"tools/call": None})
+    async with client_of(gateway, handlers={"sampling/createMessage": lambda _: forever()}) as client:
+        for start in range(1, 5):
+            call = asyncio.ensure_future(client.call("tools/call", {"name": "bad_t"}))
+            await eventually(lambda count=start: len(bad.scripts) == count and len(bad.script.requests) == 2)
+            bad.script.write({"id": 1, "method": "sampling/createMessage", "params": {}})
+            await settle()
+            bad.script.transport.channel.finish()
+            with pytest.raises(RpcError, match="'bad' was lost"):
+                await call
+            assert gateway.running == ["bad"]
+        with pytest.raises(RpcError, match="has ended too often"):
+            await client.call("tools/call", {"name": "bad_t"})
+        assert (len(bad.scripts), gateway.running) == (4, [])
 
 
 async def test_the_level_and_the_subscriptions_are_set_again() -> None:
