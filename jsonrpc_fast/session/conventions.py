@@ -57,7 +57,8 @@ class Convention:
 
     Attributes:
         methods: The notifications that `read` understands.
-        ping: The method of a request that asks for any response; None if there is none.
+        ping: The method of a request that asks for any response; None if there is none. It passes what waits for an
+            ordered method.
         never_cancelled: The methods whose requests neither side cancels.
         cancelled_error: Code and message of the response to a cancelled request; None: it gets no response.
         ordered: What the methods of notifications begin with that keep the order, unless their handlers say otherwise;

@@ -9,6 +9,8 @@ Rules:
     Another awaitable, such as a future, is already at work and needs no slot.
   - Nothing that arrived after a message whose method is ordered begins before its handler has ended: it is held, and
     refused for want of room as what waits in the queue. A handler that closes the session holds nothing up.
+  - Pings of the convention are outside this order: they pass what is held and begin at once, or as soon as the peer
+    reads. Their response says that this side is alive, and not what it has served.
   - A request whose function returns at once is not registered as being served: nothing can arrive meanwhile. Batches,
     hooks, ordered methods and functions that take the context need its registration first.
   - A handler that waits for a call, of this or another session, holds no slot: the peer may call another
@@ -108,6 +110,7 @@ class Inbox:
         self._make_context = make_context
         self._clock = clock
         self._requests = requests
+        self._ping = requests.convention.ping
         self._encode_result = requests.encode_result
         self._hooks = hooks
         self._is_traced = any((hooks.request_started, hooks.request_received, hooks.request_served))
@@ -163,7 +166,8 @@ class Inbox:
 
     def admit(self, item: Item, destination: Destination | None) -> None:
         """Serve a message now or as soon as there is room, or refuse it."""
-        if self._held or self._barrier is not None or self._driver.unwritten_bytes > self._room.bounds.response_bytes:
+        must_wait = (self._held or self._barrier is not None) and not self._is_ping(item)
+        if must_wait or self._driver.unwritten_bytes > self._room.bounds.response_bytes:
             self._hold(item, destination)
         else:
             self._serve(item, destination)
@@ -316,6 +320,13 @@ class Inbox:
     def _is_blocked(self) -> bool:
         return self._driver.unwritten_bytes > self._room.bounds.response_bytes
 
+    def _is_ping(self, item: Item) -> bool:
+        return item.method == self._ping and type(item) is InboundRequest
+
+    def _may_begin(self) -> bool:
+        """Return whether the order lets the first held message begin. Pings are the first."""
+        return bool(self._held) and (self._barrier is None or self._is_ping(self._held[0][0]))
+
     def _hold(self, item: Item, destination: Destination | None) -> None:
         size = self._size_of(item)
         if not self._has_room(size):
@@ -325,9 +336,13 @@ class Inbox:
             self.reading.pause()
         context = None if destination is None else contextvars.copy_context()
         self.unchecked_bytes = 0
-        self._held.append((item, size, destination, context))
+        held = (item, size, destination, context)
+        if self._is_ping(item):
+            self._held.appendleft(held)
+        else:
+            self._held.append(held)
         self._room.keep(size)
-        if self._barrier is None:  # otherwise its end is what is waited for
+        if self._may_begin():  # otherwise the end of the ordered handler is what is waited for
             self._driver.drain()
 
     def drained(self) -> None:
@@ -349,7 +364,7 @@ class Inbox:
 
     def _serve_held(self, may_serve: bool) -> None:
         for _ in range(_TURN_MESSAGES):
-            if not self._held or not may_serve or self._barrier is not None:
+            if not may_serve or not self._may_begin():
                 break
             item, size, destination, context = self._held.popleft()
             self._room.drop(size)
@@ -362,7 +377,7 @@ class Inbox:
             may_serve = not self._is_blocked()
         if (self._held and not may_serve) or self.reading.refused_bytes:
             self._driver.drain()
-        elif self._held and self._barrier is None:
+        elif self._may_begin():
             self._driver.soon()
         self._check_idle()
 
@@ -401,7 +416,7 @@ class Inbox:
         is_ordered = handler.is_ordered
         if is_ordered is None:
             return type(item) is Notification and item.method.startswith(self._requests.ordered)
-        return is_ordered
+        return is_ordered and not self._is_ping(item)
 
     def _begin(self, run: Run) -> None:
         """Start a handler that returned an awaitable, queue it, or refuse its message."""

@@ -14,7 +14,16 @@ import pytest
 from jsonrpc_fast import Notification, Request, Response, encode
 from jsonrpc_fast.errors import ConnectionLost
 from jsonrpc_fast.handlers import CallNext, Handlers, RequestContext
-from jsonrpc_fast.session import Convention, LspConvention, Outcome, SessionContext
+from jsonrpc_fast.session import (
+    Convention,
+    JsonRpcConvention,
+    LspConvention,
+    McpConvention,
+    Outcome,
+    Session,
+    SessionContext,
+)
+from jsonrpc_fast.transports import memory_pair
 
 from ..support.session_pairs import Faults, session_and_wire, sessions
 from ..support.tables import rows
@@ -194,6 +203,111 @@ async def test_a_function_in_a_thread() -> None:
         gate.set()
         assert await wire.next() == Response(1, "quick")
         assert log.lines == ["change", "quick"]
+
+
+async def test_a_late_one_in_a_thread_lets_the_later_ones_begin() -> None:
+    """Nothing can interrupt the thread: its function has not ended."""
+    gate = threading.Event()
+    log = Log()
+    handlers = Handlers({"quick": log.quick})
+    handlers.register("change", lambda: gate.wait(10) and log.quick("change"), thread=True, ordered=True)
+    async with session_and_wire(handlers, convention=LspConvention()) as (_, wire):
+        wire.send(encode(Request(1, "change")))
+        wire.send(request(2, "quick"))
+        await settle()
+        assert log.lines == []
+        wire.send(encode(Notification("$/cancelRequest", {"id": 1})))
+        assert [(await wire.next()).error.code, (await wire.next()).result] == [-32800, "quick"]
+        assert log.lines == ["quick"]
+        gate.set()
+
+
+CONVENTIONS = [JsonRpcConvention(), LspConvention(), McpConvention()]
+
+
+@rows("convention", CONVENTIONS)
+@rows("max_handlers", [1, 5])
+async def test_pings_do_not_wait(convention: Convention, max_handlers: int) -> None:
+    """Neither behind the ordered one nor behind what waits for it; alone, and in a batch."""
+    log = Log()
+    options = {"convention": convention, "max_handlers": max_handlers, "max_inbox": 2}
+    async with session_and_wire(with_order(log), **options) as (_, wire):
+        wire.send(note("change"))
+        assert convention.ping is not None
+        ping = convention.ping
+        wire.send(encode(Request(1, ping)))
+        assert (await wire.next()).error.code == -32601
+        wire.send(request(2, "quick"))
+        wire.send(encode(Notification(ping)))  # no ping, and waits; nothing else has room
+        wire.send(encode(Request(3, ping)))
+        assert (await wire.next()).error.code == -32601
+        wire.send(encode([Request(4, ping)]))
+        assert (await wire.next())[0].error.code == -32601
+        assert log.lines == ["change begins"]
+        log.gate.set()
+        assert await wire.next() == Response(2, "quick")
+
+
+@rows("options", [{}, {"ordered": True}, {"ordered": False}])
+async def test_a_ping_of_a_registered_method_does_not_wait_and_lifts_nothing(options: Any) -> None:
+    log = Log()
+    handlers = with_order(log)
+
+    async def ping() -> str:
+        await asyncio.sleep(1)
+        return "pong"
+
+    handlers.register("ping", ping, **options)
+    async with session_and_wire(handlers, convention=McpConvention()) as (_, wire):
+        wire.send(note("change"))
+        wire.send(request(1, "quick"))
+        wire.send(encode(Request(2, "ping")))
+        assert await wire.next() == Response(2, "pong")
+        await settle()
+        assert log.lines == ["change begins"]
+        log.gate.set()
+        assert await wire.next() == Response(1, "quick")
+
+
+@rows("convention", CONVENTIONS)
+async def test_heartbeats_outlive_a_slow_one(convention: Convention) -> None:
+    """Those of one side: with both, each ping is a sign of life itself."""
+    handlers = Handlers({"quick": lambda: 6})
+    handlers.register("change", lambda: asyncio.sleep(100, 5), ordered=True)
+    one, other = memory_pair()
+    async with (
+        Session(one, handlers, convention=convention),
+        Session(other, convention=convention, heartbeat_seconds=1, timeout=None) as client,
+    ):
+        assert await asyncio.gather(client.call("change"), client.call("quick")) == [5, 6]
+
+
+async def test_a_ping_that_waits_for_the_peer_to_read_does_not_wait_for_the_ordered_one() -> None:
+    """It is held, as everything is, while the peer does not read."""
+    log = Log()
+
+    async def change(context: SessionContext) -> None:
+        context.session.notify_soon("big", ["x" * 1_000_000])
+        await log.gate.wait()
+
+    handlers = Handlers({"quick": log.quick})
+    handlers.register("change", change, ordered=True)
+    async with session_and_wire(handlers, response_bytes=10_000) as (_, wire):
+        wire.transport.pauses_when_blocked = False
+        wire.transport.pause_reading()
+        wire.send(encode(Notification("change")))
+        wire.send(request(1, "quick"))
+        await settle()
+        for id in (2, 3):
+            wire.send(encode(Request(id, "rpc.ping")))
+        await settle()
+        wire.transport.resume_reading()
+        assert (await wire.next()).method == "big"
+        assert sorted([(await wire.next()).id, (await wire.next()).id]) == [2, 3]
+        await settle()
+        assert log.lines == []
+        log.gate.set()
+        assert await wire.next() == Response(1, "quick")
 
 
 @rows("max_handlers", [1, 5])
