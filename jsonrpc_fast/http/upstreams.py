@@ -6,6 +6,7 @@
 Rules:
   - A request goes to the first upstream that does not rest. One that fails rests, longer with each failure in a row, or
     as long as its `Retry-After` says, for which requests wait where no other upstream is left.
+  - One that has failed is asked again for the same request only after the others.
   - What no upstream has served may be sent again: the connection was not made, or the status is 429. After any other
     failure, and after 502, 503 and 504, the request may have been served: it is sent again only if `may_repeat`
     returns true for each of its methods.
@@ -181,19 +182,20 @@ class _Exchange:
         given = [seconds for seconds in self._timeouts.values() if seconds is not None]
         self._deadline = now + max(given) if given else inf
         self._may_be_served: Exception | None = None  # the failure after which it may
+        self._tried: set[_Upstream] = set()
 
     def next(self, now: float) -> tuple[_Upstream, float]:
         """Return the upstream for the next attempt, and how long to wait for it."""
         self._attempts += 1
         upstream, seconds = self._choose(now)
+        self._tried.add(upstream)
         return upstream, min(seconds, max(self._deadline - now, 0.0))
 
     def _choose(self, now: float) -> tuple[_Upstream, float]:
         upstreams = self._owner._upstreams
-        ready = next((upstream for upstream in upstreams if upstream.rests_until <= now), None)
-        found = ready or min(upstreams, key=lambda upstream: upstream.rests_until)
+        found = min(upstreams, key=lambda upstream: (upstream in self._tried, max(upstream.rests_until, now)))
         may_try = self._attempts == 1 and not found.has_asked  # all have failed: one may be well again
-        return found, 0.0 if ready or may_try else found.rests_until - now
+        return found, 0.0 if may_try else max(found.rests_until - now, 0.0)
 
     def request_to(self, upstream: _Upstream, now: float) -> Any:
         """Return the request as it is sent to an upstream, with no more time than is left for the call."""

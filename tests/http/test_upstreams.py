@@ -215,6 +215,21 @@ def test_nothing_waits_longer_than_the_call_may_take(http: Any, is_async: bool, 
     assert (caught.value.status, clock.waits) == (429, [])
 
 
+@rows("wait", ["0", "Mon, 05 Jan 2015 00:00:00 GMT"])
+@rows("status", [429, 503])
+def test_one_that_failed_is_asked_again_after_the_others(
+    http: Any, is_async: bool, clock: Clock, wait: str, status: int
+) -> None:
+    """Even if it asks for no rest."""
+    busy = (status, {"retry-after": wait})
+    servers = Servers(http, a=[busy] * 9, b=[busy], c=[])
+    assert call(clock, is_async, servers.upstreams(may_repeat=may_repeat)) == "c"
+    assert (servers.seen, clock.waits) == (["a", "b", "c"], [])
+    servers = Servers(http, a=[busy], b=[REFUSED])
+    assert call(clock, is_async, servers.upstreams(may_repeat=may_repeat)) == "a"
+    assert (servers.seen, clock.waits) == (["a", "b", "a"], [])
+
+
 def test_each_attempt_has_the_time_that_is_left(http: Any, is_async: bool, clock: Clock) -> None:
     servers = Servers(http, a=[(429, {"retry-after": "20"})])
     call(clock, is_async, servers.upstreams(), timeout=50)
