@@ -6,13 +6,14 @@
 Rules:
   - A request goes to the first upstream that does not rest. One that fails rests, longer with each failure in a row, or
     as long as its `Retry-After` says, for which requests wait where no other upstream is left.
-  - One that has failed is asked again for the same request only after the others.
+  - One that has failed is asked again for the same request only after the others, unless they rest for longer than the
+    call may take.
   - What no upstream has served may be sent again: the connection was not made, or the status is 429. After any other
     failure, and after 502, 503 and 504, the request may have been served: it is sent again only if `may_repeat`
     returns true for each of its methods.
   - When no further attempt is made, the client gets what it would get from a single server: the last response, or the
     exception. One after which the request may have been served goes before one after which it was not.
-  - Nothing waits longer than the call may take.
+  - Nothing waits longer than the call may take. If all upstreams rest for longer, it fails at once: nothing is sent.
 """
 
 from __future__ import annotations
@@ -183,19 +184,41 @@ class _Exchange:
         self._deadline = now + max(given) if given else inf
         self._may_be_served: Exception | None = None  # the failure after which it may
         self._tried: set[_Upstream] = set()
+        self._chosen: tuple[_Upstream, float] | None = None  # for the next attempt, and when it may begin
 
     def next(self, now: float) -> tuple[_Upstream, float]:
-        """Return the upstream for the next attempt, and how long to wait for it."""
-        self._attempts += 1
-        upstream, seconds = self._choose(now)
-        self._tried.add(upstream)
-        return upstream, min(seconds, max(self._deadline - now, 0.0))
+        """Return the upstream for the next attempt, and how long to wait for it.
 
-    def _choose(self, now: float) -> tuple[_Upstream, float]:
-        upstreams = self._owner._upstreams
+        Raises:
+            ConnectError: Of the library. This is the first attempt, and all upstreams rest for longer than the call
+                may take.
+        """
+        chosen = self._chosen or self._choose(now)
+        if chosen is None:
+            seconds = min(upstream.rests_until for upstream in self._owner._upstreams) - now
+            text = f"all upstreams rest, for {seconds:.1f} s or more"
+            raise self.library.ConnectError(text, request=self._request)
+        self._attempts += 1
+        upstream, start = chosen
+        self._tried.add(upstream)
+        return upstream, min(max(start - now, 0.0), max(self._deadline - now, 0.0))
+
+    def _choose(self, now: float) -> tuple[_Upstream, float] | None:
+        """Return the upstream to ask next, and when; None if each rests for longer than the call may take."""
+        upstreams = [upstream for upstream in self._owner._upstreams if self._is_in_reach(upstream, now)]
+        if not upstreams:
+            return None
         found = min(upstreams, key=lambda upstream: (upstream in self._tried, max(upstream.rests_until, now)))
-        may_try = self._attempts == 1 and not found.has_asked  # all have failed: one may be well again
-        return found, 0.0 if may_try else max(found.rests_until - now, 0.0)
+        return found, now if self._may_try(found) else max(found.rests_until, now)
+
+    def _is_in_reach(self, upstream: _Upstream, now: float) -> bool:
+        if upstream.rests_until <= now:
+            return True
+        return self._may_try(upstream) or upstream.rests_until < self._deadline
+
+    def _may_try(self, upstream: _Upstream) -> bool:
+        """Return whether an upstream may be asked while it rests: if all have failed, one may be well again."""
+        return not self._tried and not upstream.has_asked
 
     def request_to(self, upstream: _Upstream, now: float) -> Any:
         """Return the request as it is sent to an upstream, with no more time than is left for the call."""
@@ -232,9 +255,10 @@ class _Exchange:
             raise self._may_be_served or error
 
     def _may_go_on(self, now: float, was_refused: bool) -> bool:
-        if self._attempts >= self._owner._attempts or now + self._choose(now)[1] >= self._deadline:
+        if self._attempts >= self._owner._attempts or now >= self._deadline:
             return False
-        return was_refused or self._may_repeat()
+        self._chosen = self._choose(now)
+        return self._chosen is not None and (was_refused or self._may_repeat())
 
     def _may_repeat(self) -> bool:
         may_repeat = self._owner._may_repeat

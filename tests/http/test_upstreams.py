@@ -230,6 +230,47 @@ def test_one_that_failed_is_asked_again_after_the_others(
     assert (servers.seen, clock.waits) == (["a", "b", "a"], [])
 
 
+def test_the_others_are_waited_for_if_the_call_may_take_so_long(http: Any, is_async: bool, clock: Clock) -> None:
+    for timeout, seen, waits in ((30, "ab", [20]), (20, "aa", [])):
+        clock.waits.clear()
+        servers = Servers(http, a=[REFUSED, 200, (429, {"retry-after": "0"})], b=[(429, {"retry-after": "20"})])
+        upstreams = servers.upstreams(attempts=2, rest_seconds=0)
+        with pytest.raises(HttpStatusError):
+            call(clock, is_async, upstreams)
+        call(clock, is_async, upstreams)
+        servers.seen.clear()
+        call(clock, is_async, upstreams, timeout=timeout)
+        assert ("".join(servers.seen), clock.waits) == (seen, waits)
+
+
+def test_if_all_rest_for_longer_than_the_call_may_take_nothing_is_sent(http: Any, is_async: bool, clock: Clock) -> None:
+    servers = Servers(http, a=[(429, {"retry-after": "60"})], b=[(429, {"retry-after": "50"})])
+    upstreams = servers.upstreams()
+    with pytest.raises(HttpStatusError):
+        call(clock, is_async, upstreams, timeout=10)
+    servers.seen.clear()
+    with pytest.raises(ConnectionLost, match=r"all upstreams rest, for 50\.0 s or more") as caught:
+        call(clock, is_async, upstreams, timeout=10)
+    assert (caught.value.was_sent, servers.seen, clock.waits) == (False, [], [])
+    assert call(clock, is_async, upstreams, timeout=51) == "b"
+
+
+def test_a_rest_that_no_server_asked_for_holds_no_new_request_up(http: Any, is_async: bool, clock: Clock) -> None:
+    servers = Servers(http, a=[(429, {"retry-after": "20"})], b=[REFUSED])
+    upstreams = servers.upstreams(rest_seconds=30)
+    with pytest.raises(ConnectionLost):
+        call(clock, is_async, upstreams, timeout=10)
+    assert call(clock, is_async, upstreams, timeout=10) == "b"
+    assert clock.waits == []
+
+
+def test_a_failure_is_raised_before_a_rest_that_outlasts_the_call(http: Any, is_async: bool, clock: Clock) -> None:
+    servers = Servers(http, a=[REFUSED])
+    with pytest.raises(ConnectionLost, match="ConnectError"):
+        call(clock, is_async, servers.upstreams(rest_seconds=20), timeout=10)
+    assert clock.waits == []
+
+
 def test_each_attempt_has_the_time_that_is_left(http: Any, is_async: bool, clock: Clock) -> None:
     servers = Servers(http, a=[(429, {"retry-after": "20"})])
     call(clock, is_async, servers.upstreams(), timeout=50)
