@@ -13,6 +13,8 @@ Rules:
     returns true for each of its methods.
   - When no further attempt is made, the client gets what it would get from a single server: the last response, or the
     exception. One after which the request may have been served goes before one after which it was not.
+  - What decides is the status: if the body of a response breaks off, or stops, the client gets that failure. The
+    request is not sent again, and the upstream does not rest.
   - Nothing waits longer than the call may take. If all upstreams rest for longer, it fails at once: nothing is sent.
 """
 
@@ -63,8 +65,9 @@ class Upstreams(OuterTransport):
         attempts: How often a request is sent, at most.
         may_repeat: Called with a method; returns whether it may run twice, as reading may. By default none may.
         rest_seconds: How long an upstream rests after a failure: doubled with each further one, up to 5 minutes.
-        attempt_seconds: How long each wait for one upstream may take, such as for the response; None: as long as the
-            call.
+        attempt_seconds: How long each wait for one upstream may take: for a connection, for room to write, for the
+            headers of the response, and for each further part of its body. It does not bound their sum, which only the
+            timeout of the call does. None: as long as the call.
         transport: The transport that sends the requests, of httpx2 or httpx; by default one with the default options.
 
     Raises:
