@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, overload
 
 from .._checks import check_count
 from ..codec import Notification, Params
+from ..codec._payloads import decoded
 from ..errors import StateError
 from ..handlers.returned import result_reader
 from ..hooks import Outcome
@@ -386,7 +387,8 @@ class Caller:
         The peer sends each part as progress, as the convention says. See `Stream`.
 
         Args:
-            method: The method to call. `params` and `destination` are as in `call`.
+            method: The method to call. `destination` is as in `call`.
+            params: An object or None: the convention's token is added to them.
             timeout: Seconds for the whole call; None: no limit.
             idle_timeout: Maximum seconds without a part; None: no limit. The default is the session's `timeout`.
             max_items: How many parts are kept for the reader, 1 or more. Nothing more is read then, unless this side
@@ -394,13 +396,16 @@ class Caller:
 
         Raises:
             StateError: The session is not started, or its convention has no progress.
-            TypeError, ValueError: An argument has the wrong type or value.
+            TypeError, ValueError: An argument has the wrong type or value; the params cannot carry a token, as an array
+                cannot.
         """
         loop = self._started_loop()
         check_count("max_items", max_items, 1, may_be_none=False)
         engine, convention = self._engine, self._engine.calls.convention
         if convention.item_token(convention.with_item_token(None, 1)) is None:
             raise StateError("the convention has no progress")
+        if convention.item_token(convention.with_item_token(decoded(params), 1)) is None:
+            raise TypeError("the params must be an object or None, which can carry the token of a stream")
         idle_seconds = self.seconds_of(idle_timeout)
 
         async def begin(on_item: Callable[[Any], object], settle: Callable[..., object]) -> Call:

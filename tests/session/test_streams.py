@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast import Notification, Request, Response, encode
+from jsonrpc_fast import Notification, Raw, Request, Response, encode
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, EncodeError, RpcError, StateError
 from jsonrpc_fast.session import (
     Convention,
@@ -234,6 +234,49 @@ async def test_wrong_options(max_items: Any) -> None:
     async with session_and_wire(**LSP) as (session, _):
         with pytest.raises((TypeError, ValueError)):
             session.stream("m", max_items=max_items)
+
+
+class ArrayConvention(LspConvention):
+    """Its token is the last item of an array."""
+
+    def item_token(self, params: Any) -> int | str | None:
+        return next(reversed(params), None) if isinstance(params, list) else super().item_token(params)
+
+    def with_item_token(self, params: Any, token: int | str) -> Any:
+        return [*params, token] if isinstance(params, list) else super().with_item_token(params, token)
+
+
+@rows(
+    ("convention", "params"),
+    [
+        (LspConvention(), [1]),
+        (LspConvention(), []),
+        (LspConvention(), Raw(b"[1]")),
+        (McpConvention(), [1]),
+        (McpConvention(), {"_meta": 1}),
+    ],
+)
+async def test_params_that_cannot_carry_a_token(convention: Convention, params: Any) -> None:
+    async with session_and_wire(convention=convention) as (session, _):
+        with pytest.raises(TypeError, match="params must be an object or None"):
+            session.stream("m", params)
+
+
+@rows(
+    ("convention", "params", "sent"),
+    [
+        (LspConvention(), None, {"partialResultToken": 1}),
+        (LspConvention(), Raw(b'{"a":1}'), {"a": 1, "partialResultToken": 1}),
+        (LspConvention(), {"partialResultToken": "own"}, {"partialResultToken": "own"}),
+        (ArrayConvention(), [], [1]),
+    ],
+)
+async def test_params_that_can_carry_a_token(convention: Convention, params: Any, sent: Any) -> None:
+    async with session_and_wire(convention=convention) as (session, wire):
+        reading = asyncio.ensure_future(anext(session.stream("m", params)))
+        request = await wire.next()
+        assert request == Request(request.id, "m", sent)
+        reading.cancel()
 
 
 class Tcp:
