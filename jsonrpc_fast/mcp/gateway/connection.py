@@ -48,7 +48,7 @@ MAX_OWNERS: Final = 100_000
 """The maximum number of URIs whose servers are remembered."""
 
 _END_SECONDS: Final = 30.0
-"""How long a server may take to respond to a client that has ended its stream."""
+"""How long a server may take to respond to a client that has ended its stream but may read on, as on stdout."""
 _MAX_CHANGES: Final = 10_000
 """The maximum number of changes that wait until the client reads again."""
 _CHANGE_SECONDS: Final = 0.05
@@ -122,7 +122,9 @@ class GatewayConnection(ClientConnection):
         self._prefixes = prefixes
         self._places = places
         self._transport = transport
-        self._session = _FrontSession(self, transport, {"end_seconds": _END_SECONDS, **options})
+        if transport.responds_after_end:
+            options = {"end_seconds": _END_SECONDS, **options}
+        self._session = _FrontSession(self, transport, options)
         self._upstreams: dict[str, Upstream] = {}
         self._listings: dict[tuple[str, str], asyncio.Task[list[dict[str, Any]] | None]] = {}  # in progress
         self._late: set[asyncio.Task[list[dict[str, Any]] | None]] = set()

@@ -310,3 +310,16 @@ async def test_a_client_that_vanishes_leaves_nothing() -> None:
     await eventually(lambda: gateway.running == [])
     await asyncio.sleep(20)
     assert len(asyncio.all_tasks()) <= before
+
+
+async def test_a_client_that_leaves_cancels_its_calls_soon() -> None:
+    shop = Shop()
+    gateway = Gateway({"one": shop.server})
+    async with client_of(gateway) as client:
+        call = asyncio.ensure_future(client.call_tool("one_hang", {}))
+        await eventually(lambda: shop.seen == ["hang"])
+        left = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - left < 6
+    with pytest.raises(ConnectionLost):
+        await call
+    assert (shop.cancelled, gateway.running) == (1, [])
