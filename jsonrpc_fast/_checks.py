@@ -7,6 +7,8 @@ from math import inf
 from typing import Any, Final
 
 MAX_PORT: Final = 65535
+MISSING: Final = object()
+"""Stands for an argument that is not given. Unlike UNSET it is never passed."""
 
 
 def check_seconds(
@@ -122,3 +124,22 @@ def check_functions(name: str, value: object, *, may_be_none: bool = True) -> No
         for key, function in value.items():
             check_type(f"a name in {name}", key, str)
             check_callable(f"a function in {name}", function, may_be_none=False)
+
+
+def missing_arguments(callee: str, **arguments: object) -> TypeError:
+    """Return the error for required arguments of a class of the core, in the words of CPython.
+
+    Args:
+        callee: The name of the class.
+        arguments: All required ones; MISSING where one is.
+    """
+    names = [repr(name) for name, value in arguments.items() if value is MISSING]
+    plural = "s" * (len(names) != 1)
+    text = f"missing {len(names)} required positional argument{plural}: {' and '.join(names)}"
+    return TypeError(f"{callee}.__new__() {text}")
+
+
+def not_a_message(value: object) -> TypeError:
+    """Return the error for a value that is encoded and is no message."""
+    text = f"message must be a Request, a Notification or a Response, not {type(value).__name__}"
+    return TypeError(f"{text}; use encode_dict" if issubclass(type(value), dict) else text)

@@ -128,8 +128,9 @@ class ParseErrorCode(enum.Enum):
     ID_TOO_LONG = "id is longer than the limit"
     """An id is longer than `Limits.id_bytes`."""
 
-    INTEGER_TOO_LARGE = "an integer does not fit in 64 bits"
-    """A payload has an integer beyond 64 bits, which the profile refuses (`big_ints="reject"`)."""
+    INTEGER_TOO_LARGE = "a number is larger than the profile allows"
+    """A payload has an integer beyond 64 bits, which the profile refuses (`big_ints="reject"`), or has too many digits
+    (`"exact"`); or an exponent of more than four digits (`floats="decimal"`)."""
 
     NOT_AN_OBJECT = "the message is not an object"
     """A message is a scalar, or an array inside a batch (section 4)."""

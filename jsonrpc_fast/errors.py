@@ -72,6 +72,10 @@ class HandshakeError(RuntimeError):
     program: ProgramReport | None = None
 
 
+class SignInError(RuntimeError):
+    """A client did not get a token of OAuth. The text says at which step, and holds nothing that was sent."""
+
+
 class ProgramStartError(OSError):
     """The system did not start the program of an MCP server. `__cause__` is the OSError; `errno` is the same.
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 MAX_DEPTH: Final = 1024  # the depth of orjson.loads
 MIN_ID_BYTES: Final = 32  # any 64-bit integer fits
 MAX_ID_BYTES: Final = 640  # the minimum of CPython's limit on the digits of an int
 HEAD_BYTES: Final = 1024  # read from a message over the size limit, for its id
+
+WrittenForm: TypeAlias = Literal["2.0", "1.0", "unversioned"]
+"""The form of messages that a profile writes."""
 
 PURE_MESSAGE_BYTES: Final = 16 * 1024 * 1024  # the default of `Limits.message_bytes` with the pure backend
 _message_bytes = 64 * 1024 * 1024  # the default with the compiled core
@@ -79,11 +82,17 @@ class Profile:
             ignore them (True), keep them in `extra` ("keep"), or treat them as a fault (False).
         big_ints: Decode integers beyond 64 bits in a payload to floats ("float", as orjson does, the fastest) or
             exactly ("exact"), or refuse them ("reject").
+        floats: Decode numbers with a fraction or an exponent in a payload to floats ("float"), or to `decimal.Decimal`,
+            with exactly the digits of the text ("decimal"): for money. Integers that `big_ints="float"` would decode to
+            floats become a Decimal too, and exponents of more than four digits are refused. A Decimal is written as
+            the same number.
+        writes: The form of messages that are written: "2.0"; "1.0", without `jsonrpc`, with the null companions and the
+            null ids of JSON-RPC 1.0, and with `params` always; or "unversioned", which is 2.0 without `jsonrpc`.
         limits: The bounds on a message.
 
     Raises:
         TypeError: An argument has another type.
-        ValueError: `big_ints` is not one of the three.
+        ValueError: `big_ints`, `floats` or `writes` has another value.
     """
 
     name: str = "custom"
@@ -100,6 +109,8 @@ class Profile:
     batches: bool = True
     extra_members: bool | Literal["keep"] = True
     big_ints: Literal["float", "exact", "reject"] = "float"
+    floats: Literal["float", "decimal"] = "float"
+    writes: WrittenForm = "2.0"
     limits: Limits = Limits()
 
     def __post_init__(self) -> None:
@@ -110,6 +121,10 @@ class Profile:
                 raise TypeError(f"{field.name} must be of type {expected.__name__}, not {type(value).__name__}")
         if self.big_ints not in ("float", "exact", "reject"):
             raise ValueError('big_ints must be "float", "exact" or "reject"')
+        if self.floats not in ("float", "decimal"):
+            raise ValueError('floats must be "float" or "decimal"')
+        if self.writes not in get_args(WrittenForm):
+            raise ValueError('writes must be "2.0", "1.0" or "unversioned"')
 
     def __repr__(self) -> str:
         changed = [field.name for field in dataclasses.fields(self) if getattr(self, field.name) != field.default]
@@ -149,7 +164,7 @@ def is_at_least_as_strict(profile: Profile, other: Profile) -> bool:
     """Return whether every message that is valid in `profile` is valid in `other`, so that `parse` need not check it.
 
     It compares neither batches, nor which extra members are kept, nor what only the text shows: size, depth, and
-    integers beyond 64 bits.
+    numbers that are too large.
     """
     return (
         all(bool(getattr(profile, name)) <= bool(getattr(other, name)) for name in _PERMISSIONS)
@@ -173,10 +188,10 @@ JSONRPC: Final = Profile(name="jsonrpc")
 LENIENT: Final = Profile(name="lenient", null_params=True, null_companions=True)
 """JSON-RPC 2.0 as real peers write it: null for absent `params`, and the null companions of JSON-RPC 1.0."""
 
-JSONRPC_1: Final = Profile(name="jsonrpc-1", optional_jsonrpc=True, null_companions=True, batches=False)
-"""JSON-RPC 1.0, for decoding: messages may lack `jsonrpc`; a response has `result` and `error`, one of them null.
+JSONRPC_1: Final = Profile(name="jsonrpc-1", optional_jsonrpc=True, null_companions=True, batches=False, writes="1.0")
+"""JSON-RPC 1.0: messages may lack `jsonrpc`; a response has `result` and `error`, one of them null.
 
-Messages of 2.0 are accepted too, but no batches. Encoded messages always have `jsonrpc`.
+Messages of 2.0 are accepted too, but no batches.
 """
 
 LSP: Final = Profile(name="lsp", null_params=True, null_request_ids=False, float_ids=False, batches=False)

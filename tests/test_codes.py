@@ -66,7 +66,7 @@ TEXTS = {
     "BATCH_TOO_LARGE": "the batch has more items than the limit",
     "METHOD_TOO_LONG": "method is longer than the limit",
     "ID_TOO_LONG": "id is longer than the limit",
-    "INTEGER_TOO_LARGE": "an integer does not fit in 64 bits",
+    "INTEGER_TOO_LARGE": "a number is larger than the profile allows",
     "NOT_AN_OBJECT": "the message is not an object",
     "EMPTY_BATCH": "the batch is empty",
     "BATCH_NOT_ALLOWED": "the protocol does not allow batches",

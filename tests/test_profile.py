@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import itertools
 import pickle
+from decimal import Decimal
 from types import ModuleType
 from typing import Any
 
@@ -30,6 +31,8 @@ DEFAULTS = {
     "batches": True,
     "extra_members": True,
     "big_ints": "float",
+    "floats": "float",
+    "writes": "2.0",
     "limits": Limits(),
 }
 MCP = {
@@ -44,7 +47,7 @@ MCP = {
 PRESET_FIELDS: dict[str, dict[str, Any]] = {
     "jsonrpc": {},
     "lenient": {"null_params": True, "null_companions": True},
-    "jsonrpc-1": {"optional_jsonrpc": True, "null_companions": True, "batches": False},
+    "jsonrpc-1": {"optional_jsonrpc": True, "null_companions": True, "batches": False, "writes": "1.0"},
     "lsp": {"null_params": True, "null_request_ids": False, "float_ids": False, "batches": False},
     "acp": {"null_params": True, "float_ids": False, "batches": False},
     "mcp-2024-11-05": MCP,
@@ -142,7 +145,17 @@ def test_other_fields() -> None:
     for big_ints in ("", "EXACT", "int"):
         with pytest.raises(ValueError, match=r'^big_ints must be "float", "exact" or "reject"$'):
             Profile(big_ints=big_ints)  # type: ignore[arg-type]
+    for floats in ("float", "decimal"):
+        assert Profile(floats=floats).floats == floats  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r'^floats must be "float" or "decimal"$'):
+        Profile(floats="Decimal")  # type: ignore[arg-type]
+    for writes in ("2.0", "1.0", "unversioned"):
+        assert Profile(writes=writes).writes == writes  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r'^writes must be "2.0", "1.0" or "unversioned"$'):
+        Profile(writes="1.1")  # type: ignore[arg-type]
     for fields, expected, found in (
+        ({"floats": Decimal}, "str", "type"),
+        ({"writes": 1.0}, "str", "float"),
         ({"big_ints": True}, "str", "bool"),
         ({"name": None}, "str", "NoneType"),
         ({"limits": None}, "Limits", "NoneType"),

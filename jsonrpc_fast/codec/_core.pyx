@@ -14,12 +14,18 @@ Python code may run, change every container and buffer of the caller, call the c
     exception (`list_of`, `dict_of`, `new_message`, `make_fault`, `new_record`, orjson's `loads`), later in Python code.
   - Where a reference is dropped that may be the last to an object of the caller: `drop` of what was held while it was
     written, `free_request` and its like, `find_rules` for a profile.
-  - Where keys are compared: `member_of`, `extra_of`, `issuperset` and `has_own`, because a key is any object.
+  - Where keys are compared: `member_of`, `extra_of` and `has_own`, because a key is any object.
   - In comparisons and texts of payloads: `is_same`, `shorten`, pickling.
   - In an object that is written: `check_depth`, orjson's `dumps`, `default`, the iterator of `encode_many`.
   - In a profile: `Rules.__init__`; in callbacks: the handler of `respond`, the decoder of `Raw.decode`.
-  - In functions of Python modules, which let other threads run: `find_verdict`, `loads_exact`, `exact_number`,
-    `HeaderReader`, `EventFrames`, `write_dict`, the log.
+  - In the Python functions of this package, which let other threads run: `find_verdict`, `find_batch_fault` (rules);
+    `plain_profile`, `numbers_of`, `is_plain`; `is_error_code`, `plain_error_code`, `error_for`, `internal_error` (the
+    log), `remake_parse_error`; `loads_as`, `check_numbers`, `exact_number`, `is_longer`, `is_integer_longer`,
+    `has_surrogates`; `check_option`, `check_depth`, `dumps`, `default_of`, `encode_as`, `refusal`, `cause_of`;
+    `check_extra`, `extra_of`, `append_extra`; `dicts_of`, `write_dict`; `find`; `shorten`; `missing_arguments`,
+    `not_a_message`; and the classes
+    `HeaderReader`, `EventFrames`, `Frame`, `StreamDecoder` and `ParseError`. While the core is imported also `args_of`
+    and `bits_of`, when pickling `remake`.
 
 What is held there:
   - The arguments of a public function, by its caller. A text is bytes or a str, or copied (`copied_bytes`), so that a
@@ -33,6 +39,7 @@ What is held there:
     buffer stays where it is.
   - A message that is freed: it is untracked, and given to its list after its fields are dropped (`free_lists.pxi`).
   - The rules of a profile, as an owned reference (`rules_of`), because a place in the table may be taken meanwhile.
+  - What a function of this package is given: all of it is owned, as Cython's arguments and local variables are.
 Each other call here runs none: types are compared by address, and numbers, strings and bytes are exact.
 """
 
@@ -79,6 +86,7 @@ from ._scanner cimport (
     hex_digit,
     is_digit,
     is_space,
+    is_too_large,
     is_wide,
     lowest_bit,
     name_of,
@@ -88,6 +96,7 @@ from ._scanner cimport (
     read_end,
     read_message,
     skip_character,
+    skip_digits,
     skip_plain,
     skip_space,
     skip_string,
@@ -101,6 +110,7 @@ from inspect import Parameter, Signature
 from types import GenericAlias
 
 from .. import errors
+from .._checks import MISSING, missing_arguments, not_a_message
 from .._repr import SHOWN_BYTES as _SHOWN_BYTES
 from .._repr import shorten
 from ..codes import RPC_MESSAGES, Hint, ParseErrorCode, is_error_code, plain_error_code
@@ -131,27 +141,30 @@ from ._json import (
     JSONDecodeError,
     cause_of,
     check_depth,
-    check_exact,
     check_option,
     dumps,
     exact_number,
     has_surrogates,
     is_integer_longer,
     is_longer,
-    loads_exact,
-    loads_valid,
     refusal,
 )
+from ._json import MAX_EXPONENT_DIGITS as _MAX_EXPONENT_DIGITS
 from ._json import MAX_WRITTEN_DEPTH as _MAX_WRITTEN_DEPTH
 from ._json import ORJSON_VERSION
 from ._json import TOO_DEEP as TOO_DEEP_TO_WRITE
 from ._json import dumps_unchecked as _dumps_unchecked
 from ._json import loads as _loads
 from ._members import find
+from ._numbers import DECIMALS as _DECIMALS
+from ._numbers import EXACT_INTEGERS as _EXACT_INTEGERS
+from ._numbers import NO_WIDE_INTEGERS as _NO_WIDE_INTEGERS
+from ._numbers import check_numbers, loads_as, numbers_of
 from ._pickling import remake
 from ._stream import AT_WORK, CLOSED, FAILED
 from ._stream import M as _M
 from ._stream import StreamDecoder
+from ._forms import default_of, encode_as, is_plain
 from .rules import KIND_BITS as _KIND_BITS
 from .rules import MAX_PROFILES, MESSAGE_KINDS, VERDICTS
 from .rules import bits as bits_of
@@ -194,6 +207,7 @@ cdef Py_ssize_t SHOWN_BYTES = _SHOWN_BYTES
 cdef str DATACLASS_FIELDS = "__dataclass_fields__"
 cdef object ENUM_META = EnumMeta
 cdef Py_ssize_t MAX_ID_BYTES = _MAX_ID_BYTES
+cdef Py_ssize_t MAX_EXPONENT_DIGITS = _MAX_EXPONENT_DIGITS
 cdef Py_ssize_t LOOKED_AT_BYTES = _LOOKED_AT_BYTES
 cdef Py_ssize_t HEAD_BYTES = _HEAD_BYTES
 cdef Py_ssize_t MAX_HEADER_BYTES = _MAX_HEADER_BYTES

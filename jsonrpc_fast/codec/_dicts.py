@@ -3,56 +3,77 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, Final
 
+from ..codes import ParseErrorCode
 from ..errors import ParseError
-from ._json import Default, JSONDecodeError, dumps, loads_exact, loads_valid
+from ._json import Default, JSONDecodeError, dumps, loads_exact
+from ._numbers import loads_as
+
+_EXACT_IDS: Final = (str, int, type(None))
+_TOO_LARGE: Final = ParseErrorCode.INTEGER_TOO_LARGE
 
 
-def dicts_of(text: bytes, judged: Any, exact: bool) -> Any:
+def dicts_of(text: bytes, judged: Any, numbers: int, fault_class: type[ParseError]) -> Any:
     """Return the dicts of a JSON text that `decode` accepts.
 
     Args:
         text: The text.
         judged: What `decode` returned for it, not a ParseError.
-        exact: Decode integers of any width (`big_ints="exact"`).
+        numbers: How the profile reads numbers (`numbers_of`).
+        fault_class: The ParseError of the backend.
 
     Returns:
-        A dict; for a batch a list, with a ParseError in place of each invalid item.
+        A dict; for a batch a list, with a ParseError in place of each invalid item. A ParseError if a number is too
+        large, in a member of a single message that the profile does not define.
     """
     messages = judged if type(judged) is list else [judged]
     try:
-        value = loads_exact(text) if exact else loads_valid(text)
+        value = loads_as(text, numbers)
         found = value if type(judged) is list else [value]
-    except ValueError:  # it nests deeper than orjson reads as a whole, or an integer is too large for it
-        found = _read_members(text, messages, exact)
+    except ValueError:  # it nests deeper than can be read as a whole, or a number is too large
+        found = _read_members(text, judged, numbers, fault_class)
     for index, message in enumerate(messages):
         if isinstance(message, ParseError):
             found[index] = message
-        elif type(found[index].get("id")) is float:  # perhaps a wide integer
+        elif type(found[index]) is dict and type(found[index].get("id")) not in _EXACT_IDS:  # perhaps a wide integer
             found[index]["id"] = message.id
     return found if type(judged) is list else found[0]
 
 
-def _read_members(text: bytes, messages: list[Any], exact: bool) -> list[Any]:
-    """Return the dicts of the valid messages, read member by member; None in place of the others."""
+def _read_members(text: bytes, judged: Any, numbers: int, fault_class: type[ParseError]) -> list[Any]:
+    """Return the dicts of the valid messages, read member by member; None in place of the others.
+
+    A message with a number that is too large becomes a fault: `decode` drops the member, which the profile does not
+    define.
+    """
     from ._scanner import scan, scan_unexpected  # loaded only for such texts
 
     def read(token: bytes) -> Any:
         try:
-            return loads_exact(token) if exact else loads_valid(token)
+            return loads_as(token, numbers)
         except JSONDecodeError:  # too large for a float, in a member that the profile does not define
             return loads_exact(token)
 
     found: list[Any] = []
+    is_batch = type(judged) is list
+    messages = judged if is_batch else [judged]
     envelopes = scan(text, any_width=True, batch_items=sys.maxsize).envelopes
-    for message, envelope in zip(messages, envelopes, strict=True):
+    for index, (message, envelope) in enumerate(zip(messages, envelopes, strict=True)):
         if isinstance(message, ParseError):
             found.append(None)
             continue
-        found.append({})
-        for name, value in scan_unexpected(text, envelope.start, frozenset()):
-            found[-1][name] = getattr(message, "id", None) if name == "id" else read(text[value.start : value.end])
+        id = getattr(message, "id", None)
+        tokens = scan_unexpected(text, envelope.start, frozenset())
+        members: dict[str, Any] = dict.fromkeys([name for name, _ in tokens])
+        try:
+            for name, value in tokens:
+                members[name] = id if name == "id" else read(text[value.start : value.end])
+            found.append(members)
+        except ValueError:
+            is_call = "method" in members
+            place = index if is_batch else None
+            found.append(fault_class(_TOO_LARGE, id, index=place, reply_expected=is_call and "id" in members))
     return found
 
 

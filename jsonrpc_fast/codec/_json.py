@@ -69,6 +69,7 @@ OPT_NON_STR_KEYS: Final = engine.OPT_NON_STR_KEYS
 OPT_SORT_KEYS: Final = engine.OPT_SORT_KEYS
 OPT_PASSTHROUGH: Final = engine.OPT_PASSTHROUGH_DATACLASS | engine.OPT_PASSTHROUGH_DATETIME
 """Pass what the json module cannot write to `default`. Enumerations and UUIDs are still written."""
+Fragment: Final = engine.Fragment
 loads = engine.loads
 dumps_unchecked = engine.dumps  # raises TypeError instead of EncodeError
 
@@ -111,8 +112,8 @@ def _bounded(default: Callable[[Any], Any], option: int, left: Left) -> Callable
 
 def refusal(error: TypeError) -> EncodeError:
     """Return what an error of orjson is to the caller: its text names a type or a limit, never a value."""
-    if isinstance(error.__cause__, EncodeError) and str(error.__cause__) == TOO_DEEP:
-        return EncodeError(TOO_DEEP)
+    if isinstance(error.__cause__, EncodeError) and str(error.__cause__) in _OWN_TEXTS:
+        return EncodeError(str(error.__cause__))
     # Classes of the core are called what those of the pure backend are.
     return EncodeError(str(error).replace(f"{__package__}._core.", ""))
 
@@ -120,13 +121,22 @@ def refusal(error: TypeError) -> EncodeError:
 def cause_of(error: TypeError) -> BaseException | None:
     """Return what `default` raised, which is the cause of an error of orjson; None if it raised nothing."""
     # Before orjson 3.12 the cause may also be a UnicodeEncodeError of orjson's own, which holds the string.
-    return None if str(error).startswith(_NOT_UTF_8) else error.__cause__
+    cause = error.__cause__
+    return None if str(error).startswith(_NOT_UTF_8) or isinstance(cause, NoDefault) else cause
+
+
+class NoDefault(TypeError):
+    """There is no `default` of the caller, but one of this package."""
 
 
 MAX_WRITTEN_DEPTH: Final = 254
 _NOT_UTF_8: Final = "str is not valid UTF-8"
 TOO_DEEP: Final = "Recursion limit reached"
 """What orjson says of lists and dicts that nest deeper than MAX_WRITTEN_DEPTH."""
+
+DECIMAL_NOT_FINITE: Final = "a Decimal that is not finite is no JSON number"
+DECIMAL_TOO_LARGE: Final = "a Decimal is beyond a double, or its exponent has more than four digits"
+_OWN_TEXTS: Final = (TOO_DEEP, DECIMAL_NOT_FINITE, DECIMAL_TOO_LARGE)
 
 Left = dict[int, tuple[object, int]]
 """Objects that orjson may leave to `default`, by id, and how deep they are."""
@@ -284,6 +294,11 @@ def loads_exact(text: bytes) -> Any:
             elif type(item) is dict or type(item) is list:
                 containers.append(item)
     return top[0]
+
+
+MAX_EXPONENT_DIGITS: Final = 4
+"""The most digits of the exponent of a Decimal, leading zeros aside. One with a larger exponent takes a few bytes, but
+operations of it could take all memory: of "1e-999999999" `format(number, "f")` and `as_integer_ratio` do."""
 
 
 def check_exact(text: bytes) -> None:

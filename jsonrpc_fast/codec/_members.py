@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
+from .._pointers import INDEX, parts_of
+
 T = TypeVar("T")
 """A `Raw` of either backend."""
 
-_INDEX: Final = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 _BAD_ESCAPE: Final = re.compile(r"~(?![01])")
 
 
@@ -40,8 +41,7 @@ def _steps_of(path: object) -> list[tuple[str | None, int]]:
             raise ValueError('path must be "" or begin with "/"; or pass a list of names')
         if _BAD_ESCAPE.search(path):
             raise ValueError('a "~" in a path must be written "~0"')
-        tokens = [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
-        return [(token, int(token) if _INDEX.fullmatch(token) else -1) for token in tokens]
+        return [(part, int(part) if INDEX.fullmatch(part) else -1) for part in parts_of(path)]
     if not isinstance(path, (list, tuple)):
         raise TypeError(f"path must be a str, a list or a tuple, not {type(path).__name__}")
     steps: list[tuple[str | None, int]] = []

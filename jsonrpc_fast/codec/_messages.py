@@ -11,15 +11,18 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeAlias, final, overload
 
 from .. import errors
+from .._checks import not_a_message
 from .._repr import shorten
 from ..codes import RPC_MESSAGES, ParseErrorCode, plain_error_code
 from ..errors import RpcError, remake_parse_error
 from ..profile import JSONRPC, MAX_DEPTH, MAX_ID_BYTES, Profile, plain_profile
 from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, UNSET, MessageId, plain_int
 from ._extra import RESERVED_IN_RESPONSES, append_extra, check_extra, extra_of
-from ._json import Default, check_option, dumps, loads, loads_exact, loads_valid
+from ._forms import encode_as, is_plain
+from ._json import Default, check_option, dumps, loads
 from ._kinds import error_kinds, is_array, is_id_too_long, is_object, kinds_of
 from ._members import find
+from ._numbers import loads_as, numbers_of
 from ._pickling import remake
 from ._scanner import Malformed, ScannedValue, parts_of, scan_value
 from .rules import MAX_PROFILES, VERDICTS, BatchSize, Verdict, batch_fault, bits, verdict
@@ -472,10 +475,10 @@ class Raw:
         ParseError: The text is not JSON, or nests deeper than 1024.
     """
 
-    __slots__ = ("_data", "_exact")
+    __slots__ = ("_data", "_numbers")
 
     _data: bytes
-    _exact: bool
+    _numbers: int
 
     def __new__(cls, data: bytes | bytearray | memoryview | str) -> Raw:
         text = to_bytes(data)
@@ -483,7 +486,7 @@ class Raw:
         if isinstance(value, ParseError):
             del data, text  # the traceback holds this frame
             raise value
-        return make_raw(text[value.start : value.end], False)  # type: ignore[index]  # no ParseError
+        return make_raw(text[value.start : value.end], 0)  # type: ignore[index]  # no ParseError
 
     def __init_subclass__(cls) -> None:
         raise TypeError("type 'Raw' is not an acceptable base type")
@@ -511,7 +514,7 @@ class Raw:
         """
         if decoder is not None:
             return decoder(self._data)
-        return loads_exact(self._data) if self._exact else loads_valid(self._data)
+        return loads_as(self._data, self._numbers)
 
     @overload
     def get(self, path: str | Sequence[str | int], default: None = None) -> Raw | None: ...
@@ -544,7 +547,7 @@ class Raw:
         """Return the names and values of the members of an object; an empty list for any other value."""
         if not self._data.startswith(b"{"):
             return []
-        members = {loads(name): make_raw(value, self._exact) for name, value in parts_of(self._data)}
+        members = {loads(name): make_raw(value, self._numbers) for name, value in parts_of(self._data)}
         return list(members.items())
 
     def __bytes__(self) -> bytes:
@@ -565,7 +568,7 @@ class Raw:
         return f"Raw({shorten(self._data)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return remake, (_BACKEND, "_make_raw", self._data, self._exact)
+        return remake, (_BACKEND, "_make_raw", self._data, self._numbers)
 
 
 Message: TypeAlias = Request | Notification | Response | ParseError
@@ -587,14 +590,14 @@ def _check_text(text: bytes) -> ScannedValue | ParseError:
     return ParseError.too_deep() if value.depth > MAX_DEPTH else value
 
 
-_set_raw_data, _set_raw_exact = (vars(Raw)[name].__set__ for name in Raw.__slots__)
+_set_raw_data, _set_raw_numbers = (vars(Raw)[name].__set__ for name in Raw.__slots__)
 
 
-def make_raw(data: bytes, exact: bool) -> Raw:
-    """A `Raw` of checked bytes. exact: decode integers of any width (`big_ints="exact"`)."""
+def make_raw(data: bytes, numbers: int) -> Raw:
+    """A `Raw` of checked bytes. numbers: how they are read (`numbers_of`)."""
     raw = object.__new__(Raw)
     _set_raw_data(raw, data)
-    _set_raw_exact(raw, exact)
+    _set_raw_numbers(raw, numbers)
     return raw
 
 
@@ -603,7 +606,7 @@ def _part_of(raw: Raw, name: str | None, index: int) -> Raw | None:
     if not raw._data.startswith(b"["):
         return None if name is None else dict(raw.items()).get(name)
     parts = parts_of(raw._data)
-    return make_raw(parts[index][1], raw._exact) if 0 <= index < len(parts) else None
+    return make_raw(parts[index][1], raw._numbers) if 0 <= index < len(parts) else None
 
 
 # Checks in constructors and encoders: a failure is a bug of the caller.
@@ -679,7 +682,8 @@ class Rules(dict[int, Verdict]):
         profile: The same, without code of a subclass.
         limits: Its limits.
         message_bytes: The one that each text is compared with.
-        has_text_limits: Some JSON is refused for its depth or for an integer.
+        numbers: How numbers are read (`numbers_of`).
+        has_text_limits: Some JSON is refused for its depth or a number, or has a number that orjson reads otherwise.
         has_usual_errors: An error that has a code and a message is valid.
         id_characters: An id that is a string of this length is certainly not too long, as is a method.
         method_characters: A method of this length is certainly not too long: a character has up to four bytes.
@@ -695,6 +699,7 @@ class Rules(dict[int, Verdict]):
         "limits",
         "message_bytes",
         "method_characters",
+        "numbers",
         "owner",
         "profile",
         "small_bytes",
@@ -708,7 +713,8 @@ class Rules(dict[int, Verdict]):
         self.profile = plain_profile(profile)
         self.limits = profile.limits
         self.message_bytes = self.limits.message_bytes
-        self.has_text_limits = self.limits.depth < MAX_DEPTH or self.profile.big_ints != "float"
+        self.numbers = numbers_of(self.profile)
+        self.has_text_limits = self.limits.depth < MAX_DEPTH or self.numbers != 0
         self.small_bytes = min(self.message_bytes, SMALL_BYTES)
         self.id_characters = self.limits.id_bytes // 4
         self.method_characters = self.limits.method_bytes // 4
@@ -831,6 +837,7 @@ def as_it_is(obj: object) -> object:
 
 def encode(
     message: Request[Any] | Notification[Any] | Response[Any] | list[Any],
+    profile: Profile = JSONRPC,
     *,
     delimited: bool = True,
     default: Default = None,
@@ -842,15 +849,18 @@ def encode(
 
     Args:
         message: An empty list gives b"": an empty batch is not a message (section 6).
+        profile: Says how messages are written (`Profile.writes`), and whether a Decimal is (`Profile.floats`).
         delimited: End in `\\n`.
         default: Orjson's `default` for the payloads.
         option: Orjson's `option` for the payloads, except OPT_INDENT_2 and OPT_APPEND_NEWLINE.
 
     Raises:
         EncodeError: A value cannot be written as JSON.
-        TypeError: `message` is not a message.
+        TypeError: `message` is not a message, or `profile` is not a Profile.
         ValueError: The option breaks lines, or no profile accepts the id or the code.
     """
+    if profile is not JSONRPC and not is_plain(plain := rules_of(profile).profile):
+        return encode_as(encode, message, plain, delimited, default, option)
     if isinstance(message, list):
         if not message:
             return b""
@@ -894,7 +904,7 @@ def _encode_message(message: object, default: Default = None, option: int = 0) -
             if error.extra is not None:
                 text = append_extra(text[:-1], error.extra, ERROR_MEMBERS, default, option) + b"}"
     else:
-        raise TypeError(f"message must be a Request, a Notification or a Response, not {type(message).__name__}")
+        raise not_a_message(message)
     return text if message.extra is None else append_extra(text, message.extra, reserved, default, option)
 
 

@@ -19,7 +19,8 @@ from ..framing.frames import Framing
 from ..profile import HEAD_BYTES, JSONRPC, Limits, Profile
 from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, Classification
 from ._dicts import dicts_of, write_dict
-from ._json import Default, JSONDecodeError, check_exact, check_option, exact_number, loads, loads_exact, loads_valid
+from ._forms import default_of
+from ._json import Default, JSONDecodeError, check_option, exact_number, loads
 from ._json import dumps as _dumps  # noqa: F401  # the core has one of its own
 from ._messages import (
     Error,
@@ -47,6 +48,7 @@ from ._messages import (
 from ._messages import _make_fault as _make_fault
 from ._messages import _make_with_extra as _make_with_extra
 from ._messages import make_raw as _make_raw
+from ._numbers import DECIMALS, EXACT_INTEGERS, NO_WIDE_INTEGERS, check_numbers, loads_as, numbers_of
 from ._pure_fast import with_fast_path
 from ._scanner import (
     Envelope,
@@ -69,6 +71,7 @@ _WIDE_INTEGER: Final = bits("has_wide_integer")
 _DUPLICATE: Final = bits("has_duplicate")
 _NO_OBJECT: Final = bits("is_no_object")
 _NO_JSON_TYPE: Final = object()
+_ANY_WIDTH: Final = EXACT_INTEGERS | NO_WIDE_INTEGERS  # an integer is not too large for the text to be JSON
 
 
 def parse(obj: object, profile: Profile = JSONRPC) -> Message | list[Message]:
@@ -135,7 +138,7 @@ def decode(
         return text
     if len(text) > rules.message_bytes:
         return _too_large_fault(text[: min(rules.message_bytes, HEAD_BYTES)], profile)
-    any_width = rules.profile.big_ints != "float"
+    any_width = bool(rules.numbers & _ANY_WIDTH)
     try:
         text.decode()
     except UnicodeDecodeError as error:
@@ -154,7 +157,7 @@ def _malformed(text: bytes, offset: int, rules: Rules) -> ParseError:
     """The fault of a text that stops being JSON at `offset`. Its id is known if lone surrogates are the only fault."""
     if text[offset : offset + 1] == b"\\":
         try:
-            found = scan(without_surrogates(text), any_width=rules.profile.big_ints != "float", batch_items=1)
+            found = scan(without_surrogates(text), any_width=bool(rules.numbers & _ANY_WIDTH), batch_items=1)
         except Malformed:
             pass
         else:
@@ -223,46 +226,51 @@ def _read_envelope(text: bytes, envelope: Envelope, rules: Rules, index: int | N
             obj[name] = _read_id(text[value.start : value.end], rules.limits.id_bytes)
         elif value.depth > depth:
             obj[name] = None
-        elif value.wide and not _are_integers_allowed(text, value, profile):
+        elif rules.numbers and not _are_numbers_allowed(text, value, rules):
             kinds |= _WIDE_INTEGER
             obj[name] = None
         elif raw and name == "error":
-            obj[name] = _read_error(text, value, profile)
+            obj[name] = _read_error(text, value, rules)
         else:
-            obj[name] = _read(text, value, profile, raw and name in ("params", "result"))
+            obj[name] = _read(text, value, rules, raw and name in ("params", "result"))
     return message_of(obj, rules, index, kinds)
 
 
-def _read_error(text: bytes, value: ScannedValue, profile: Profile) -> Any:
+def _read_error(text: bytes, value: ScannedValue, rules: Rules) -> Any:
     """An error object with raw data; any other value as it is."""
     error = scan_error(text, value)
     if error is None:
-        return _read(text, value, profile, raw=False)
+        return _read(text, value, rules, raw=False)
+    keeps_extra = rules.profile.extra_members == "keep"
     inside = list((error.members or {}).items())
-    if error.unexpected and profile.extra_members == "keep":
+    if error.unexpected and keeps_extra:
         inside += scan_unexpected(text, error.start, ERROR_MEMBERS)
-    obj = {name: _read(text, value, profile, raw=name == "data") for name, value in inside}
-    if error.unexpected and profile.extra_members != "keep":
+    obj = {name: _read(text, value, rules, raw=name == "data") for name, value in inside}
+    if error.unexpected and not keeps_extra:
         obj["?"] = None
     return obj
 
 
-def _are_integers_allowed(text: bytes, value: ScannedValue, profile: Profile) -> bool:
-    """Whether the profile accepts a value with an integer beyond 64 bits."""
-    if profile.big_ints == "exact":
+def _numbers_in(value: ScannedValue, rules: Rules) -> int:
+    """How the numbers in a value are read."""
+    return rules.numbers if value.wide else rules.numbers & DECIMALS
+
+
+def _are_numbers_allowed(text: bytes, value: ScannedValue, rules: Rules) -> bool:
+    """Whether the profile decodes each number in a value."""
+    numbers = _numbers_in(value, rules)
+    if not numbers & NO_WIDE_INTEGERS:
         try:
-            check_exact(text[value.start : value.end])
+            check_numbers(text[value.start : value.end], numbers)
         except ValueError:
             return False
-    return profile.big_ints != "reject"
+    return not numbers & NO_WIDE_INTEGERS
 
 
-def _read(text: bytes, value: ScannedValue, profile: Profile, raw: bool) -> Any:
+def _read(text: bytes, value: ScannedValue, rules: Rules, raw: bool) -> Any:
     token = text[value.start : value.end]
-    exact = value.wide and profile.big_ints == "exact"
-    if raw:
-        return _make_raw(token, exact)
-    return loads_exact(token) if exact else loads_valid(token)
+    numbers = _numbers_in(value, rules)
+    return _make_raw(token, numbers) if raw else loads_as(token, numbers)
 
 
 def _read_id(token: bytes, limit: int) -> object:
@@ -319,7 +327,11 @@ def decode_dict(
         del data, text  # the traceback holds this frame
         raise judged
     assert isinstance(text, bytes)
-    return dicts_of(text, judged, profile.big_ints == "exact")  # type: ignore[no-any-return]
+    found = dicts_of(text, judged, numbers_of(profile), ParseError)
+    if isinstance(found, ParseError):
+        del data, text, judged
+        raise found
+    return found  # type: ignore[no-any-return]
 
 
 class Decoder(StreamDecoder[M]):
@@ -399,6 +411,7 @@ def encode_dict(
     for item in judged if isinstance(judged, list) else [judged]:
         if isinstance(item, ParseError):
             raise item
+    default = default_of(rules_of(profile).profile, default)
     if isinstance(message, list):
         text = b"[" + b",".join([write_dict(item, Raw, default, option) for item in message]) + b"]"
     else:

@@ -44,6 +44,7 @@ from ._messages import (
     set_request_params,
     to_bytes,
 )
+from ._numbers import DECIMALS
 from ._scanner import ScannedValue, scan_error
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -274,21 +275,21 @@ def _read_message(text: bytes, head: re.Match[bytes], last: int, rules: Rules, r
             return None
         value = obj[_NAMES[name]] = values[0]
         if raw:
-            payload = make_raw(token, False)
+            payload = make_raw(token, rules.numbers & DECIMALS)
     message = _usual_message(obj, rules, payload)
     if message is None:
         if payload is not None:
-            obj[_NAMES[name]] = payload if name != b"error" else _with_raw_data(token, value)
+            obj[_NAMES[name]] = payload if name != b"error" else _with_raw_data(token, value, rules)
         message = message_of(obj, rules)
     return None if type(message) is ParseError else message
 
 
-def _with_raw_data(token: bytes, error: Any) -> Any:
+def _with_raw_data(token: bytes, error: Any, rules: Rules) -> Any:
     """An error with raw data, if it is an object with data."""
     if type(error) is dict and "data" in error:
         found = scan_error(token, ScannedValue(0, len(token), 0, False))
         data = found.members["data"]  # type: ignore[union-attr, index]  # it is an object
-        error["data"] = make_raw(token[data.start : data.end], False)
+        error["data"] = make_raw(token[data.start : data.end], rules.numbers & DECIMALS)
     return error
 
 
@@ -301,6 +302,7 @@ _COMMA: Final = ord(",")
 _BACKSLASH: Final = ord("\\")
 # Ids that orjson reads as floats.
 _find_float_ids = re.compile(rb'"id"[ \t\n\r]*:[ \t\n\r]*(-?[0-9]+[.eE][0-9.eE+-]*|-?[0-9]{19,})').findall
+_has_float = re.compile(rb"[0-9][.eE]").search  # also in strings
 _has_escaped_letter = re.compile(rb"\\u00(?:6[1-9a-fA-F]|7[0-9aA])").search
 
 
@@ -354,11 +356,14 @@ def _make_id_exact(text: bytes, message: dict[str, Any], rules: Rules) -> bool:
 
 
 def _is_within_limits(text: bytes, rules: Rules) -> bool:
-    """Whether `text`, which is JSON, certainly nests no deeper than allowed and holds no integer that is refused."""
+    """Whether `text`, which is JSON, certainly nests no deeper than allowed, and has no number that is refused, or that
+    orjson reads otherwise."""
     depth = rules.limits.depth
     if depth < MAX_DEPTH and text.count(b"[") + text.count(b"{") > depth:
         return False
-    return rules.profile.big_ints == "float" or not _has_wide_integer(text)
+    if rules.numbers & DECIMALS and _has_float(text):
+        return False
+    return rules.numbers == 0 or not _has_wide_integer(text)
 
 
 def _has_wide_integer(text: bytes) -> bool:

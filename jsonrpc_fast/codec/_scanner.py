@@ -550,6 +550,8 @@ def _scan_literal(text: bytes, at: int) -> int:
 
 
 def _skip_space(text: bytes, at: int) -> int:
+    if text[at : at + 1] > b" ":
+        return at  # most often there is none, and a comparison takes half the time of a match
     return _space(text, at).end()  # type: ignore[union-attr]
 
 

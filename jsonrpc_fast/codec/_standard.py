@@ -96,13 +96,29 @@ def loads(data: bytes | bytearray | memoryview | str) -> Any:
 
 
 def _read(text: str) -> Any:
+    return read_with(text, _read_unusual if _find_unusual(text) else _read_usual, _integer, _float)
+
+
+def read_with(
+    text: str, decode: Callable[[str], Any], integer: Callable[[str], Any], real: Callable[[str], Any]
+) -> Any:
+    """Return the value of a JSON text.
+
+    Args:
+        text: The text.
+        decode: The method of a `JSONDecoder` with the next two functions.
+        integer: Returns the number in a token without fraction and exponent.
+        real: Returns the number in another token.
+
+    Raises:
+        ValueError: `text` is not JSON, or nests deeper than 1024, or a function raises it.
+    """
     if make_scanner is None or (_SMALL_STACK and text.count("[") + text.count("{") > _READ_DEPTH):
-        return _read_in_steps(text)
-    decode = _read_unusual if _find_unusual(text) else _read_usual
+        return _read_in_steps(text, integer, real)
     try:
         value = decode(text)
     except RecursionError:
-        return _read_in_steps(text)
+        return _read_in_steps(text, integer, real)
     if text.count("[") + text.count("{") > _READ_DEPTH:
         level = [value]
         for _ in range(_READ_DEPTH):
@@ -129,16 +145,16 @@ def _float(token: str) -> float:
     return number
 
 
-def _refuse_constant(_: str) -> None:
+def refuse_constant(_: str) -> None:
     """Refuse NaN and infinities."""
     raise ValueError
 
 
-_read_usual = JSONDecoder(parse_constant=_refuse_constant).decode
-_read_unusual = JSONDecoder(parse_constant=_refuse_constant, parse_int=_integer, parse_float=_float).decode
+_read_usual = JSONDecoder(parse_constant=refuse_constant).decode
+_read_unusual = JSONDecoder(parse_constant=refuse_constant, parse_int=_integer, parse_float=_float).decode
 
 
-def _read_in_steps(text: str) -> Any:
+def _read_in_steps(text: str, integer: Callable[[str], Any] = _integer, real: Callable[[str], Any] = _float) -> Any:
     """Return the value of a JSON text, without recursion. Raises ValueError."""
     top: list[Any] = []
     container: Any = top
@@ -164,7 +180,7 @@ def _read_in_steps(text: str) -> Any:
             container, name = around.pop()
             at += 1
         else:
-            value, at = _read_scalar(text, at, first)
+            value, at = _read_scalar(text, at, first, integer, real)
             _put(container, name, value)
         # The value ends here, and perhaps containers around it.
         while True:
@@ -202,7 +218,9 @@ def _read_name(text: str, at: int) -> tuple[str, int]:
     return name, at + 1
 
 
-def _read_scalar(text: str, at: int, first: str) -> tuple[Any, int]:
+def _read_scalar(
+    text: str, at: int, first: str, integer: Callable[[str], Any], real: Callable[[str], Any]
+) -> tuple[Any, int]:
     if first == '"':
         return scanstring(text, at + 1, True)
     if first in _LITERALS:
@@ -214,7 +232,7 @@ def _read_scalar(text: str, at: int, first: str) -> tuple[Any, int]:
     if found is None:
         raise ValueError
     token, fraction, exponent = found.groups("")
-    return _float(found.group()) if fraction or exponent else _integer(token), found.end()
+    return real(found.group()) if fraction or exponent else integer(token), found.end()
 
 
 # Writing.
@@ -295,6 +313,15 @@ def _write_string(text: str) -> str:
         except UnicodeEncodeError:
             raise JSONEncodeError("str is not valid UTF-8: surrogates not allowed") from None
     return encode_basestring(text)
+
+
+class Fragment:
+    """A text that is written as it is, as orjson's."""
+
+    __slots__ = ("contents",)
+
+    def __init__(self, contents: str) -> None:
+        self.contents: str = contents
 
 
 _find_type = re.compile(r"received a '(.*)'$", re.DOTALL).search
@@ -385,6 +412,8 @@ class _Writer:
             return f'"{_time_text(value, option)}"'
         if kind is UUID:
             return f'"{value}"'
+        if kind is Fragment:
+            return value.contents  # type: ignore[no-any-return]
         if not option & OPT_PASSTHROUGH_SUBCLASS:
             if issubclass(kind, str):
                 return _write_string(value)

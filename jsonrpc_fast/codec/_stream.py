@@ -73,6 +73,10 @@ class StreamDecoder(Generic[M]):
         self._detector = FramingDetector() if framing == "auto" else None
         self._begin("newline" if framing == "auto" else framing)
 
+    def __repr__(self) -> str:
+        state = "open" if self._refusal in (None, AT_WORK) else "closed"
+        return f"<Decoder {state} framing={self._framing!r}>"
+
     @property
     def framing(self) -> Framing:
         """The framing of the stream; "auto" until it is detected."""
@@ -136,20 +140,29 @@ class StreamDecoder(Generic[M]):
             ValueError: Another call is not finished. The decoder stays open.
         """
         with self._lock:
-            if self._refusal == AT_WORK:
+            refusal = self._why_refused()
+            if refusal == AT_WORK:
                 raise ValueError(AT_WORK)
-            if self._refusal is not None:
+            if refusal is not None:
                 return []
-            self._refusal = CLOSED
+            self._end()
             rest = b"" if self._detector is None else self._settle("newline", self._detector)
             items = self._read(rest, None)
-            return items + [self._last_item(frame) for frame in self._frames.close()]
+            return items + list(map(self._last_item, self._frames.close()))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"cannot pickle '{type(self).__name__}' object")
 
     def _begin(self, framing: Literal["newline", "content-length", "sse", "concatenated"]) -> None:
         self._frames = frames_of(framing, self._profile.limits.message_bytes)
+
+    def _why_refused(self) -> str | None:
+        """Why a call would be refused now, or None."""
+        return self._refusal
+
+    def _end(self) -> None:
+        """Refuse all calls from now on."""
+        self._refusal = CLOSED
 
     def _fail(self) -> None:
         """Close the decoder after an exception."""

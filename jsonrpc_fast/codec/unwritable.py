@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._pointers import pointer_to
 from ..errors import EncodeError
 from ..types import MessageId
-from ._backend import dumps, encode_notification, encode_request
+from ._backend import dumps
 from ._json import Default
+from .encoders import Encoders
 
 _MAX_PARTS = 1000
 """The largest number of values that are tried, so that the search takes less time than the call."""
@@ -28,39 +30,50 @@ def explained(error: EncodeError, method: str, params: Any, default: Default = N
 
 
 def write_request(
-    id: MessageId, method: str, params: Any, *, delimited: bool, default: Default = None, option: int = 0
+    id: MessageId,
+    method: str,
+    params: Any,
+    *,
+    encoders: Encoders,
+    delimited: bool,
+    default: Default = None,
+    option: int = 0,
 ) -> bytes:
     """Return a request as `encode_request` does, with an error that says where the value is."""
     try:
-        return encode_request(id, method, params, delimited=delimited, default=default, option=option)
+        return encoders.encode_request(id, method, params, delimited=delimited, default=default, option=option)
     except EncodeError as error:
-        raise explained(error, method, params, default, option) from error.__cause__
+        raise explained(error, method, params, encoders.default_of(default), option) from error.__cause__
 
 
-def write_notification(method: str, params: Any, *, delimited: bool, default: Default = None, option: int = 0) -> bytes:
+def write_notification(
+    method: str, params: Any, *, encoders: Encoders, delimited: bool, default: Default = None, option: int = 0
+) -> bytes:
     """Return a notification as `encode_notification` does, with an error that says where the value is."""
     try:
-        return encode_notification(method, params, delimited=delimited, default=default, option=option)
+        return encoders.encode_notification(method, params, delimited=delimited, default=default, option=option)
     except EncodeError as error:
-        raise explained(error, method, params, default, option) from error.__cause__
+        raise explained(error, method, params, encoders.default_of(default), option) from error.__cause__
 
 
 def _place_of(value: Any, default: Default, option: int) -> str:
     """Return the JSON pointer to the first value that cannot be written, as deep as it is found."""
-    place, left = "", _MAX_PARTS
+    place: list[str | int] = []
+    left = _MAX_PARTS
     while isinstance(value, (dict, list, tuple)):
         parts = value.items() if isinstance(value, dict) else enumerate(value)
         for name, part in parts:
             left -= 1
             if not left:
-                return place
+                return pointer_to(place)
             try:
                 dumps(part, default, option)
             except (EncodeError, RecursionError):
-                place, value = f"{place}/{str(name).replace('~', '~0').replace('/', '~1')}", part
+                place.append(name)
+                value = part
                 break
             except Exception:  # whatever a `default` raises
-                return place
+                return pointer_to(place)
         else:
-            return place  # a key
-    return place
+            break  # a key
+    return pointer_to(place)

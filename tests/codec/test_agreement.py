@@ -27,6 +27,8 @@ PROFILES = [
     LENIENT.replace(extra_members=False, big_ints="exact"),
     JSONRPC.replace(big_ints="exact"),
     JSONRPC.replace(big_ints="reject"),
+    JSONRPC.replace(floats="decimal"),
+    JSONRPC.replace(floats="decimal", big_ints="exact", extra_members="keep"),
     JSONRPC.replace(limits=TINY),
     JSONRPC.replace(limits=TINY, extra_members=False, big_ints="reject"),
     MCP_2025_03_26.replace(limits=Limits(depth=2, method_bytes=10, id_bytes=40), big_ints="exact"),

@@ -542,7 +542,7 @@ class TestWrongArguments:
         things = [None, 1, b"{}", {"jsonrpc": "2.0"}, (), impl.Error(1, "m"), impl.decode(b"x"), [[]], [None], [1]]
         for thing in things:
             inner = thing[0] if isinstance(thing, list) else thing
-            expected = f"^message must be a Request, a Notification or a Response, not {type(inner).__name__}$"
+            expected = f"^message must be a Request, a Notification or a Response, not {type(inner).__name__}"
             with pytest.raises(TypeError, match=expected):
                 impl.encode(thing)
 

@@ -416,15 +416,16 @@ def test_every_allocation_of_the_core_may_fail(backends: tuple[ModuleType, Modul
     assert run(backends[0], script) == "True\n"
 
 
+@pytest.mark.slow  # so does `nox -s allocations`
 @needs.FAILING_ALLOCATIONS
 def test_allocations_that_fail_in_calls_with_orjson() -> None:
     """A short run; `nox -s allocations` is a longer one."""
     pytest.importorskip("jsonrpc_fast.codec._core")
     pytest.importorskip("orjson")
-    command = [sys.executable, "-m", "tests.isolated.allocations", "--calls", "24"]
+    command = [sys.executable, "-m", "tests.isolated.allocations", "--calls", "17"]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stderr[-2000:]
-    assert ran.stdout.startswith("24 different calls, ")
+    assert ran.stdout.startswith("17 different calls, ")
 
 
 def test_the_traceback_of_a_refused_text_does_not_hold_it(impl: ModuleType) -> None:
@@ -558,15 +559,16 @@ def test_a_buffer_that_a_finalizer_changes(impl: ModuleType) -> None:
     """Before Python 3.12 the collector runs in the middle of a text, where a list is made."""
     script = """
         import gc
-        head = b'{"jsonrpc":"2.0","id":1,"method":"method","params":['
-        text = head + b",".join([b"[[1],[2]]"] * 200) + b"]}"
+        text = b'{"jsonrpc":"2.0","id":1,"method":"method","params":[' + b",".join([b"[[1],[2]]"] * 200) + b"]}"
+        other = text.replace(b"[[1],[2]]", b"[[3],[4]]").replace(b':"method"', b':"m\\xc3\\xa9thd"')
+        assert len(other) == len(text)
 
         class Cycle:
             def __init__(self):
                 self.itself = self
             def __del__(self):
                 if buffer:
-                    buffer[:] = bytes([255]) * len(buffer)
+                    buffer[:] = other
 
         def use(call, data):
             for _ in range(20):
@@ -577,31 +579,26 @@ def test_a_buffer_that_a_finalizer_changes(impl: ModuleType) -> None:
             finally:
                 gc.set_threshold(1000)
 
+        def told(found):
+            params = found.params
+            return found.method, params.decode() if isinstance(params, impl.Raw) else params
+
         decoder = impl.Decoder("concatenated")
-        expected = impl.decode(text)
-        read = 0
+        whole = told(impl.decode(text)), told(impl.decode(other))
+        changed = 0
         for call in (
             impl.decode,
             lambda data: impl.decode(data, raw=True),
             lambda data: impl.parse(impl.decode_dict(data)),
-            lambda data: (decoder.feed(data) or [impl.decode(bytes([255]))])[0],
+            lambda data: decoder.feed(data)[0],
         ):
             for view in (bytearray, memoryview):
                 buffer = bytearray(text)
-                try:
-                    found = use(call, buffer if view is bytearray else memoryview(buffer))
-                except ValueError as error:
-                    found = error
-                if isinstance(found, impl.ParseError):  # all of it was changed before it was read
-                    assert found.code.name == "INVALID_UTF8", found
-                    decoder = impl.Decoder("concatenated")
-                    continue
-                read += 1
-                assert found.method == "method" and found.method.isascii()
-                params = found.params
-                assert (params.decode() if isinstance(params, impl.Raw) else params) == expected.params
-        assert read or impl.__name__.endswith("_pure")
-        assert impl.decode(text).method.encode() == b"method"
+                found = told(use(call, buffer if view is bytearray else memoryview(buffer)))
+                assert found in whole
+                assert found[0].encode() in (b"method", b"m\\xc3\\xa9thd")
+                changed += buffer == other
+        assert changed
         print("done")
     """
     assert run(impl, script) == "done\n"

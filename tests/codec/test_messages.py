@@ -39,6 +39,9 @@ def replace(value: Any, **changes: Any) -> Any:
     return type(value).__replace__(value, **changes)
 
 
+NOT_A_MESSAGE = "message must be a Request, a Notification or a Response"
+
+
 class TestConstructors:
     def test_an_error_or_a_message_is_not_a_result(self, impl: ModuleType) -> None:
         error = impl.Error(-32000, "m")
@@ -94,6 +97,32 @@ class TestConstructors:
         ],
     )
     def test_swapped_arguments_are_named(self, impl: ModuleType, make: Any, fault: str) -> None:
+        with pytest.raises(TypeError) as caught:
+            make(impl)
+        assert str(caught.value) == fault
+
+    @rows(
+        ("make", "fault"),
+        [
+            (
+                lambda impl: impl.Request(),
+                "Request.__new__() missing 2 required positional arguments: 'id' and 'method'",
+            ),
+            (lambda impl: impl.Request(1), "Request.__new__() missing 1 required positional argument: 'method'"),
+            (lambda impl: impl.Request(method="m"), "Request.__new__() missing 1 required positional argument: 'id'"),
+            (
+                lambda impl: impl.Notification(),
+                "Notification.__new__() missing 1 required positional argument: 'method'",
+            ),
+            (lambda impl: impl.Response(), "Response.__new__() missing 1 required positional argument: 'id'"),
+            (lambda impl: impl.Error(1), "Error.__new__() missing 1 required positional argument: 'message'"),
+            (lambda impl: impl.Error(message="m"), "Error.__new__() missing 1 required positional argument: 'code'"),
+            (lambda impl: impl.encode({}), f"{NOT_A_MESSAGE}, not dict; use encode_dict"),
+            (lambda impl: impl.encode([{}]), f"{NOT_A_MESSAGE}, not dict; use encode_dict"),
+            (lambda impl: impl.encode(1), f"{NOT_A_MESSAGE}, not int"),
+        ],
+    )
+    def test_missing_arguments_and_other_values_are_named(self, impl: ModuleType, make: Any, fault: str) -> None:
         with pytest.raises(TypeError) as caught:
             make(impl)
         assert str(caught.value) == fault

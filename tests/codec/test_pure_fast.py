@@ -31,6 +31,8 @@ PROFILES: list[Profile] = [
     JSONRPC.replace(extra_members="keep"),
     JSONRPC.replace(big_ints="exact"),
     JSONRPC.replace(big_ints="reject"),
+    JSONRPC.replace(floats="decimal"),
+    JSONRPC.replace(floats="decimal", big_ints="exact", extra_members="keep"),
     JSONRPC.replace(limits=Limits(depth=2, id_bytes=32, method_bytes=4, batch_items=2)),
 ]
 plain_decode: Any = inspect.unwrap(_pure.decode)

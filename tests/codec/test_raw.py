@@ -31,6 +31,7 @@ PROFILES = [
     MCP_2025_11_25,
     JSONRPC.replace(extra_members="keep"),
     JSONRPC.replace(extra_members=False, big_ints="exact"),
+    JSONRPC.replace(floats="decimal"),
     JSONRPC.replace(optional_jsonrpc=True, null_companions=True, errors_without_id=True),
 ]
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+import gc
+import sys
+import threading
+from types import FrameType, ModuleType
+from typing import Any
 
 from ..isolated import threads
 from ..support.tables import rows
@@ -12,6 +16,41 @@ from ..support.tables import rows
 @rows("framing", threads.FRAMINGS)
 def test_a_shared_decoder_returns_each_message_once(impl: ModuleType, framing: str, max_items: int | None) -> None:
     threads.share_a_decoder(impl, framing, max_items, 60)
+
+
+def test_a_thread_that_comes_while_the_framing_is_detected_closes_nothing(impl: ModuleType) -> None:
+    """The other thread stops in the middle of its message, in a collection, when this one begins to read."""
+    decoder = impl.Decoder("auto")
+    is_inside, may_end = threading.Event(), threading.Event()
+    theirs: list[Any] = []
+    text = b'{"jsonrpc":"2.0","id":2,"method":"m","params":[' + b"[[]]," * 200 + b"0]}\n"
+    other = threading.Thread(target=lambda: theirs.extend(decoder.feed(text)), daemon=True)
+
+    def collect(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and threading.current_thread() is other:
+            is_inside.set()
+            may_end.wait(10)
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "return":
+            gc.set_threshold(1)
+            other.start()
+            is_inside.wait(0.2)
+        return trace if frame.f_code.co_name == "_settle" else None
+
+    tracer, threshold = sys.gettrace(), gc.get_threshold()
+    gc.callbacks.append(collect)
+    sys.settrace(trace)
+    try:
+        ours = decoder.feed(b'{"jsonrpc":"2.0","id":1,"method":"m"}\n')
+    finally:
+        sys.settrace(tracer)
+        gc.set_threshold(*threshold)
+        may_end.set()
+        gc.callbacks.remove(collect)
+        other.join(10)
+    assert [item.id for item in ours] == [1]
+    assert [item.id for item in theirs] == [2]
 
 
 @rows("framing", threads.FRAMINGS)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
-from jsonrpc_fast.codec.unwritable import explained, write_notification, write_request
+from jsonrpc_fast.codec import unwritable
+from jsonrpc_fast.codec.encoders import Encoders
+from jsonrpc_fast.codec.unwritable import explained
 from jsonrpc_fast.errors import EncodeError
 
 from ..support.tables import rows
 
 BAD = object()
+write_notification = partial(unwritable.write_notification, encoders=Encoders())
+write_request = partial(unwritable.write_request, encoders=Encoders())
 
 
 @rows(

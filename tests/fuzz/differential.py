@@ -28,7 +28,7 @@ from jsonrpc_fast.codec import _core, _pure
 from jsonrpc_fast.errors import EncodeError, ParseError
 from jsonrpc_fast.framing.frames import FRAMINGS
 
-from ..support.comparison import plain
+from ..support.comparison import exactly, plain
 from ..support.oracle import orjson
 from ..support.raw_laws import broken_law, broken_law_of_stream
 from .mutate import LINES, Values, message
@@ -59,6 +59,8 @@ PROFILES: list[Profile] = [
     JSONRPC.replace(extra_members="keep", big_ints="reject", limits=Limits(depth=2)),
     JSONRPC.replace(big_ints="exact"),
     JSONRPC.replace(big_ints="reject"),
+    JSONRPC.replace(floats="decimal"),
+    JSONRPC.replace(floats="decimal", big_ints="exact", extra_members="keep"),
     JSONRPC.replace(limits=Limits(depth=2, id_bytes=32, method_bytes=4, batch_items=2, message_bytes=300)),
 ]
 
@@ -176,7 +178,7 @@ def _entries(module: Any, text: bytes, profile: Profile, raw: bool) -> dict[str,
         found["decode_dict"] = fault
     else:
         each = dicts if isinstance(dicts, list) else [dicts]
-        found["decode_dict"] = [item if isinstance(item, ParseError) else marshal.dumps(item, 0) for item in each]
+        found["decode_dict"] = [item if isinstance(item, ParseError) else exactly(item) for item in each]
     items = decoded if isinstance(decoded, list) else [decoded]
     writable = [item for item in items if not isinstance(item, ParseError) and _is_writable(item)]
     found["encode"] = module.encode(writable)

@@ -86,7 +86,13 @@ TEXTS: Final = (
 )
 EXPECTED: Final = [repr(_core.decode(text)) for text in TEXTS]
 FRAMINGS: Final = ("newline", "content-length", "sse", "concatenated", "auto")
-PROFILES: Final = (JSONRPC, LENIENT, Profile(extra_members="keep", big_ints="exact"), Profile(extra_members=False))
+PROFILES: Final = (
+    JSONRPC,
+    LENIENT,
+    Profile(extra_members="keep", big_ints="exact"),
+    Profile(extra_members=False),
+    Profile(floats="decimal"),
+)
 
 
 def fire(name: str) -> None:

@@ -11,7 +11,6 @@ import gc
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 import jsonrpc_fast
@@ -27,6 +26,8 @@ from jsonrpc_fast import (
     encode_result,
     parse,
 )
+
+from ..support.processes import resident_bytes
 
 MAX_GROWTH_BYTES: Final = 2 * 1024 * 1024
 MAX_OBJECTS: Final = 100
@@ -64,10 +65,6 @@ WORK: Final[dict[str, Callable[[], Any]]] = {
     "encode what cannot be": lambda: raised(lambda: encode_result(1, {"a": object()})),
     "encode_error": lambda: encode_error(1, -32000, "no", {"a": 1}),
 }
-
-
-def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
 def main() -> int:

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 
 from jsonrpc_fast import mcp
 
+from ..support.processes import resident_bytes
+
 MODES = ("legacy", "2026-07-28")
 SERVER = """
 import asyncio, gc, os, sys
@@ -46,9 +48,7 @@ class Usage:
 
 def own_usage() -> Usage:
     gc.collect()
-    with open("/proc/self/statm") as file:
-        memory = int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
-    return Usage(len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks()), memory)
+    return Usage(len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks()), resident_bytes())
 
 
 @contextlib.asynccontextmanager

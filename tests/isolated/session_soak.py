@@ -33,7 +33,7 @@ from jsonrpc_fast.transports import StdioClient, StdioServer, TcpClient, TcpServ
 from ..support import loops
 from ..support.ledger import Ledger, ServingLedger
 from ..support.places import ROOT
-from .stream_memory import resident_bytes
+from ..support.processes import resident_bytes
 
 CHANNELS: Final = ("memory", "tcp", "pipes")
 WORKERS: Final = 64

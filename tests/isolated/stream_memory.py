@@ -3,23 +3,21 @@
     python -m tests.isolated.stream_memory
 
 For each chunk size it feeds 1 MB and then 1 GB of messages, and prints the time per byte and the growth of the process.
-Only the chunk is kept.
+Only the chunk is kept. The run fails if the process grows by more than 2 MiB.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
+from typing import Final
 
 from jsonrpc_fast import Decoder, ParseError
 
+from ..support.processes import resident_bytes
+
+MAX_GROWTH_BYTES: Final = 2 * 1024 * 1024
 LINE = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":[2,"three"]}}}\n'
-
-
-def resident_bytes() -> int:
-    """Return the resident memory of the process (Linux)."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
 def run(block: bytes, repeats: int, chunk_bytes: int) -> tuple[float, int]:
@@ -58,6 +56,8 @@ def main() -> None:
         for repeats in (1, options.megabytes):
             cost, growth = run(block, repeats, chunk_bytes)
             print(f"chunks of {chunk_bytes:5} bytes, {repeats:5} MB: {cost:6.2f} ns per byte, {growth / 1e6:+.1f} MB")
+            if growth > MAX_GROWTH_BYTES:
+                raise SystemExit("the decoder keeps what it has read")
 
 
 if __name__ == "__main__":

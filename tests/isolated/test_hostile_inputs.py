@@ -53,6 +53,7 @@ def test_a_core_that_is_slower_breaks_the_law() -> None:
     assert not ratio._replace(core=1.0).is_broken
 
 
+@pytest.mark.slow
 def test_a_quadratic_input_is_a_fault() -> None:
     def run(data: bytes) -> str:
         for _ in range(len(data) // 1000):
@@ -65,12 +66,14 @@ def test_a_quadratic_input_is_a_fault() -> None:
     assert result.has_fault
 
 
+@pytest.mark.slow
 def test_an_input_that_takes_much_memory_is_a_fault() -> None:
     result = measure(Row("layer", "name", 1000, bytes, (lambda data: str(len(bytes(500 * len(data)))),)), "core")
     assert 450 < result.memory < 550
     assert result.has_fault
 
 
+@pytest.mark.slow
 def test_an_input_within_the_bounds_is_no_fault() -> None:
     result = measure(Row("layer", "name", 1000, bytes, (lambda data: f"{sum(data)}",)), "core")
     assert (result.bytes, result.outcome, result.has_fault) == (4000, "0", False)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import runpy
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from jsonrpc_fast.cli.main import main
 
 from .places import PACKAGE
 
@@ -70,6 +77,75 @@ def run(
     )
     output, errors = (stream.decode().replace("\r\n", "\n") for stream in (done.stdout, done.stderr))
     return subprocess.CompletedProcess(done.args, done.returncode, output, errors)
+
+
+def run_here(
+    *arguments: str | bytes | Path, data: bytes = b"", cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Do the same in this process, on descriptors 0 to 2 as in one of its own, for a tenth of the cost."""
+    done = run_here_in_bytes(*arguments, data=data, cwd=cwd)
+    output, errors = (stream.decode().replace("\r\n", "\n") for stream in (done.stdout, done.stderr))
+    return subprocess.CompletedProcess(done.args, done.returncode, output, errors)
+
+
+def run_here_in_bytes(
+    *arguments: str | bytes | Path, data: bytes = b"", cwd: Path | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Do the same, and return the outputs as they are."""
+    words = [os.fsdecode(argument) for argument in arguments]
+    return _run_here(lambda: main(words), words, data, cwd)
+
+
+def run_program_here(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in Python in this process, as `run_here` does."""
+    words = [str(path), *arguments]
+
+    def program() -> int:
+        try:
+            runpy.run_path(str(path), run_name="__main__")
+        except SystemExit as end:
+            return int(end.code or 0)
+        return 0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", words)
+        done = _run_here(program, words, b"", None)
+    return subprocess.CompletedProcess(words, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def _run_here(
+    work: Callable[[], int], words: list[str], data: bytes, cwd: Path | None
+) -> subprocess.CompletedProcess[bytes]:
+    before, folder = (sys.stdin, sys.stdout, sys.stderr), os.getcwd()
+    for stream in before:
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(tempfile.TemporaryFile()) for _ in before]
+        files[0].write(data)
+        files[0].seek(0)
+        for descriptor, file in enumerate(files):
+            kept = os.dup(descriptor)
+            stack.callback(os.close, kept)
+            stack.callback(os.dup2, kept, descriptor)
+            os.dup2(file.fileno(), descriptor)
+        streams = [
+            io.TextIOWrapper(io.FileIO(number, mode, closefd=False), encoding="utf-8")
+            for number, mode in enumerate(("r", "w", "w"))
+        ]
+        try:
+            sys.stdin, sys.stdout, sys.stderr = streams
+            os.chdir(cwd or folder)
+            status = work()
+        finally:
+            sys.stdin, sys.stdout, sys.stderr = before
+            os.chdir(folder)
+            for stream in streams:
+                stream.close()
+        for file in files[1:]:
+            file.seek(0)
+        output, errors = (file.read() for file in files[1:])
+    return subprocess.CompletedProcess(words, status, output, errors)
 
 
 class Terminal:

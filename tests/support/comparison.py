@@ -47,5 +47,16 @@ def _plain_payload(module: ModuleType, value: Any) -> object:
         return "Raw", bytes(value)
     if isinstance(value, (module.Request, module.Notification, module.Response, module.Error)):
         return [_plain_payload(module, getattr(value, name)) for name in (*value.__match_args__, "extra")]
-    # Tells types apart, goes deeper than repr, and in version 0 writes equal values alike.
-    return value if value is UNSET else marshal.dumps(value, 0)
+    return value if value is UNSET else exactly(value)
+
+
+def exactly(value: Any) -> bytes | str:
+    """Return a decoded value as one that tells types apart, and is equal for equal values."""
+    try:
+        return marshal.dumps(value, 0)  # goes deeper than repr, and in version 0 writes equal values alike
+    except ValueError:  # a Decimal
+        pass
+    try:
+        return repr(value)
+    except RecursionError:
+        return "too deep to tell"

@@ -3,7 +3,7 @@
 The profiles, chosen by `HYPOTHESIS_PROFILE` or `--hypothesis-profile`:
 
     dev       30 examples (the default)
-    ci        100 examples, the same in every run
+    ci        30 examples, the same in every run: .ci/run fuzzes what they test, too
     thorough  2000 examples, in the nightly sessions
 """
 
@@ -18,9 +18,14 @@ def register_profiles() -> None:
     """Register the profiles with Hypothesis, and load the one that the environment names."""
     common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.register_profile("dev", common, max_examples=30)
-    settings.register_profile("ci", common, max_examples=100, derandomize=True, print_blob=True)
+    settings.register_profile("ci", common, max_examples=30, derandomize=True, print_blob=True)
     settings.register_profile("thorough", common, max_examples=2000)
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
+
+
+def seeds(count: int) -> range:
+    """Return as many seeds, and ten times as many in the nightly sessions."""
+    return range(count * (10 if settings.default.max_examples > 1000 else 1))
 
 
 def scaled_examples(factor: float) -> settings:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +14,13 @@ try:
     import tracemalloc
 except ImportError:  # PyPy
     tracemalloc = None  # type: ignore[assignment]
+
+
+def collect() -> None:
+    """Free what earlier tests have left, and keep what is still used out of later collections."""
+    gc.collect()
+    if sys.implementation.name == "cpython":
+        gc.freeze()
 
 
 @dataclasses.dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -40,6 +41,11 @@ def unread_bytes(descriptor: int) -> int:
 def wait_until_received(connection: socket.socket) -> None:
     """Wait until the peer of a Unix socket has read all that was written."""
     blocking_eventually(lambda: _count(connection.fileno(), termios.TIOCOUTQ) == 0)
+
+
+def resident_bytes(pid: int | str = "self") -> int:
+    """Return the memory of a process that is in use (Linux)."""
+    return int((_PROC / str(pid) / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _count(descriptor: int, request: int) -> int:

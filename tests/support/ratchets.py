@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -21,6 +22,10 @@ OF_OTHERS: Final = {
 """Files and the private names in them that are of other libraries, of what the file tests in Cython, or of the test."""
 NOT_REAL: Final = {"slow", "virtual_time"}
 """The marks of tests whose waits do not count: they are left out, or turn the clock of a loop."""
+SLEEP: Final = re.compile(r"\bsleep\(")
+PRIVATE: Final = re.compile(r"(?<!\bself)(?<!\bcls)(?<!\bsuper\(\))\._[a-zA-Z]|import .*\b_|^ +_\w+,$", re.MULTILINE)
+"""What a source has that may wait, or use a private name: the others, which are most, are not parsed."""
+SLEEPS: Final = {"asyncio.sleep", "anyio.sleep", "time.sleep"}
 VIRTUAL: Final = ("simulation",)
 """Folders where all time is virtual."""
 PROGRAMS: Final = ("isolated", "fuzz", "peers/adapters", "peers/conformance")
@@ -31,17 +36,20 @@ POLLING: Final = ("support/waiting.py", "support/clock.py")
 """The home of waiting for a condition, a millisecond at a time, and that of sleeping in virtual time."""
 
 
-def sources() -> Iterator[tuple[str, ast.Module]]:
-    """Yield the name, relative to the folder of the tests, and the tree of each source."""
+def sources(pattern: re.Pattern[str]) -> Iterator[tuple[str, ast.Module]]:
+    """Yield the name, relative to the folder of the tests, and the tree of each source in which the pattern occurs."""
     for path in sorted(TESTS.rglob("*.py")):
         name = path.relative_to(TESTS).as_posix()
-        if "/." not in name:  # environments of peers
-            yield name, ast.parse(path.read_text(encoding="utf-8"))
+        if "/." in name:  # environments of peers
+            continue
+        text = path.read_text(encoding="utf-8")
+        if pattern.search(text):
+            yield name, ast.parse(text)
 
 
 def real_sleeps() -> Iterator[str]:
     """Yield the place of each `asyncio.sleep` or `time.sleep` that takes real time: `file:line`."""
-    for name, tree in sources():
+    for name, tree in sources(SLEEP):
         if not name.startswith(PROGRAMS + OF_SLOW_TESTS + POLLING + VIRTUAL) and not _marks_of(tree) & NOT_REAL:
             yield from (f"{name}:{line}" for line in _sleeps(tree))
 
@@ -50,7 +58,7 @@ def _sleeps(node: ast.AST) -> Iterator[int]:
     decorators = [ast.unparse(decorator) for decorator in getattr(node, "decorator_list", ())]
     if any(mark in decorator for decorator in decorators for mark in NOT_REAL):
         return
-    if isinstance(node, ast.Call) and ast.unparse(node.func) in {"asyncio.sleep", "anyio.sleep", "time.sleep"}:
+    if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "sleep" and ast.unparse(node.func) in SLEEPS:
         seconds = node.args[0]
         if not (isinstance(seconds, ast.Constant) and seconds.value == 0):
             yield node.lineno
@@ -72,12 +80,12 @@ def private_uses() -> Iterator[str]:
     The owner of a name is each module that defines it; its tests are in the file of the same name, or of a longer one.
     """
     owners = _private_names()
-    for name, tree in sources():
+    for name, tree in sources(PRIVATE):
         if name.startswith(PROGRAMS):
             continue
         for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "cls", "super()"):
-                used = [node.attr]
+            if isinstance(node, ast.Attribute):
+                used = [node.attr] if node.attr in owners and not _is_own(node.value) else []
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE.name):
                 used = [alias.name for alias in node.names]
             else:
@@ -85,6 +93,10 @@ def private_uses() -> Iterator[str]:
             for each in used:
                 if each in owners and (name, each) not in OF_OTHERS and not name.startswith(tuple(owners[each])):
                     yield f"{name}:{node.lineno} {each}"
+
+
+def _is_own(value: ast.expr) -> bool:
+    return ast.unparse(value) in ("self", "cls", "super()")
 
 
 def _private_names() -> dict[str, set[str]]:

@@ -9,8 +9,8 @@
 from __future__ import annotations
 
 import json
-import marshal
 from collections.abc import Iterator
+from decimal import Decimal
 from types import ModuleType
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from jsonrpc_fast import JSONRPC, Limits, Profile
 from jsonrpc_fast.errors import EncodeError, ParseError
 from jsonrpc_fast.types import UNSET
 
-from .comparison import plain
+from .comparison import exactly, plain
 from .oracle import orjson
 
 NEW_ID: Final = 987_654_321
@@ -35,8 +35,15 @@ def _refuse(token: str) -> None:
     raise ValueError(f"{token} is not JSON")
 
 
+def _decimal_or_integer(token: str) -> int | Decimal:
+    number = int(token)
+    return number if -(2**63) <= number < 2**64 else Decimal(token)
+
+
 _EXACT: Final = json.JSONDecoder(parse_constant=_refuse)
 _FLOATS: Final = json.JSONDecoder(parse_int=_integer, parse_constant=_refuse)
+_EXACT_DECIMALS: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse)
+_DECIMALS: Final = json.JSONDecoder(parse_int=_decimal_or_integer, parse_float=Decimal, parse_constant=_refuse)
 
 
 def broken_law(module: ModuleType, text: bytes, profile: Profile) -> str | None:
@@ -68,17 +75,20 @@ def payload_fault(raw: Any, value: Any, profile: Profile = JSONRPC) -> str | Non
     try:
         found = _loads(bytes(raw), profile)
     except RecursionError:  # the json module nests as deep as the stack of its caller allows
-        found = orjson.loads(bytes(raw))
+        found = value if profile.floats == "decimal" else orjson.loads(bytes(raw))
     except ValueError as error:
         return f"{bytes(raw)!r} is not JSON: {error}"
     for which, other in (("the plain decode", value), ("Raw.decode", raw.decode())):
-        if marshal.dumps(found, 0) != marshal.dumps(other, 0):
+        if exactly(found) != exactly(other):
             return f"json.loads reads {found!r}, {which} {other!r}"
     return None
 
 
 def _loads(text: bytes, profile: Profile) -> Any:
-    return (_EXACT if profile.big_ints == "exact" else _FLOATS).decode(text.decode())
+    is_exact = profile.big_ints == "exact"
+    if profile.floats == "decimal":
+        return (_EXACT_DECIMALS if is_exact else _DECIMALS).decode(text.decode())
+    return (_EXACT if is_exact else _FLOATS).decode(text.decode())
 
 
 def _broken_payload_law(module: ModuleType, raw: Any, eager: Any, profile: Profile) -> str | None:
@@ -193,7 +203,10 @@ def _reading(profile: Profile) -> Profile:
     """Return the profile of a reader that knows no more than JSON-RPC."""
     extra = "keep" if profile.extra_members == "keep" else True
     return JSONRPC.replace(
-        big_ints=profile.big_ints, extra_members=extra, limits=Limits(id_bytes=640, method_bytes=2**30)
+        big_ints=profile.big_ints,
+        floats=profile.floats,
+        extra_members=extra,
+        limits=Limits(id_bytes=640, method_bytes=2**30),
     )
 
 
@@ -224,6 +237,6 @@ def _difference(module: ModuleType, line: bytes, message: Any, profile: Profile)
 def _shape(members: dict[str, Any]) -> dict[str, object]:
     """Return the members of a message as values that are equal for equal types and values alone, in any order."""
     return {
-        name: _shape(value) if name == "error" and isinstance(value, dict) else marshal.dumps(value, 0)
+        name: _shape(value) if name == "error" and isinstance(value, dict) else exactly(value)
         for name, value in members.items()
     }

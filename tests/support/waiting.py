@@ -14,7 +14,7 @@ SECONDS: Final = 20.0
 POLL_SECONDS: Final = 0.001
 
 
-async def eventually(condition: Callable[[], Any], seconds: float = SECONDS) -> Any:
+async def eventually(condition: Callable[[], Any], seconds: float = SECONDS, poll_seconds: float = POLL_SECONDS) -> Any:
     """Wait until a condition, which may be a coroutine function, holds; fail after some seconds of the loop's clock.
 
     Returns:
@@ -29,7 +29,7 @@ async def eventually(condition: Callable[[], Any], seconds: float = SECONDS) -> 
         if found:
             return found
         assert loop.time() < end, f"{condition} did not hold within {seconds:g} s"
-        await asyncio.sleep(POLL_SECONDS)
+        await asyncio.sleep(poll_seconds)
 
 
 def blocking_eventually(condition: Callable[[], Any], seconds: float = SECONDS) -> Any:

@@ -8,7 +8,8 @@ def _too_large_fault(bytes head not None, profile):
 
 class Decoder(StreamDecoder[_M]):
     __doc__ = StreamDecoder.__doc__
-    # `_fast` is the reader, or None while bytes cannot go to it directly: the stream is closed, or its framing unknown.
+    # `_fast` is the reader, or None while bytes cannot go to it directly: the stream is closed, or its framing unknown, or
+    # the call that has detected it is not finished.
     __slots__ = ("_fast",)
     _fault_class = ParseError
 
@@ -19,24 +20,34 @@ class Decoder(StreamDecoder[_M]):
 
     def feed(self, data, max_items=None):
         reader = self._fast
-        if reader is not None and isinstance(data, (bytes, bytearray, memoryview)):
+        if reader is None:
+            self._lock.acquire()
+            try:
+                reader = self._fast  # another thread may have detected the framing meanwhile
+                if reader is None:
+                    items = super().feed(data, max_items)
+                    # Not sooner: a thread at work on the reader would make the rest of this call fail, and so the stream.
+                    if self._detector is None:
+                        self._fast = self._frames
+                    return items
+            finally:
+                self._lock.release()
+        if isinstance(data, (bytes, bytearray, memoryview)):
             if max_items is None:
                 return reader.feed(data)
             if type(max_items) is int and max_items >= 1:
                 return reader.feed_some(data, max_items)
-        return super().feed(data, max_items)
+        return super().feed(data, max_items)  # which refuses the arguments
 
     feed.__doc__ = StreamDecoder.feed.__doc__
 
-    def close(self):
-        with self._lock:
-            state = (<Reader?>self._frames).state_at_rest()
-            if state == WORKING:
-                raise ValueError(AT_WORK)
-            self._fast = None
-            return [] if state == BROKEN else super().close()
+    def _why_refused(self):
+        state = (<Reader?>self._frames).state_at_rest()
+        return AT_WORK if state == WORKING else FAILED if state == BROKEN else self._refusal
 
-    close.__doc__ = StreamDecoder.close.__doc__
+    def _end(self):
+        super()._end()
+        self._fast = None
 
     def _begin(self, framing):
         if framing == "newline":
@@ -47,7 +58,7 @@ class Decoder(StreamDecoder[_M]):
             self._frames = EventReader(self._profile, self._raw)
         else:
             self._frames = ConcatenatedReader(self._profile, self._raw)
-        self._fast = self._frames if self._detector is None else None
+        self._fast = self._frames if self._detector is None and self._refusal is None else None
 
     def _fail(self):
         super()._fail()

@@ -41,7 +41,7 @@ cdef inline object decode_text(const uint8_t* start, Py_ssize_t size, Rules rule
     cdef PyObject* message
     if size > rules.message_bytes:
         return fault_of_large(start, size, rules)
-    open_reader(&reader, start, start + size, rules.depth, rules.big_ints_as_float, rules.big_ints_exact)
+    open_reader(&reader, start, start + size, rules.depth, rules.numbers)
     message = read_text_fast(&reader, start, rules, raw)
     if message != NULL:
         return owned(message)
@@ -65,7 +65,7 @@ def _decode_fast(bytes text not None, profile, raw):
     cdef Rules rules = rules_of(profile)
     cdef ValueReader reader
     cdef PyObject* message
-    open_reader(&reader, start, start + PyBytes_GET_SIZE(text), rules.depth, rules.big_ints_as_float, rules.big_ints_exact)
+    open_reader(&reader, start, start + PyBytes_GET_SIZE(text), rules.depth, rules.numbers)
     message = read_text_fast(&reader, start, rules, <PyObject*>text if raw else NULL)
     return None if message == NULL else owned(message)
 
@@ -118,7 +118,10 @@ def decode_dict(data, profile=JSONRPC):
     judged = decode(text, profile, raw=True) if type(text) is bytes else text
     if isinstance(judged, ParseError):
         raise judged
-    return dicts_of(text, judged, rules.big_ints_exact)
+    found = dicts_of(text, judged, rules.numbers, ParseError)
+    if isinstance(found, ParseError):
+        raise found
+    return found
 
 
 def classify(data):

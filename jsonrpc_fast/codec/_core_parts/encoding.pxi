@@ -1,24 +1,27 @@
 """Encoding: envelopes and payloads are written into one output."""
 
 
-def encode(message, *, delimited=True, default=None, option=0):
+def encode(message, profile=JSONRPC, *, delimited=True, default=None, option=0):
     """Encode a message, or a list of messages as a batch, as one line of JSON.
 
     The line ends in `\\n` unless `delimited` is False; `to_bytes` of a message writes no line ending.
 
     Args:
         message: An empty list gives b"": an empty batch is not a message (section 6).
+        profile: Says how messages are written (`Profile.writes`), and whether a Decimal is (`Profile.floats`).
         delimited: End in `\\n`.
         default: Orjson's `default` for the payloads.
         option: Orjson's `option` for the payloads, except OPT_INDENT_2 and OPT_APPEND_NEWLINE.
 
     Raises:
         EncodeError: A value cannot be written as JSON.
-        TypeError: `message` is not a message.
+        TypeError: `message` is not a message, or `profile` is not a Profile.
         ValueError: The option breaks lines, or no profile accepts the id or the code.
     """
     cdef Output output
     cdef char* at
+    if profile is not DEFAULT_PROFILE and not is_plain(plain := rules_of(profile).profile):
+        return encode_as(encode, message, plain, delimited, default, option)
     if not isinstance(message, list):
         return encode_message(message, default, option, delimited)
     if not message:
@@ -88,6 +91,7 @@ def encode_dict(message, profile=JSONRPC, *, delimited=True, default=None, optio
     for item in judged if isinstance(judged, list) else [judged]:
         if isinstance(item, ParseError):
             raise item
+    default = default_of(rules_of(profile).profile, default)
     if isinstance(message, list):
         for item in message:
             texts.append(write_dict(item, Raw, default, option))
@@ -132,7 +136,7 @@ cdef char* write_message(Output* output, char* at, message, default, option) exc
             return write_extended(output, at, message, default, option)
         return write_call(output, at, False, None, notification.method, notification.stored, default, option)
     if type(message) is not Response:
-        raise TypeError(f"message must be a Request, a Notification or a Response, not {type(message).__name__}")
+        raise not_a_message(message)
     response = <Response>message
     if type(response.stored) is PayloadWithExtra:
         return write_extended(output, at, message, default, option)

@@ -113,21 +113,20 @@ cdef inline object loads_by_orjson(const uint8_t* start, Py_ssize_t size):
     return loads(PyMemoryView_FromMemory(<char*>start, size, PyBUF_READ))
 
 
-cdef object loads_part(const uint8_t* start, Py_ssize_t size, bint exact):
-    """The value in a part of a text that is JSON. exact: also integers beyond 64 bits.
+cdef object loads_part(const uint8_t* start, Py_ssize_t size, int numbers):
+    """The value in a part of a text that is JSON. numbers: how they are read.
 
-    Raises ValueError if it nests too deep, or if an exact integer has more digits than CPython converts.
+    Raises ValueError if it nests too deep, or if `check_numbers` would.
     """
     cdef ValueReader reader
     cdef PyObject* value
-    open_reader(&reader, start, start + size, VALUE_DEPTH, not exact, exact)
-    reader.is_alone = reader.is_alone or exact
+    open_reader(&reader, start, start + size, VALUE_DEPTH, numbers)
+    reader.is_alone = reader.is_alone or numbers
     value = value_at(&reader, start, VALUE_DEPTH)
     if value != NULL:
         return owned(value)
     check_raised()
-    text = PyBytes_FromStringAndSize(<char*>start, size)
-    return loads_exact(text) if exact else loads_valid(text)
+    return loads_as(PyBytes_FromStringAndSize(<char*>start, size), numbers)
 
 
 cdef object payload_by_orjson(ValueReader* reader, Rules rules, bint is_item, Py_ssize_t around):
@@ -135,11 +134,11 @@ cdef object payload_by_orjson(ValueReader* reader, Rules rules, bint is_item, Py
     cdef const uint8_t* start = reader.start
     cdef const uint8_t* payload_end = NULL
     cdef Value value
-    if not is_item and rules.depth >= MAX_DEPTH and rules.big_ints_as_float and around == 0:
+    if not is_item and rules.depth >= MAX_DEPTH and rules.numbers == 0 and around == 0:
         payload_end = find_payload_end(reader)
     if payload_end == NULL:
         payload_end = skip_unread(reader, start, rules, around, &value)
-        if payload_end == NULL or (value.wide and not rules.big_ints_as_float):
+        if payload_end == NULL or numbers_in(&value, rules):
             return ABSENT
     reader.at = payload_end
     try:
@@ -160,9 +159,9 @@ cdef inline PyObject* payload_at(
     cdef PyObject* value
     if raw != NULL:
         reader.at = skip_unread(reader, at, rules, around, &skipped)
-        if reader.at == NULL or (skipped.wide and not rules.big_ints_as_float):
+        if reader.at == NULL or numbers_in(&skipped, rules):
             return NULL
-        return held(make_raw(skipped.start, skipped.end - skipped.start, <object>raw, False))
+        return held(make_raw(skipped.start, skipped.end - skipped.start, <object>raw, 0))
     value = value_at(reader, at, reader.depth - around)
     if value == NULL and reader.is_for_orjson:
         found = payload_by_orjson(reader, rules, is_item, around)
@@ -254,7 +253,7 @@ cdef bint read_error_parts(
             if not rules.ignores_extra:
                 return False
             at = skip_unread(reader, at, rules, 1, &skipped)
-            if at == NULL or (skipped.wide and not rules.big_ints_as_float):
+            if at == NULL or numbers_in(&skipped, rules):
                 return False
         at = past_space(at, end)
         if at >= end:

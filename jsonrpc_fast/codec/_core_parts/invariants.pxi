@@ -46,5 +46,7 @@ cdef check_invariants():
         if encode_result(number, None) != b'{"jsonrpc":"2.0","id":%d,"result":null}\n' % number:
             broken.append("integers")
             break
+    if (EXACT_INTEGERS, DECIMALS, NO_WIDE_INTEGERS) != (_EXACT_INTEGERS, _DECIMALS, _NO_WIDE_INTEGERS):
+        broken.append("the bits of numbers")
     if broken:
         raise ImportError(f"this Python does not keep what the core relies on: {', '.join(broken)}")

@@ -17,7 +17,7 @@ cdef class LineReader(Reader):
         cdef const uint8_t* at = self.next
         cdef const uint8_t* newline
         cdef ValueReader reader
-        open_reader(&reader, at, end, self.rules.depth, self.rules.big_ints_as_float, self.rules.big_ints_exact)
+        open_reader(&reader, at, end, self.rules.depth, self.rules.numbers)
         while PyList_GET_SIZE(items) < max_items:
             newline = <const uint8_t*>memchr(at, 0x0A, end - at)
             if newline == NULL:
@@ -44,7 +44,7 @@ cdef class LineReader(Reader):
         cdef ValueReader reader
         self.append_part(at, newline - at, items)
         if not self.dropping:
-            open_reader(&reader, self.buffer, self.buffer, self.rules.depth, self.rules.big_ints_as_float, self.rules.big_ints_exact)
+            open_reader(&reader, self.buffer, self.buffer, self.rules.depth, self.rules.numbers)
             self.decode_line(self.buffer, self.buffer + self.size, items, &reader)
         self.dropping = False
         self.clear()

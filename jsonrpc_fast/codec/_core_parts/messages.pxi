@@ -146,7 +146,9 @@ cdef class Request:
     __match_args__ = ("id", "method", "params")
     __class_getitem__ = classmethod(GenericAlias)
 
-    def __init__(self, id, method, params=None, *, extra=None):
+    def __init__(self, id=MISSING, method=MISSING, params=None, *, extra=None):
+        if id is MISSING or method is MISSING:
+            raise missing_arguments("Request", id=id, method=method)
         if self.method is not None:
             refuse_again(self)
         check_id(id)
@@ -232,7 +234,9 @@ cdef class Notification:
     __match_args__ = ("method", "params")
     __class_getitem__ = classmethod(GenericAlias)
 
-    def __init__(self, method, params=None, *, extra=None):
+    def __init__(self, method=MISSING, params=None, *, extra=None):
+        if method is MISSING:
+            raise missing_arguments("Notification", method=method)
         if self.method is not None:
             refuse_again(self)
         check_method(method)
@@ -317,7 +321,9 @@ cdef class Response:
     __match_args__ = ("id", "result", "error")
     __class_getitem__ = classmethod(GenericAlias)
 
-    def __init__(self, id, result=None, error=None, *, extra=None):
+    def __init__(self, id=MISSING, result=None, error=None, *, extra=None):
+        if id is MISSING:
+            raise missing_arguments("Response", id=id)
         if self.made:
             refuse_again(self)
         check_id(id)
@@ -420,7 +426,9 @@ cdef class Error:
         ]
     )
 
-    def __init__(self, code, message, data=UNSET, *, extra=None):
+    def __init__(self, code=MISSING, message=MISSING, data=UNSET, *, extra=None):
+        if code is MISSING or message is MISSING:
+            raise missing_arguments("Error", code=code, message=message)
         if self.message is not None:
             refuse_again(self)
         code = check_error(code, message)

@@ -66,10 +66,11 @@ cdef PyObject* odd_number(ValueReader* reader, const uint8_t* start) noexcept:
     cdef const uint8_t* end = reader.end
     cdef PyObject* text
     cdef PyObject* value
-    while at < end and (is_digit(at[0]) or at[0] in (c"-", c"+", c".", c"e", c"E")):
-        at += 1
+    at = skip_digits(at, end)
+    while at < end and at[0] in (c"-", c"+", c".", c"e", c"E"):
+        at = skip_digits(at + 1, end)
     reader.odd += 1
-    if not reader.is_alone and reader.odd > ODD_NUMBERS and reader.odd * ODD_BYTES > start - reader.start:
+    if not reader.is_alone and reader.numbers & DECIMALS == 0 and reader.odd > ODD_NUMBERS and reader.odd * ODD_BYTES > start - reader.start:
         reader.is_for_orjson = True
         return NULL
     text = new_bytes_of(<const char*>start, at - start)
@@ -95,6 +96,34 @@ cdef PyObject* exact_integer "jsonrpc_fast_exact_integer"(const uint8_t* start, 
     if number == NULL and is_raised(<PyObject*>ValueError):
         clear_raised()
     return number
+
+
+cdef object decimal_class = None  # loaded with the first profile that has decimals
+
+
+cdef int load_decimals(int numbers) except -1:
+    """Load what `decimal_at` needs, if numbers are read as decimals."""
+    global decimal_class
+    if numbers & DECIMALS and decimal_class is None:
+        from decimal import Decimal
+
+        decimal_class = Decimal
+    return 0
+
+
+cdef PyObject* decimal_at(ValueReader* reader, const uint8_t* start, const uint8_t* end) noexcept:
+    """The valid number between two places as a Decimal; NULL if it is beyond a double, which is not JSON here."""
+    cdef PyObject* text
+    cdef PyObject* value
+    if is_too_large(start, end):
+        return NULL
+    text = ascii_at(start, end - start)
+    if text == NULL:
+        return NULL
+    value = call_with(<PyObject*>decimal_class, text)
+    drop(text)
+    reader.at = end
+    return value
 
 
 cdef extern from *:
@@ -155,10 +184,12 @@ cdef inline PyObject* number_at(ValueReader* reader, const uint8_t* start) noexc
         return float_at(reader, start, digits, at, number)
     if unlikely(at - digits > INTEGER_DIGITS):
         if at - digits > MANTISSA_DIGITS or (negative and number > <uint64_t>1 << 63):
-            if reader.any_integer or not is_wide(start, at):
+            if not is_wide(start, at):
                 return odd_number(reader, start)
+            if reader.numbers & ANY_WIDTH == 0:
+                return decimal_at(reader, start, at) if reader.numbers & DECIMALS else odd_number(reader, start)
             reader.at = at
-            return exact_integer(start, at) if reader.exact_integers else NULL
+            return exact_integer(start, at) if reader.numbers & EXACT_INTEGERS else NULL
         if number >> 63 and not negative:
             reader.at = at
             return new_unsigned(number)
@@ -235,10 +266,11 @@ cdef PyObject* float_at(
             negative = at[0] == c"-"
             at += 1
         exponent = at
-        while at < end and is_digit(at[0]):
-            at += 1
+        at = skip_digits(at, end)
         if at == exponent:
             return NULL
+        if unlikely(reader.numbers & DECIMALS):
+            return decimal_at(reader, start, at) if at - exponent <= MAX_EXPONENT_DIGITS else NULL
         if at - exponent > 2:
             return odd_number(reader, start)
         shown = exponent[0] - c"0"
@@ -246,6 +278,8 @@ cdef PyObject* float_at(
             shown = 10 * shown + (exponent[1] - c"0")
         power += -shown if negative else shown
     else:
+        if unlikely(reader.numbers & DECIMALS):
+            return decimal_at(reader, start, at)
         power = digits - at
     if size > MANTISSA_DIGITS or power < -TEN_POWERS or power > TEN_POWERS:
         return odd_number(reader, start)

@@ -25,7 +25,7 @@ cdef class Raw:
     cdef bytes owner  # the bytes that `start` points into: the whole message, or this value; None before `__init__`
     cdef const uint8_t* start  # hold `owner` too when using it across a call: another thread may replace both
     cdef Py_ssize_t size
-    cdef bint exact  # big_ints="exact"
+    cdef int numbers  # how they are read, as `numbers_of` says
 
     def __cinit__(self):
         self.start = <const uint8_t*>NULL_TEXT
@@ -76,7 +76,7 @@ cdef class Raw:
         cdef bytes owner = self.owner
         if decoder is not None:
             return decoder(self.text())
-        return loads_part(self.start, self.size, self.exact)
+        return loads_part(self.start, self.size, self.numbers)
 
     def get(self, path, default=None):
         """Find a member of a payload without decoding the rest.
@@ -129,7 +129,7 @@ cdef class Raw:
         return f"Raw({shorten(text)})"
 
     def __reduce__(self):
-        return remake, (__name__, "_make_raw", self.text(), bool(self.exact))
+        return remake, (__name__, "_make_raw", self.text(), self.numbers)
 
 
 cdef enum:
@@ -148,7 +148,7 @@ cdef object parts_of(Raw raw, bytes wanted, Py_ssize_t index):
     The text is checked already, so that each step of the cursor succeeds; one that does not ends the loop.
     """
     cdef bytes owner = raw.owner  # held: the collector may run, and `text` replace it
-    cdef bint exact = raw.exact
+    cdef int numbers = raw.numbers
     cdef bint is_object = raw.start[0] == c"{"
     cdef bint has_every = index == EVERY_PART
     cdef bint plain = True
@@ -180,19 +180,19 @@ cdef object parts_of(Raw raw, bytes wanted, Py_ssize_t index):
             break
         if is_object:
             if has_every:
-                key = made(ascii_at(name + 1, size - 2)) if plain else loads_part(name, size, False)
-                (<dict>found)[key] = make_raw(value.start, value.end - value.start, owner, exact)
+                key = made(ascii_at(name + 1, size - 2)) if plain else loads_part(name, size, 0)
+                (<dict>found)[key] = make_raw(value.start, value.end - value.start, owner, numbers)
             elif wanted is not None:
                 if plain:
                     is_wanted = size - 2 == PyBytes_GET_SIZE(wanted) and memcmp(name + 1, PyBytes_AS_STRING(wanted), size - 2) == 0
                 else:
-                    is_wanted = str.encode(loads_part(name, size, False)) == wanted
+                    is_wanted = str.encode(loads_part(name, size, 0)) == wanted
                 if is_wanted:  # the last one counts
-                    found = make_raw(value.start, value.end - value.start, owner, exact)
+                    found = make_raw(value.start, value.end - value.start, owner, numbers)
         elif has_every:
-            (<list>found).append(make_raw(value.start, value.end - value.start, owner, exact))
+            (<list>found).append(make_raw(value.start, value.end - value.start, owner, numbers))
         elif count == index:
-            return make_raw(value.start, value.end - value.start, owner, exact)
+            return make_raw(value.start, value.end - value.start, owner, numbers)
         count += 1
         skip_space(&cursor)
         if not expect(&cursor, c","):
@@ -201,12 +201,13 @@ cdef object parts_of(Raw raw, bytes wanted, Py_ssize_t index):
     return found
 
 
-def _make_raw(bytes data not None, bint exact):
+def _make_raw(bytes data not None, int numbers):
     """Return a `Raw` from its pickled state, which is checked already."""
-    return make_raw(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), data, exact)
+    load_decimals(numbers)
+    return make_raw(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), data, numbers)
 
 
-cdef inline Raw make_raw(const uint8_t* start, Py_ssize_t size, owner, bint exact):
+cdef inline Raw make_raw(const uint8_t* start, Py_ssize_t size, owner, int numbers):
     """A `Raw` that points into `owner`; into a copy if `owner` is not bytes, or much larger."""
     cdef Raw raw = Raw.__new__(Raw)
     if PyBytes_CheckExact(owner) and PyBytes_GET_SIZE(owner) <= max(PINNED_FOLD * size, PINNED_BYTES):
@@ -216,5 +217,5 @@ cdef inline Raw make_raw(const uint8_t* start, Py_ssize_t size, owner, bint exac
         start = <const uint8_t*>PyBytes_AS_STRING(raw.owner)
     raw.start = start
     raw.size = size
-    raw.exact = exact
+    raw.numbers = numbers
     return raw

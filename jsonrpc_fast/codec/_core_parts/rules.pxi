@@ -91,8 +91,7 @@ cdef class Rules:
     cdef bint takes_any_result
     cdef bint keeps_extra
     cdef bint ignores_extra
-    cdef bint big_ints_as_float
-    cdef bint big_ints_exact
+    cdef int numbers  # how they are read, as `numbers_of` says
     cdef Py_ssize_t message_bytes
     cdef Py_ssize_t depth
     cdef Py_ssize_t batch_items
@@ -110,8 +109,8 @@ cdef class Rules:
         self.fault_of_empty_batch = RULES[find_batch_fault("empty", profile)]
         self.keeps_extra = profile.extra_members == "keep"
         self.ignores_extra = bool(profile.extra_members) and not self.keeps_extra
-        self.big_ints_as_float = profile.big_ints == "float"
-        self.big_ints_exact = profile.big_ints == "exact"
+        self.numbers = numbers_of(profile)
+        load_decimals(self.numbers)
         self.message_bytes = limits.message_bytes
         self.depth = limits.depth
         self.batch_items = limits.batch_items

@@ -165,21 +165,29 @@ cdef object id_of(Value* value, Py_ssize_t limit):
 
 cdef object payload_of(Value* value, Rules rules, raw):
     """The value of a member that the profile decodes; ABSENT if absent."""
-    cdef bint exact = value.wide and rules.big_ints_exact
     if value.start == NULL:
         return ABSENT
     if raw is not None:
-        return make_raw(value.start, value.end - value.start, raw, exact)
-    return loads_part(value.start, value.end - value.start, exact)
+        return make_raw(value.start, value.end - value.start, raw, numbers_in(value, rules))
+    return loads_part(value.start, value.end - value.start, numbers_in(value, rules))
+
+
+cdef inline int numbers_in(Value* value, Rules rules) noexcept:
+    """How the numbers in a value are read."""
+    return rules.numbers if value.wide else rules.numbers & DECIMALS
 
 
 cdef bint is_refused(Value* value, Rules rules) except -1:
-    """Whether a member holds an integer that the profile does not decode."""
-    if not value.wide or rules.big_ints_as_float or value.start == NULL:
+    """Whether a member holds a number that the profile does not decode."""
+    cdef int numbers
+    if value.start == NULL:
         return False
-    if rules.big_ints_exact:
+    numbers = numbers_in(value, rules)
+    if numbers == 0:
+        return False
+    if not numbers & NO_WIDE_INTEGERS:
         try:
-            check_exact(bytes_of(value))
+            check_numbers(bytes_of(value), numbers)
             return False
         except ValueError:
             pass
@@ -196,7 +204,7 @@ cdef dict unexpected_members(Envelope* envelope, bint of_error, Rules rules, bin
     cdef PyObject* found
     cdef dict members = {}
     open_cursor(&cursor, envelope.start + 1, envelope.end - envelope.start - 1, True)
-    open_reader(&reader, envelope.start, envelope.end, rules.depth, rules.big_ints_as_float, rules.big_ints_exact)
+    open_reader(&reader, envelope.start, envelope.end, rules.depth, rules.numbers)
     skip_space(&cursor)
     while skip_value(&cursor, False, &name):  # false at the closing brace
         if name.plain:
@@ -263,7 +271,7 @@ cdef object read_envelope(Envelope* envelope, Envelope* error, Rules rules, inde
         kinds |= kind_of_token(value.start[0], NULL_ERROR, OBJECT_ERROR, OTHER_ERROR, OTHER_ERROR)
         if value.start[0] == c"{":
             kinds |= kinds_in_error(error)
-    if not rules.big_ints_as_float:
+    if rules.numbers:
         for member in range(6):
             refused = refused or (member != <int>MEMBER_ID and is_refused(&envelope.members[member], rules))
         if refused:
@@ -304,7 +312,7 @@ cdef uint32_t kinds_in_error(Envelope* error) except? 0xFFFFFFFF:
     if code.start != NULL and (code.start[0] == c"-" or is_digit(code.start[0])) and not code.wide:
         if number_after(code.start, code.end, &number) == code.end:
             kinds |= HAS_ERROR_CODE
-        elif is_error_code(loads_part(code.start, code.end - code.start, False)):
+        elif is_error_code(loads_part(code.start, code.end - code.start, 0)):
             kinds |= HAS_ERROR_CODE
     if message.start != NULL and message.start[0] == c'"':
         kinds |= HAS_ERROR_MESSAGE
@@ -346,7 +354,7 @@ cdef object decode_slow(const uint8_t* start, Py_ssize_t size, Rules rules, raw,
     cdef Cursor cursor
     cdef Envelope envelope
     cdef Envelope error
-    open_cursor(&cursor, start, size, not rules.big_ints_as_float)
+    open_cursor(&cursor, start, size, rules.numbers & ANY_WIDTH)
     skip_space(&cursor)
     if cursor.at < cursor.end and cursor.at[0] == c"[":
         return decode_batch(start, &cursor, rules, raw, fast_items)
@@ -377,7 +385,7 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw,
     cdef list messages = []
     cdef PyObject* message
     cdef ValueReader reader
-    open_reader(&reader, start, cursor.end, rules.depth, rules.big_ints_as_float, rules.big_ints_exact)
+    open_reader(&reader, start, cursor.end, rules.depth, rules.numbers)
     cursor.at += 1
     skip_space(cursor)
     if cursor.at < cursor.end and cursor.at[0] == c"]":

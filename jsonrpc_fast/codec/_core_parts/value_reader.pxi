@@ -83,6 +83,11 @@ cdef enum:
     VALUE_DEPTH = 64
     # How many values a reader holds without the heap.
     STACK_VALUES = 128
+    # As in `_numbers.py`, which `check_invariants` compares.
+    EXACT_INTEGERS = 1
+    DECIMALS = 2
+    NO_WIDE_INTEGERS = 4
+    ANY_WIDTH = EXACT_INTEGERS | NO_WIDE_INTEGERS  # an integer is not too large for the text to be JSON
 
 
 cdef struct ValueReader "jsonrpc_fast_value_reader":
@@ -92,8 +97,7 @@ cdef struct ValueReader "jsonrpc_fast_value_reader":
     const uint8_t* start  # of the value that `value_at` reads
     Py_ssize_t depth  # of values that are read, at most VALUE_DEPTH
     Py_ssize_t odd  # numbers that orjson has read
-    bint any_integer  # whether integers may have more than 64 bits, which orjson makes floats of
-    bint exact_integers  # whether they are read exactly
+    int numbers  # how they are read, as `numbers_of` says
     bint is_alone  # orjson is not there, or cannot read this payload
     bint is_for_orjson  # there is no value because orjson reads this payload faster
     PyObject** stack  # `values`, or larger memory on the heap
@@ -106,14 +110,12 @@ cdef inline void open_reader(
     const uint8_t* text,
     const uint8_t* end,
     Py_ssize_t depth,
-    bint any_integer,
-    bint exact_integers,
+    int numbers,
 ) noexcept:
     reader.text = text
     reader.end = end
     reader.depth = min(depth, <Py_ssize_t>VALUE_DEPTH)
-    reader.any_integer = any_integer
-    reader.exact_integers = exact_integers
+    reader.numbers = numbers
     reader.is_alone = not HAS_ORJSON
     reader.stack = reader.values
     reader.stack_end = reader.values + STACK_VALUES

@@ -1,0 +1,85 @@
+"""Numbers with a fraction or an exponent as `decimal.Decimal`, for `Profile(floats="decimal")`, in both backends.
+
+Each has exactly the value, the digits and the exponent of its token, and is written as that token or an equal one. Only
+such profiles load this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from json import JSONDecoder
+from math import isinf
+from typing import Any
+
+from ..errors import EncodeError
+from ._json import DECIMAL_NOT_FINITE, DECIMAL_TOO_LARGE, MAX_EXPONENT_DIGITS, Default, Fragment, NoDefault
+from ._standard import read_with, refuse_constant
+
+
+def decimal_of(token: str) -> Decimal:
+    """Return the Decimal of a valid JSON number.
+
+    Raises:
+        ValueError: Its exponent is too large.
+    """
+    if _is_exponent_too_large(token):
+        raise ValueError
+    return Decimal(token)
+
+
+def _is_exponent_too_large(token: str) -> bool:
+    return len(token.lower().partition("e")[2].lstrip("+-").lstrip("0")) > MAX_EXPONENT_DIGITS
+
+
+def _integer(token: str) -> int | Decimal:
+    """An integer beyond 64 bits becomes what a number with a fraction becomes."""
+    if len(token) <= 20:  # else it has more than 64 bits
+        number = int(token)
+        if -(1 << 63) <= number < 1 << 64:
+            return number
+    return Decimal(token)
+
+
+_read, _read_exact = (
+    JSONDecoder(parse_constant=refuse_constant, parse_int=integer, parse_float=decimal_of).decode
+    for integer in (_integer, int)
+)
+
+
+def loads_decimals(text: bytes, *, exact: bool) -> Any:
+    """Return the value of valid JSON that is at most 1024 deep. exact: with integers of any width.
+
+    Raises:
+        ValueError: An exponent is too large, or an exact integer has more digits than CPython converts.
+    """
+    if exact:
+        return read_with(text.decode(), _read_exact, int, decimal_of)
+    return read_with(text.decode(), _read, _integer, decimal_of)
+
+
+def with_decimals(default: Default) -> Callable[[Any], Any]:
+    """Return a `default` that writes a Decimal as a number, and leaves other values to `default`."""
+
+    def write(value: Any) -> Any:
+        if isinstance(value, Decimal):
+            return Fragment(_token_of(value))
+        if default is None:
+            raise NoDefault
+        return default(value)
+
+    return write
+
+
+def _token_of(number: Decimal) -> str:
+    """Return a Decimal as a JSON number that `decode` accepts, with the same digits: no exponent is written out.
+
+    Raises:
+        EncodeError: The number is not finite, or too large.
+    """
+    if not number.is_finite():
+        raise EncodeError(DECIMAL_NOT_FINITE)
+    token = Decimal.__str__(number)
+    if _is_exponent_too_large(token) or isinf(float(token)):
+        raise EncodeError(DECIMAL_TOO_LARGE)
+    return token

@@ -1,0 +1,84 @@
+"""Messages as a profile writes them: the form of the envelope (`Profile.writes`), and decimals. For both backends.
+
+The encoders write JSON-RPC 2.0. A message of another form is made from their text, whose beginning is known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from ..profile import Profile, WrittenForm
+from ._json import Default
+
+_VERSION: Final = len(b'"jsonrpc":"2.0",')
+_STRING: Final = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
+_KIND: Final = rb'"(?:(?P<result>result)|(?P<error>error)|method":%b(?P<params>,"params")?)' % _STRING
+_find_kind = re.compile(rb'\{"jsonrpc":"2\.0",(?P<id>"id":(?:%b|[^",]+),)?%b' % (_STRING, _KIND)).match
+
+
+def is_plain(profile: Profile) -> bool:
+    """Return whether the encoders write messages as the profile says, without this module."""
+    return profile.writes == "2.0" and profile.floats == "float"
+
+
+def default_of(profile: Profile, default: Default) -> Default:
+    """Return the `default` for payloads: where the profile has decimals, it writes a Decimal as a number."""
+    if profile.floats == "float":
+        return default
+    from ._decimals import with_decimals  # loaded only for such profiles
+
+    return with_decimals(default)
+
+
+def written_as(text: bytes, form: WrittenForm) -> bytes:
+    """Return a message in another form.
+
+    Args:
+        text: The message as the encoders write it, without a line ending.
+        form: The form.
+
+    Raises:
+        ValueError: It is a request with a null id, which makes a notification of a message without `jsonrpc`.
+    """
+    if form == "2.0":
+        return text
+    if text.startswith(b'{"jsonrpc":"2.0","id":null,"method":'):
+        raise ValueError("a request without jsonrpc must not have the id null, which makes it a notification")
+    rest = text[1 + _VERSION :]
+    if form == "unversioned":
+        return b"{" + rest
+    found = _find_kind(text)
+    assert found is not None
+    if found["result"]:
+        return b"{%b" % rest[:-1] + b',"error":null}'
+    if found["error"]:
+        return b"{%b" % rest[:-1] + b',"result":null}'
+    head = b"{" if found["id"] else b'{"id":null,'
+    return head + rest if found["params"] else head + rest[:-1] + b',"params":[]}'
+
+
+def encode_as(
+    encode: Callable[..., bytes],
+    message: Any,
+    profile: Profile,
+    delimited: bool,
+    default: Default,
+    option: int,
+    form: WrittenForm | None = None,
+) -> bytes:
+    """Encode a message or a batch as a profile writes it; see `encode`, which is the first argument.
+
+    form: In place of that of the profile.
+    """
+    default = default_of(profile, default)
+    form = profile.writes if form is None else form
+    if form == "2.0" or not message:
+        return encode(message, delimited=delimited, default=default, option=option)
+    if isinstance(message, list):
+        texts = [written_as(encode(item, delimited=False, default=default, option=option), form) for item in message]
+        text = b"[" + b",".join(texts) + b"]"
+    else:
+        text = written_as(encode(message, delimited=False, default=default, option=option), form)
+    return text + b"\n" if delimited else text

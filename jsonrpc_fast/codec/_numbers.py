@@ -1,0 +1,45 @@
+"""How a profile reads the numbers of a payload, for both backends."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from ..profile import Profile
+from ._json import MAX_EXPONENT_DIGITS, check_exact, loads_exact, loads_valid
+
+EXACT_INTEGERS: Final = 1  # big_ints="exact"
+DECIMALS: Final = 2  # floats="decimal"
+NO_WIDE_INTEGERS: Final = 4  # big_ints="reject"
+"""How a profile reads the numbers of a payload, as bits. Without any, as orjson does."""
+
+
+def numbers_of(profile: Profile) -> int:
+    """Return how a profile reads numbers."""
+    numbers = {"exact": EXACT_INTEGERS, "reject": NO_WIDE_INTEGERS}.get(profile.big_ints, 0)
+    return numbers | DECIMALS if profile.floats == "decimal" else numbers
+
+
+def loads_as(text: bytes, numbers: int) -> Any:
+    """Return the value of valid JSON that is at most 1024 deep, with numbers as in `numbers`.
+
+    Raises:
+        ValueError: `check_numbers` raises it.
+    """
+    if numbers & DECIMALS:
+        from ._decimals import loads_decimals  # loaded only for such profiles
+
+        return loads_decimals(text, exact=bool(numbers & EXACT_INTEGERS))
+    return loads_exact(text) if numbers & EXACT_INTEGERS else loads_valid(text)
+
+
+def check_numbers(text: bytes, numbers: int) -> None:
+    """Raise ValueError if `loads_as` would: for an integer with more digits than CPython converts, or an exponent that
+    is too large."""
+    if numbers & EXACT_INTEGERS:
+        check_exact(text)
+    if numbers & DECIMALS and _LONG_EXPONENT.search(text) is not None:
+        loads_as(text, numbers)
+
+
+_LONG_EXPONENT: Final = re.compile(rb"[0-9][eE][+-]?[0-9]{%d}" % (MAX_EXPONENT_DIGITS + 1))
