@@ -222,7 +222,9 @@ async def test_calls_that_fail() -> None:
         with pytest.raises(ConnectionLost):
             await client.batch([("a", None), ("b", None)])
         with pytest.raises(CallTimeout):
-            await client.call("c", timeout=0)
+            await client.call("c", timeout=1e-9)
+        with pytest.raises(ValueError, match="timeout"):
+            await client.call("e", timeout=0)
         with pytest.raises(TypeError):
             await client.call("d", 5)  # type: ignore[arg-type]
     assert [event[1:] for event in called.events if event[0] == "settled"] == [

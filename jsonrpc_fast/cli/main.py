@@ -152,8 +152,8 @@ _REPLAY_STATUS: Final = """\
 exit status:
   0    all responses are as recorded
   1    a response is different
-  2    the command line is wrong, the file is not a recording, or an extra is not
-       installed
+  2    the command line is wrong, the file is not a recording or has nothing to
+       send, or an extra is not installed
   3, 126 to 143: as in `call`
 """
 _RUN_STATUS: Final = """\

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
+from .._pointers import parts_of
 from ..codec import Notification, Raw, Request, Response, decode
 from ..codes import ErrorCode
 from ..errors import CallTimeout, RpcError, standard_error
@@ -76,11 +77,11 @@ async def replay(peer: Peer, options: argparse.Namespace, write: Callable[[str],
         Whether all responses are as recorded.
 
     Raises:
-        ValueError: The file cannot be read, or is not a recording.
+        ValueError: The file cannot be read, is not a recording, or has nothing to send.
     """
     if not all(pointer.startswith("/") for pointer in options.ignore):
         raise ValueError("--ignore takes a JSON pointer, which begins with a slash")
-    ignored = [pointer.split("/")[1:] for pointer in options.ignore]
+    ignored = [parts_of(pointer) for pointer in options.ignore]
     calls: dict[Any, tuple[str, asyncio.Task[Any]]] = {}
     notified = compared = different = 0
     try:
@@ -99,7 +100,7 @@ async def replay(peer: Peer, options: argparse.Namespace, write: Callable[[str],
                 found = [
                     difference
                     for difference in _differences(_outcome_of(message), await call, [])
-                    if not any(_is_ignored(difference[0], pointer) for pointer in ignored)
+                    if not any(_is_ignored(difference[0], parts) for parts in ignored)
                 ]
                 compared += 1
                 different += bool(found)
@@ -111,6 +112,8 @@ async def replay(peer: Peer, options: argparse.Namespace, write: Callable[[str],
             call.cancel()
         if calls:
             await asyncio.wait([call for _, call in calls.values()])
+    if not (compared or notified or calls):
+        raise ValueError(f"{printable(options.file)} has no request and no notification of a client")
     left = f", {len(calls)} without a recorded response" if calls else ""
     write(f"responses {compared}, different {different}, notifications {notified}{left}")
     return not different
@@ -188,6 +191,5 @@ def _shown(value: Any) -> str:
     return "an object" if isinstance(value, dict) else shorten(json.dumps(value, ensure_ascii=False))
 
 
-def _is_ignored(path: Sequence[str], pointer: Sequence[str]) -> bool:
-    names = [name.replace("~1", "/").replace("~0", "~") for name in pointer]
+def _is_ignored(path: Sequence[str], names: Sequence[str]) -> bool:
     return len(path) >= len(names) and all(name in ("*", part) for name, part in zip(names, path, strict=False))

@@ -15,12 +15,14 @@ Rules:
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
+
+from .._pointers import target_of
+from ..types import UNSET
 
 MAX_DEPTH: Final = 100
 MAX_CLASSES: Final = 10_000
@@ -168,18 +170,8 @@ class Shapes:
 
     def _found(self, reference: Any) -> Any:
         """Return what a JSON pointer leads to; None if it leads nowhere."""
-        if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
-            return None
-        value: Any = self._document
-        for part in reference.split("/")[1:]:
-            part = unquote(part).replace("~1", "/").replace("~0", "~")
-            if isinstance(value, dict) and part in value:
-                value = value[part]
-            elif isinstance(value, list) and re.fullmatch("[0-9]{1,6}", part) and int(part) < len(value):
-                value = value[int(part)]
-            else:
-                return None
-        return value
+        found = target_of(self._document, reference) if isinstance(reference, str) else UNSET
+        return None if found is UNSET else found
 
     def _of(self, schema: Any, hint: str, depth: int) -> Shape:
         if depth > MAX_DEPTH:

@@ -19,11 +19,12 @@ from functools import partial
 from math import inf
 from typing import Any, Final, TypeAlias, TypedDict
 
-from ..codec import Notification, ParseError, Raw, Request, Response, decode, encode, encode_error, encode_result
+from ..codec import Notification, ParseError, Raw, Request, Response, decode
 from ..codec._json import Default, check_option
+from ..codec.encoders import Encoders, form_of, response_as
 from ..codes import DEADLINE_MESSAGE, ErrorCode, SessionErrorCode
 from ..errors import HANDLER_FAILURES, EncodeError, RpcError, internal_error, standard_error
-from ..profile import JSONRPC, Profile
+from ..profile import JSONRPC, Profile, WrittenForm
 from .handler import NEVER_AWAITABLE, Handler, RequestContext
 from .responses import ReportFailure, response_to_error, response_to_failure
 from .results import encode_models
@@ -82,6 +83,7 @@ class Dispatch:
         "_default",
         "_delimited",
         "_encode_result",
+        "_encoders",
         "_find",
         "_is_raw",
         "_option",
@@ -111,9 +113,10 @@ class Dispatch:
         self._decode: Callable[[Any], Any] = decode
         if profile is not JSONRPC or raw:
             self._decode = partial(decode, profile=profile, raw=raw)
-        self._encode_result: Callable[[Any, Any], bytes] = encode_result
+        self._encoders = encoders = Encoders(profile.replace(writes="2.0") if profile.writes != "2.0" else profile)
+        self._encode_result: Callable[..., bytes] = encoders.encode_result
         if not delimited or default is not None or option:
-            self._encode_result = partial(encode_result, delimited=delimited, default=default, option=option)
+            self._encode_result = partial(encoders.encode_result, delimited=delimited, default=default, option=option)
 
     def continuing(self, carrier: dict[str, str]) -> Dispatch:
         """Return the dispatcher for messages whose trace context stands beside them; it is for the hooks, if any."""
@@ -322,7 +325,9 @@ class Dispatch:
         if isinstance(item, Notification):
             return b""
         try:
-            return encode_result(item.id, result, delimited=is_line, default=self._default, option=self._option)
+            return self._encoders.encode_result(
+                item.id, result, delimited=is_line, default=self._default, option=self._option
+            )
         except HANDLER_FAILURES as error:
             return self._encode_again(item, result, error, is_line)
 
@@ -331,7 +336,9 @@ class Dispatch:
         if isinstance(item, ParseError):
             if not item.reply_expected:
                 return b""
-            return encode(item.to_response(), delimited=is_line, default=self._default, option=self._option)
+            return self._encoders.encode(
+                item.to_response(), delimited=is_line, default=self._default, option=self._option
+            )
         if isinstance(item, Response):
             return b""
         raise TypeError(f"data must be a JSON text or what decode returned, not {type(item).__name__}")
@@ -345,7 +352,9 @@ class Dispatch:
         if isinstance(item, Notification):
             return b""
         try:
-            return encode_result(item.id, result, delimited=is_line, default=self._default, option=self._option)
+            return self._encoders.encode_result(
+                item.id, result, delimited=is_line, default=self._default, option=self._option
+            )
         except HANDLER_FAILURES as error:
             return self._encode_again(item, result, error, is_line)
 
@@ -358,7 +367,7 @@ class Dispatch:
         if isinstance(error, EncodeError):
             with contextlib.suppress(*HANDLER_FAILURES):
                 options: dict[str, Any] = {"delimited": is_line, "option": self._option}
-                return encode_models(error, self._default, encode_result, item.id, result, **options)
+                return encode_models(error, self._default, self._encoders.encode_result, item.id, result, **options)
         encode = partial(self._encode_error, item, is_line)
         return response_to_failure(error, item.method, item.id, encode, self._report)[0]
 
@@ -390,9 +399,44 @@ class Dispatch:
     def _encode_error(self, item: Request[Any], is_line: bool, code: int, message: str, data: Any) -> bytes:
         options: dict[str, Any] = {"delimited": is_line, "option": self._option}
         try:
-            return encode_error(item.id, code, message, data, default=self._default, **options)
+            return self._encoders.encode_error(item.id, code, message, data, default=self._default, **options)
         except EncodeError as error:
-            return encode_models(error, self._default, encode_error, item.id, code, message, data, **options)
+            return encode_models(
+                error, self._default, self._encoders.encode_error, item.id, code, message, data, **options
+            )
+
+
+class InPeersForm:
+    """For a dispatcher whose profile reads messages without `jsonrpc`: each response has the form of its text."""
+
+    __slots__ = ()
+
+    def serve(self, data: Any, context: Any = None, peer: Any = None) -> bytes:
+        form = self._form_of(data)
+        return response_as(super().serve(data, context, peer), form)  # type: ignore[misc]
+
+    def start(self, data: Any, *arguments: Any, **options: Any) -> bytes | Coroutine[Any, Any, bytes]:
+        form = self._form_of(data)
+        begun = super().start(data, *arguments, **options)  # type: ignore[misc]
+        return response_as(begun, form) if isinstance(begun, bytes) else _finish_as(begun, form)
+
+    def failed(self, data: Any, error: BaseException) -> bytes:
+        form = self._form_of(data)
+        return response_as(super().failed(data, error), form)  # type: ignore[misc]
+
+    def _form_of(self, data: Any) -> WrittenForm:
+        profile: Profile = self._profile  # type: ignore[attr-defined]
+        return (form_of(data, profile) if isinstance(data, TEXTS) else None) or profile.writes
+
+
+async def _finish_as(begun: Coroutine[Any, Any, bytes], form: WrittenForm) -> bytes:
+    return response_as(await begun, form)
+
+
+class FormDispatch(InPeersForm, Dispatch):
+    """A dispatcher of a profile that does not write JSON-RPC 2.0."""
+
+    __slots__ = ()
 
 
 def _context_of(item: Served, context: Any, peer: Any) -> RequestContext:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from inspect import Parameter
 from typing import Any, Final, get_args
 
@@ -73,6 +73,10 @@ class RequestContext:
     def result_of(self, items: list[Any] | None) -> Any:
         """Return the result that consists of items; of None, if they were sent."""
         return items
+
+    def without_token(self, params: Any, taken: Collection[str]) -> Any:
+        """Return the params without the members that ask for parts or progress, except those with names in `taken`."""
+        return params
 
 
 class Handler:

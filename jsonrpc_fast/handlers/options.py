@@ -11,7 +11,7 @@ from .._checks import check_seconds, check_type
 from .handler import Handler
 from .middleware import Middleware, MiddlewareHandler
 from .ordered import OrderedHandler
-from .streams import StreamHandler
+from .streams import StreamHandler, names_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -77,7 +77,8 @@ def make_handler(
     else:
         handler = Handler(function, options.get("unpack", True))
     if isasyncgenfunction(function) or isasyncgenfunction(type(function).__call__):
-        handler = StreamHandler(handler)
+        is_unpacked = "params" not in options and options.get("unpack", True)
+        handler = StreamHandler(handler, names_of(function) if is_unpacked else None)
     executor = options.get("executor")
     if executor is not None or options.get("thread", False):
         if executor is not None and options.get("thread", False):

@@ -9,7 +9,7 @@ from weakref import WeakSet
 from .._checks import check_callable, check_seconds, check_type
 from ..codec import Message, RawMessage
 from ..profile import JSONRPC, Profile
-from .dispatch import Dispatch, DispatchOptions, EncodeOptions
+from .dispatch import Dispatch, DispatchOptions, EncodeOptions, FormDispatch
 from .handler import Handler
 from .interface import methods_of
 from .middleware import Middleware
@@ -177,11 +177,13 @@ class Handlers:
             ValueError: `option` adds line breaks.
         """
         if hooks is None:
-            dispatch = Dispatch(self.finder(), profile, **options)
+            kind = Dispatch if profile.writes == "2.0" else FormDispatch
+            dispatch = kind(self.finder(), profile, **options)
         else:
-            from .observed import ObservedDispatch
+            from .observed import ObservedDispatch, ObservedFormDispatch
 
-            dispatch = ObservedDispatch(self.finder(), profile, hooks, **options)
+            observed = ObservedDispatch if profile.writes == "2.0" else ObservedFormDispatch
+            dispatch = observed(self.finder(), profile, hooks, **options)
         self._prepared.add(dispatch)
         if self._takes_raw():
             dispatch.read_raw()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -39,6 +39,39 @@ def result_reader(returns: Any) -> Callable[[str, Any], Any]:
         except Misfit as misfit:
             path, reason = misfit.problems[0]
         raise InvalidResponse(f"the result of {method} has another type: {path or 'the result'}: {reason}")
+
+    return read
+
+
+def results_reader(returns: Any, methods: Sequence[str | None]) -> Callable[[list[Any]], list[Any]]:
+    """Return the function that converts the outcomes of a batch, in which exceptions stay as they are.
+
+    Args:
+        returns: One type for all results, or a list with one for each item.
+        methods: The method of each item; None for a notification.
+
+    Raises:
+        TypeError, ImportError: As in `result_reader`.
+        ValueError: There are not as many types as items.
+    """
+    types = returns if isinstance(returns, list) else [returns] * len(methods)
+    if len(types) != len(methods):
+        raise ValueError(f"returns has {len(types)} types for {len(methods)} items")
+    readers = [
+        None if method is None else (method, result_reader(each)) for method, each in zip(methods, types, strict=True)
+    ]
+
+    def read(outcomes: list[Any]) -> list[Any]:
+        found = []
+        for reader, outcome in zip(readers, outcomes, strict=True):
+            if reader is not None and not isinstance(outcome, Exception):
+                method, convert = reader
+                try:
+                    outcome = convert(method, outcome)
+                except InvalidResponse as error:
+                    outcome = error
+            found.append(outcome)
+        return found
 
     return read
 

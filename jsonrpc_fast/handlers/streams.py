@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from inspect import Parameter, signature
 from typing import Any, Final
 
 from ..codes import ErrorCode
@@ -23,20 +24,37 @@ MAX_ITEMS: Final = 100_000
 
 
 class StreamHandler(Handler):
-    """A handler whose function returns an async generator."""
+    """A handler whose function returns an async generator.
 
-    __slots__ = ("_inner",)
+    Args:
+        inner: The handler of the function.
+        names: The names of the params that the function takes. Others that ask for items are dropped. None: it takes
+            any.
+    """
 
-    def __init__(self, inner: Handler) -> None:
+    __slots__ = ("_inner", "_taken")
+
+    def __init__(self, inner: Handler, names: frozenset[str] | None) -> None:
         self.plain: Callable[..., Any] | None = None
         self.wants_context: bool = True
         self.takes_raw: bool = inner.takes_raw
         self._inner = inner
+        self._taken = names
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:
         """Return an awaitable of the result; otherwise as `Handler.invoke`."""
         assert context is not None
+        if self._taken is not None:
+            params = context.without_token(params, self._taken)
         return _run(self._inner.invoke(params, context), context)
+
+
+def names_of(function: Callable[..., Any]) -> frozenset[str] | None:
+    """Return the names of the params that a function takes; None if it takes any."""
+    parameters = signature(function).parameters.values()
+    if any(each.kind is Parameter.VAR_KEYWORD for each in parameters):
+        return None
+    return frozenset([each.name for each in parameters])
 
 
 async def _run(items: AsyncGenerator[Any, None], context: RequestContext) -> Any:

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, Type
 from .._checks import check_callable, check_count, check_seconds, check_type
 from ..codec import Notification, Params
 from ..codec._json import Default, check_option
+from ..codec.encoders import Encoders
 from ..codec.unwritable import write_notification, write_request
 from ..errors import CallTimeout, InvalidResponse
-from ..handlers.returned import result_reader
+from ..handlers.returned import result_reader, results_reader
 from ..hooks import FoundHooks, Hooks, exchange
 from ..profile import JSONRPC, Profile
 from ..types import TIMEOUT_SECONDS, UNSET, Unset
@@ -99,7 +100,7 @@ class _BaseClient(ResponseReader, Generic[C]):
         **options: Any,
     ) -> None:
         check_option(option)
-        check_seconds("timeout", timeout)
+        check_seconds("timeout", timeout, may_be_zero=False)
         check_count("max_response_bytes", max_response_bytes, 1, may_be_none=False)
         check_callable("default", default)
         check_type("profile", profile, Profile)
@@ -112,7 +113,12 @@ class _BaseClient(ResponseReader, Generic[C]):
         self._url = url_of(url, library, may_be_relative=client is not None or "base_url" in options)
         self._timeout = timeout
         self._max_response_bytes = max_response_bytes
-        self._encoding: Any = {"delimited": False, "default": default, "option": option}
+        self._encoding: Any = {
+            "encoders": Encoders(profile),
+            "delimited": False,
+            "default": default,
+            "option": option,
+        }
         self._ids = count(1)
         self._hooks = None if hooks is None else FoundHooks(hooks)
         self._is_owner = client is None
@@ -123,6 +129,13 @@ class _BaseClient(ResponseReader, Generic[C]):
         sent = self._library.Headers(_HEADERS)
         sent.update(headers)
         return {"method": "POST", "url": self._url, "content": body, "headers": sent, "timeout": seconds}
+
+    def _seconds_of(self, timeout: float | Unset | None) -> float | None:
+        """Return the seconds until a call times out."""
+        if isinstance(timeout, Unset):
+            return self._timeout
+        check_seconds("timeout", timeout, may_be_zero=False)
+        return timeout
 
     def _inflater(self, response: Any) -> Inflater:
         """Return what decompresses the body of a response."""
@@ -158,11 +171,11 @@ class HttpClient(_BaseClient["SyncClient"]):
     Args:
         url: Where to POST the messages.
         client: A client of httpx2 or httpx, which is not closed with this one. By default one is made from `options`.
-        timeout: Seconds until a call times out, from its start to the last byte of its response; None: no limit. Until
-            the body of the response begins, it bounds each wait for the network instead, which a server that sends its
-            headers byte by byte can prolong. `AsyncHttpClient` bounds the whole time.
+        timeout: Seconds until a call times out, from its start to the last byte of its response, more than 0; None: no
+            limit. Until the body of the response begins, it bounds each wait for the network instead, which a server
+            that sends its headers byte by byte can prolong. `AsyncHttpClient` bounds the whole time.
         max_response_bytes: The maximum size of a response in bytes, after decompression.
-        profile: The rules for decoding responses.
+        profile: The rules for responses, and the form of requests (`Profile.writes`).
         raw: Return results and error data as `Raw`.
         default: As in `encode`, for params.
         option: As in `encode`.
@@ -213,7 +226,7 @@ class HttpClient(_BaseClient["SyncClient"]):
             method: The method to call.
             params: A list (positional), a dict (named) or None.
             returns: The type of the result, as in `Session.call`.
-            timeout: Seconds until the call times out; None: no limit. The default is the client's.
+            timeout: Seconds until the call times out, more than 0; None: no limit. The default is the client's.
             headers: Further headers of the HTTP request.
 
         Returns:
@@ -227,12 +240,14 @@ class HttpClient(_BaseClient["SyncClient"]):
             InvalidResponse: What the server sent is not a response to this call, is too large, or has a result that
                 is not of the type `returns`.
             EncodeError, TypeError: The params cannot be encoded, or the type `returns` is not supported.
+            ValueError: `timeout` is not more than 0, or not finite.
         """
         read = None if returns is UNSET else result_reader(returns)
+        seconds = self._seconds_of(timeout)
         id = next(self._ids)
         text = write_request(id, method, params, **self._encoding)
         with exchange(self._hooks, {id: method}) as sent:
-            result = self._read_result(self._post(text, timeout, sent.headers(headers)), id, read is not None)
+            result = self._read_result(self._post(text, seconds, sent.headers(headers)), id, read is not None)
         return result if read is None else read(method, result)
 
     def notify(
@@ -252,9 +267,10 @@ class HttpClient(_BaseClient["SyncClient"]):
         Raises:
             Exception: As in `call`, except RpcError and InvalidResponse: the body of the HTTP response is not read.
         """
+        seconds = self._seconds_of(timeout)
         text = write_notification(method, params, **self._encoding)
         with exchange(self._hooks, {None: method}) as sent:
-            http_response = self._post(text, timeout, sent.headers(headers))
+            http_response = self._post(text, seconds, sent.headers(headers))
         if not http_response.is_success:
             raise http_response.status_error()
 
@@ -262,6 +278,7 @@ class HttpClient(_BaseClient["SyncClient"]):
         self,
         items: Iterable[BatchItem],
         *,
+        returns: Any = UNSET,
         timeout: float | Unset | None = UNSET,
         headers: Mapping[str, str] | None = None,
     ) -> list[Any]:
@@ -269,24 +286,29 @@ class HttpClient(_BaseClient["SyncClient"]):
 
         Args:
             items: `(method, params)` for a call, a `Notification` for a notification; at least one.
+            returns: The type of all results, as in `call`; or a list with a type for each call.
             timeout: As in `call`, for the whole batch.
             headers: As in `call`.
 
         Returns:
             For each call, in the order of the calls: its result; the RpcError that the server responded with; or an
-            InvalidResponse if its response is missing or malformed.
+            InvalidResponse if its response is missing or malformed, or its result is not of its type.
 
         Raises:
             RpcError: The server refused the batch as a whole.
             InvalidResponse: A response belongs to no call, or two belong to one. Then none of them is used.
+            ValueError: There are no items, or not as many types as calls.
             Exception: As in `call`.
         """
+        seconds = self._seconds_of(timeout)
         calls, text = self._encode_batch(items)
+        read = None if returns is UNSET else results_reader(returns, list(calls.values()))
         with exchange(self._hooks, calls) as sent:
-            return sent.settled(self._read_results(self._post(text, timeout, sent.headers(headers)), calls))
+            response = self._post(text, seconds, sent.headers(headers))
+            found = sent.settled(self._read_results(response, calls, read is not None))
+        return found if read is None else read(found)
 
-    def _post(self, body: bytes, timeout: float | Unset | None, headers: Mapping[str, str] | None) -> ReadResponse:
-        seconds = self._timeout if isinstance(timeout, Unset) else timeout
+    def _post(self, body: bytes, seconds: float | None, headers: Mapping[str, str] | None) -> ReadResponse:
         end = None if seconds is None else time.monotonic() + seconds
         options = self._options(body, headers, seconds)
         received = bytearray()
@@ -311,7 +333,8 @@ class AsyncHttpClient(_BaseClient["AsyncClient"]):
     Args:
         url: As in `HttpClient`, like the other arguments.
         client: A client of httpx2 or httpx, which is not closed with this one. By default one is made from `options`.
-        timeout: Seconds until a call times out, from its start to the last byte of its response; None: no limit.
+        timeout: Seconds until a call times out, from its start to the last byte of its response, more than 0; None: no
+            limit.
         options: Options of `httpx2.AsyncClient`, such as `auth`, `headers`, `transport` or `verify`. With objects of
             httpx among them, such as a transport, it is an `httpx.AsyncClient`.
 
@@ -357,10 +380,11 @@ class AsyncHttpClient(_BaseClient["AsyncClient"]):
     ) -> Any:
         """Call a method and return its result. Arguments and exceptions are those of `HttpClient.call`."""
         read = None if returns is UNSET else result_reader(returns)
+        seconds = self._seconds_of(timeout)
         id = next(self._ids)
         text = write_request(id, method, params, **self._encoding)
         with exchange(self._hooks, {id: method}) as sent:
-            result = self._read_result(await self._post(text, timeout, sent.headers(headers)), id, read is not None)
+            result = self._read_result(await self._post(text, seconds, sent.headers(headers)), id, read is not None)
         return result if read is None else read(method, result)
 
     async def notify(
@@ -372,9 +396,10 @@ class AsyncHttpClient(_BaseClient["AsyncClient"]):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         """Send a notification. Arguments and exceptions are those of `HttpClient.notify`."""
+        seconds = self._seconds_of(timeout)
         text = write_notification(method, params, **self._encoding)
         with exchange(self._hooks, {None: method}) as sent:
-            http_response = await self._post(text, timeout, sent.headers(headers))
+            http_response = await self._post(text, seconds, sent.headers(headers))
         if not http_response.is_success:
             raise http_response.status_error()
 
@@ -382,18 +407,20 @@ class AsyncHttpClient(_BaseClient["AsyncClient"]):
         self,
         items: Iterable[BatchItem],
         *,
+        returns: Any = UNSET,
         timeout: float | Unset | None = UNSET,
         headers: Mapping[str, str] | None = None,
     ) -> list[Any]:
         """Send calls and notifications in one request. Arguments and results are those of `HttpClient.batch`."""
+        seconds = self._seconds_of(timeout)
         calls, text = self._encode_batch(items)
+        read = None if returns is UNSET else results_reader(returns, list(calls.values()))
         with exchange(self._hooks, calls) as sent:
-            return sent.settled(self._read_results(await self._post(text, timeout, sent.headers(headers)), calls))
+            response = await self._post(text, seconds, sent.headers(headers))
+            found = sent.settled(self._read_results(response, calls, read is not None))
+        return found if read is None else read(found)
 
-    async def _post(
-        self, body: bytes, timeout: float | Unset | None, headers: Mapping[str, str] | None
-    ) -> ReadResponse:
-        seconds = self._timeout if isinstance(timeout, Unset) else timeout
+    async def _post(self, body: bytes, seconds: float | None, headers: Mapping[str, str] | None) -> ReadResponse:
         options = self._options(body, headers, seconds)
         received = bytearray()
         try:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from ..codec import ParseError, Response, decode
+from ..codec._payloads import decoded
 from ..errors import HttpStatusError, InvalidResponse, RpcError
 from ..profile import Profile
 
@@ -60,45 +61,43 @@ class ResponseReader:
     def _decode(self, http_response: ReadResponse, raw: bool) -> Any:
         if not http_response.body:
             raise http_response.fault("the server sent no response")
-        decoded = decode(http_response.body, self._profile, raw=raw)
-        if isinstance(decoded, ParseError) and not http_response.is_success:
+        received = decode(http_response.body, self._profile, raw=raw)
+        if isinstance(received, ParseError) and not http_response.is_success:
             raise http_response.status_error()
-        return decoded
+        return received
 
     def _read_result(self, http_response: ReadResponse, id: int, is_typed: bool) -> Any:
         """Return the result of a call, or raise its error. The result is left as `Raw` if it will get a type."""
         response = self._decode(http_response, self._raw or is_typed)
-        if is_typed and isinstance(response, Response) and response.is_error:
-            response = self._decode(http_response, self._raw)  # its data gets no type
         if isinstance(response, Response) and _is_response_to(response, id):
-            return _result_of(response)
+            return self._result_of(response)
         if isinstance(response, ParseError):
             raise InvalidResponse("the response is malformed") from response
         raise http_response.fault("the response does not belong to this call")
 
-    def _read_results(self, http_response: ReadResponse, ids: Collection[int | None]) -> list[Any]:
-        """Return the results of the calls in a batch, in their order."""
+    def _read_results(self, http_response: ReadResponse, ids: Collection[int | None], is_typed: bool) -> list[Any]:
+        """Return the results of the calls in a batch, in their order; they are left as `Raw` if they will get types."""
         if not ids:
             if not http_response.is_success:
                 raise http_response.status_error()
             return []
-        decoded = self._decode(http_response, self._raw)
-        if isinstance(decoded, ParseError):
-            raise InvalidResponse("the response is malformed") from decoded
-        whole = decoded[0] if isinstance(decoded, list) and len(decoded) == 1 else decoded
+        received = self._decode(http_response, self._raw or is_typed)
+        if isinstance(received, ParseError):
+            raise InvalidResponse("the response is malformed") from received
+        whole = received[0] if isinstance(received, list) and len(received) == 1 else received
         if isinstance(whole, Response) and whole.id is None:
-            _result_of(whole)  # the error of the whole batch
-        if not isinstance(decoded, list):
+            self._result_of(whole)  # the error of the whole batch
+        if not isinstance(received, list):
             raise http_response.fault("the response is not a batch")
         sent = set(ids)
         found: dict[int | None, Any] = {}
         unknown: list[Exception] = []  # faults without an id, each of which may belong to any call
-        for item in decoded:
+        for item in received:
             if isinstance(item, ParseError):
                 value: Any = InvalidResponse("the response is malformed")
                 value.__cause__ = item
             elif isinstance(item, Response):
-                value = item.result if item.error is None else _error_of(item)
+                value = item.result if item.error is None else self._error_of(item)
             else:
                 raise http_response.fault("the batch has an item that is not a response")
             if item.id is None:
@@ -114,23 +113,21 @@ class ResponseReader:
             found[missing] = unknown.pop()
         return [found[id] if id in found else _missing(unknown) for id in ids]
 
+    def _error_of(self, response: Response[Any]) -> RpcError:
+        error = response.error
+        assert error is not None
+        return RpcError(error.code, error.message, error.data if self._raw else decoded(error.data))  # it gets no type
+
+    def _result_of(self, response: Response[Any]) -> Any:
+        if response.error is not None:
+            raise self._error_of(response)
+        return response.result
+
 
 def _is_response_to(response: Response[Any], id: int) -> bool:
     if response.id is None:
         return response.error is not None
     return type(response.id) is int and response.id == id
-
-
-def _error_of(response: Response[Any]) -> RpcError:
-    error = response.error
-    assert error is not None
-    return RpcError(error.code, error.message, error.data)
-
-
-def _result_of(response: Response[Any]) -> Any:
-    if response.error is not None:
-        raise _error_of(response)
-    return response.result
 
 
 def _missing(unknown: list[Exception]) -> InvalidResponse:

@@ -195,14 +195,18 @@ class _Exchange:
         Raises:
             ConnectError: Of the library. This is the first attempt, and all upstreams rest for longer than the call
                 may take.
+            TransportError: Of the library. There is no further attempt, and the request may have been served.
         """
-        chosen = self._chosen or self._choose(now)
-        if chosen is None:
+        if not self._attempts:
+            self._chosen = self._choose(now)
+        if self._may_be_served is not None and self._chosen is None:
+            raise self._may_be_served
+        if self._chosen is None:
             seconds = min(upstream.rests_until for upstream in self._owner._upstreams) - now
             text = f"all upstreams rest, for {seconds:.1f} s or more"
             raise self.library.ConnectError(text, request=self._request)
         self._attempts += 1
-        upstream, start = chosen
+        (upstream, start), self._chosen = self._chosen, None
         self._tried.add(upstream)
         return upstream, min(max(start - now, 0.0), max(self._deadline - now, 0.0))
 
@@ -238,20 +242,24 @@ class _Exchange:
         return self.library.Request(request.method, url, headers=headers, content=self._body, extensions=extensions)
 
     def is_last(self, upstream: _Upstream, response: Any, now: float) -> bool:
-        """Return whether a response is the one for the client."""
+        """Return whether a response is the one for the client; if not, `next` has the next attempt, or raises."""
         status = response.status_code
         if status != _TOO_MANY and status not in _UNAVAILABLE:
             upstream.failures = 0
             return True
         self._rest(upstream, now, f"status {status}", _retry_seconds(response.headers.get("retry-after")))
-        return not self._may_go_on(now, was_refused=status == _TOO_MANY)
+        was_refused = status == _TOO_MANY
+        may_go_on = self._may_go_on(now, was_refused)
+        if not was_refused and self._may_be_served is None:
+            self._may_be_served = self.library.ReadError(f"status {status}", request=self._request)
+        return not may_go_on and not (was_refused and self._may_be_served)
 
     def failed(self, upstream: _Upstream, error: Exception, now: float) -> None:
         """Count a failed attempt, and raise the exception if it is the last one."""
         self._rest(upstream, now, type(error).__name__, None)
         library: Any = self.library
         was_refused = isinstance(error, (library.ConnectError, library.ConnectTimeout, library.PoolTimeout))
-        may_go_on = self._may_go_on(now, was_refused=was_refused)
+        may_go_on = self._may_go_on(now, was_refused)
         if not was_refused and self._may_be_served is None:
             self._may_be_served = error
         if not may_go_on:

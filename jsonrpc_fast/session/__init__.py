@@ -40,7 +40,7 @@ from .requests import Destination, InboundRequest
 from .room import Bounds
 from .running import Run
 from .session import Session
-from .streams import Stream
+from .streams import ReconnectingStream, Stream
 from .subscriptions import Gap, Subscription, Subscriptions
 from .tracker import Call
 
@@ -71,6 +71,7 @@ __all__ = [
     "Outcome",
     "Progress",
     "ReconnectingSession",
+    "ReconnectingStream",
     "RequestReceivedHook",
     "RequestServedHook",
     "RequestStartedHook",

@@ -20,16 +20,16 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, overload
 
 from .._checks import check_count
-from ..codec import Notification, Params
+from ..codec import Notification, Params, Raw
 from ..codec._payloads import decoded
 from ..errors import StateError
-from ..handlers.returned import result_reader
+from ..handlers.returned import result_reader, results_reader
 from ..hooks import Outcome
 from ..transports.channel import HIGH_WATER_BYTES
 from ..transports.protocol import Transport
@@ -232,12 +232,18 @@ class Caller:
         return call.id
 
     async def call_batch(
-        self, items: Iterable[tuple[str, Any] | Notification], *, timeout: float | Unset | None = UNSET
+        self,
+        items: Iterable[tuple[str, Any] | Notification],
+        *,
+        returns: Any = UNSET,
+        timeout: float | Unset | None = UNSET,
     ) -> list[Any]:
         """Send several calls and notifications in one batch.
 
         Args:
             items: A tuple `(method, params)` for each call, or a `Notification`.
+            returns: The type of all results, as in `call`; or a list with a type for each item, in which that of a
+                notification is not used.
             timeout: Seconds for each call, as in `call`.
 
         Returns:
@@ -245,16 +251,19 @@ class Caller:
             None for a notification.
 
         Raises:
-            ValueError: There are no items.
+            ValueError: There are no items, or not as many types as items.
             StateError, ConnectionLost, EncodeError, TypeError: As in `call`, before sending.
         """
         items = list(items)
+        methods = [None if isinstance(item, Notification) else item[0] for item in items]
+        read = None if returns is UNSET else results_reader(returns, methods)
         count = sum(not isinstance(item, Notification) for item in items)
         with waiting() as is_only:
             may_exceed = is_only and count <= self._max_calls
             if not may_exceed:
                 timeout = await self.wait_for_room(count, timeout)
-            return await self._call_batch(items, count, timeout, may_exceed)
+            found = await self._call_batch(items, count, timeout, may_exceed)
+        return found if read is None else read(found)
 
     async def _call_batch(
         self, items: list[tuple[str, Any] | Notification], left: int, timeout: float | Unset | None, may_exceed: bool
@@ -282,13 +291,28 @@ class Caller:
             raise
         return results
 
+    @overload
     def call_threadsafe(
         self, method: str, params: Params = None, *, timeout: float | Unset | None = UNSET
+    ) -> concurrent.futures.Future[Any]: ...
+
+    @overload
+    def call_threadsafe(
+        self, method: str, params: Params = None, *, returns: type[T], timeout: float | Unset | None = UNSET
+    ) -> concurrent.futures.Future[T]: ...
+
+    @overload
+    def call_threadsafe(
+        self, method: str, params: Params = None, *, returns: Any, timeout: float | Unset | None = UNSET
+    ) -> concurrent.futures.Future[Any]: ...
+
+    def call_threadsafe(
+        self, method: str, params: Params = None, *, returns: Any = UNSET, timeout: float | Unset | None = UNSET
     ) -> concurrent.futures.Future[Any]:
         """Call a method of the peer from another thread.
 
         Args:
-            method: The method to call. `params` and `timeout` are as in `call`.
+            method: The method to call. `params`, `returns` and `timeout` are as in `call`.
 
         Returns:
             A future for the result or exception of `call`. Cancelling it cancels the call. It fails with
@@ -299,7 +323,9 @@ class Caller:
         Raises:
             StateError: The session is not started, or its loop is not running.
         """
-        return run_threadsafe(self._started_loop(), lambda _: self.call(method, params, timeout=timeout))
+        return run_threadsafe(
+            self._started_loop(), lambda _: self.call(method, params, returns=returns, timeout=timeout)
+        )
 
     def notify_threadsafe(self, method: str, params: Params = None) -> concurrent.futures.Future[None]:
         """Send a notification from another thread.
@@ -427,6 +453,13 @@ class Caller:
     def result_of(self, items: list[Any] | None) -> Any:
         """Return the result that consists of items: see `Convention.result_of`."""
         return self._engine.calls.convention.result_of(items)
+
+    def without_token(self, params: Any, taken: Collection[str]) -> Any:
+        """Return params without the members of the convention's tokens: see `RequestContext.without_token`."""
+        members = self._engine.calls.convention.token_members.difference(taken)
+        if not isinstance(params, (dict, Raw)) or members.isdisjoint(params.keys()):
+            return params
+        return {name: value for name, value in decoded(params).items() if name not in members}
 
     def report_progress(self, request: InboundRequest, value: Any) -> bool:
         """Report progress on a request to the peer: see `SessionContext.report_progress`."""

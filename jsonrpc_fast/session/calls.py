@@ -20,9 +20,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
-from ..codec import Message, Notification, ParseError, Request, Response, encode, encode_notification, encode_request
+from ..codec import Message, Notification, ParseError, Request, Response
 from ..codec._json import Default
 from ..codec._payloads import decoded
+from ..codec.encoders import PLAIN, Encoders
 from ..codec.unwritable import explained
 from ..codes import ErrorCode, ParseErrorCode
 from ..errors import ConnectionLost, EncodeError
@@ -57,6 +58,7 @@ class Calls:
         id_factory: As in `Tracker`.
         max_calls: As in `Tracker`.
         default: As in `encode`.
+        encoders: Write the messages.
 
     Attributes:
         tracker: The calls in flight.
@@ -66,14 +68,20 @@ class Calls:
     """
 
     def __init__(
-        self, convention: Convention, id_factory: Callable[[], int | str] | None, max_calls: int, default: Default
+        self,
+        convention: Convention,
+        id_factory: Callable[[], int | str] | None,
+        max_calls: int,
+        default: Default,
+        encoders: Encoders = PLAIN,
     ) -> None:
         self.tracker: Tracker = Tracker(id_factory=id_factory, max_calls=max_calls)
         self.convention: Convention = convention
         self.prepare: Callable[[int | str | None, str], tuple[Any, dict[str, str]] | None] | None = None
-        self._default = default
-        self._encode_request: Callable[..., bytes] = with_default(encode_request, default)
-        self._encode_notification: Callable[..., bytes] = with_default(encode_notification, default)
+        self._default = encoders.default_of(default)  # for what explains why a value cannot be written
+        self._encode: Callable[..., bytes] = with_default(encoders.encode, default)
+        self._encode_request: Callable[..., bytes] = with_default(encoders.encode_request, default)
+        self._encode_notification: Callable[..., bytes] = with_default(encoders.encode_notification, default)
         self._by_token: dict[ProgressToken, Call] = {}
         self._open_batches: dict[OutboundBatch, None] = {}  # without any response yet
         self._is_lost = False  # this side closes: nothing tells a late response from one with an unknown id
@@ -183,7 +191,7 @@ class Calls:
         else:
             message = Request(call.id, method, params, extra=cast("Any", extra))
         try:
-            return encode(message, delimited=delimited, default=self._default)
+            return self._encode(message, delimited=delimited)
         except EncodeError as error:
             raise explained(error, method, params, self._default) from error.__cause__
 
@@ -199,12 +207,12 @@ class Calls:
         if call.method in self.convention.never_cancelled:
             return b""
         message = self.convention.cancellation(call.id, reason)
-        return b"" if message is None else encode_notification(*message)
+        return b"" if message is None else self._encode_notification(*message)
 
     def goodbye(self, last: MessageId) -> bytes:
         """Return the notification that this side begins to close, with the id of the last request that it has read."""
         message = self.convention.goodbye(last)
-        return b"" if message is None else encode_notification(*message)
+        return b"" if message is None else self._encode_notification(*message)
 
     def withdraw(self, call: Call) -> None:
         """Forget a call whose request was not sent."""

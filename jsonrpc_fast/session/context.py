@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from ..handlers import Function, Handler, Handlers, RequestContext
@@ -52,6 +53,9 @@ class SessionContext(RequestContext):
 
     def result_of(self, items: list[Any] | None) -> Any:
         return self.session.result_of(items)
+
+    def without_token(self, params: Any, taken: Collection[str]) -> Any:
+        return self.session.without_token(params, taken)
 
     def report_progress(self, value: Any) -> bool:
         """Report progress on the request to the peer.

@@ -11,8 +11,8 @@ JSON-RPC 2.0 defines none of these. The convention of another protocol is a subc
 
 A peer need not know the ping: the error "Method not found" is a response too.
 
-A side that begins to close says goodbye: the notification has the id of the last request that this side has read and
-will serve. The peer sends no more requests, and knows that later ones are not served (like GOAWAY in HTTP/2).
+A side that begins to close says goodbye: the notification has the id of the last request that this side has read. The
+peer sends no more requests, and knows that later ones are not served (like GOAWAY in HTTP/2).
 
 A convention also says where a message carries its trace context (`traceparent` and `tracestate` of W3C Trace Context):
 next to the members of JSON-RPC, or in MCP's `_meta`.
@@ -63,6 +63,8 @@ class Convention:
         cancelled_error: Code and message of the response to a cancelled request; None: it gets no response.
         ordered: What the methods of notifications begin with that keep the order, unless their handlers say otherwise;
             see `ordered` in `HandlerOptions`.
+        token_members: The members of params that carry tokens. An async generator that has no parameters of these names
+            is called without them.
     """
 
     methods: ClassVar[frozenset[str]] = frozenset()
@@ -70,6 +72,7 @@ class Convention:
     never_cancelled: ClassVar[frozenset[str]] = frozenset()
     cancelled_error: ClassVar[tuple[int, str] | None] = None
     ordered: ClassVar[tuple[str, ...]] = ()
+    token_members: ClassVar[frozenset[str]] = frozenset()
 
     def cancellation(self, id: int | str, reason: str | None) -> MethodAndParams | None:
         """Return the notification that cancels a call; None if there is none."""
@@ -152,6 +155,7 @@ class LspConvention(Convention):
     ping: ClassVar[str | None] = "$/ping"
     cancelled_error: ClassVar[tuple[int, str] | None] = (LspErrorCode.REQUEST_CANCELLED, "Request cancelled")
     ordered: ClassVar[tuple[str, ...]] = ("textDocument/did", "notebookDocument/did")
+    token_members: ClassVar[frozenset[str]] = frozenset({"workDoneToken", "partialResultToken"})
 
     def cancellation(self, id: int | str, reason: str | None) -> MethodAndParams | None:
         return "$/cancelRequest", {"id": id}
@@ -217,6 +221,7 @@ class McpConvention(Convention):
     methods: ClassVar[frozenset[str]] = frozenset({"notifications/cancelled", "notifications/progress"})
     ping: ClassVar[str | None] = "ping"
     never_cancelled: ClassVar[frozenset[str]] = frozenset({"initialize"})
+    token_members: ClassVar[frozenset[str]] = frozenset({"_meta"})
 
     def cancellation(self, id: int | str, reason: str | None) -> MethodAndParams | None:
         return "notifications/cancelled", {"requestId": id} if reason is None else {"requestId": id, "reason": reason}

@@ -35,9 +35,10 @@ from math import inf
 from types import CoroutineType
 from typing import Any, Final
 
-from ..codec import Error, Message, Notification, ParseError, Raw, Request, Response, encode_error
+from ..codec import Error, Message, Notification, ParseError, Raw, Request, Response
 from ..codec._json import Default
 from ..codec._payloads import decoded
+from ..codec.encoders import PLAIN, Encoders
 from ..codes import RPC_MESSAGES, ErrorCode
 from ..errors import (
     HANDLER_FAILURES,
@@ -90,6 +91,7 @@ class Engine:
         unique_ids: Whether to refuse a request whose id is in flight already.
         default: As in `encode`, for all payloads. Without one, models of msgspec and pydantic in results and error data
             are written by `to_jsonable`.
+        encoders: Write the messages.
 
     Attributes:
         calls: The calls of this side.
@@ -121,13 +123,14 @@ class Engine:
         max_calls: int = 100_000,
         unique_ids: bool = True,
         default: Default = None,
+        encoders: Encoders = PLAIN,
     ) -> None:
         convention = JsonRpcConvention() if convention is None else convention
         handlers = Handlers() if handlers is None else handlers
         found = FoundHooks(hooks)
-        self.calls: Calls = Calls(convention, id_factory, max_calls, default)
+        self.calls: Calls = Calls(convention, id_factory, max_calls, default, encoders)
         self.calls.prepare = found.call_prepared
-        self.requests: Requests = Requests(convention, default, unique_ids)
+        self.requests: Requests = Requests(convention, default, unique_ids, encoders)
         self.requests.keeps_extra = found.request_received is not None
         make_context = _make_context if make_context is None else make_context
         bounds = Bounds() if bounds is None else bounds
@@ -143,6 +146,7 @@ class Engine:
         self._new_context: Callable[[], Context] = copy_context().copy
         self._serving = self.requests.serving
         self._encode_result = self.requests.encode_result
+        self._encode_error = encoders.encode_error
         self._errors = dict(errors or {})
         self._budget = budget_for(response_policy)
         self._is_lost = False
@@ -307,7 +311,7 @@ class Engine:
         request = self.requests.begin(message, destination, batch, index)
         if request is None:
             self.hooks.peer_fault(id_in_flight())
-            text = encode_error(message.id, ErrorCode.INVALID_REQUEST, _INVALID_REQUEST, delimited=batch is None)
+            text = self._encode_error(message.id, ErrorCode.INVALID_REQUEST, _INVALID_REQUEST, delimited=batch is None)
             self._refuse(text, destination, batch, index)
         elif self.inbox.is_draining if batch is None else batch.is_late:
             self.inbox.refuse_busy(request)
@@ -358,7 +362,7 @@ class Engine:
             return
         text = b""
         if fault.reply_expected and (fault.id is not None or self._budget.take(self._clock())):
-            text = encode_error(fault.id, fault.rpc_code, RPC_MESSAGES[fault.rpc_code], delimited=batch is None)
+            text = self._encode_error(fault.id, fault.rpc_code, RPC_MESSAGES[fault.rpc_code], delimited=batch is None)
         self.hooks.peer_fault(fault)
         self._refuse(text, destination, batch, index)
 

@@ -30,6 +30,7 @@ Rules:
   - The convention says what a cancelled request gets, after its handler has ended; at once if it has not begun. A
     request whose cancellation was read together with it does not begin (ahead.py). A handler that this side cancelled,
     as a loop does that ends, has not failed: the response is -32603, and no fault is reported.
+  - A request that has not begun when the session ends is refused (SERVER_BUSY), and is no dropped request.
   - A notification never gets a response.
 """
 
@@ -110,7 +111,6 @@ class Inbox:
         self._make_context = make_context
         self._clock = clock
         self._requests = requests
-        self._ping = requests.convention.ping
         self._encode_result = requests.encode_result
         self._hooks = hooks
         self._is_traced = any((hooks.request_started, hooks.request_received, hooks.request_served))
@@ -321,7 +321,7 @@ class Inbox:
         return self._driver.unwritten_bytes > self._room.bounds.response_bytes
 
     def _is_ping(self, item: Item) -> bool:
-        return item.method == self._ping and type(item) is InboundRequest
+        return item.method == self._requests.convention.ping and type(item) is InboundRequest
 
     def _may_begin(self) -> bool:
         """Return whether the order lets the first held message begin. Pings are the first."""
@@ -582,9 +582,11 @@ class Inbox:
         run.discard()
         context, run.context = run.context, None
         assert context is not None
-        context.run(self._failed, run.item, run.request, run.trace, CancelledError(), True)
-        if run.request is not None:
+        if run.request is None:
+            context.run(self._conclude, run.item, run.trace, Outcome.CANCELLED)
+        else:
             run.request.run = None
+            context.run(self._drop, run.request, run.trace)
         if run is self._barrier:
             self._lift()
         self._check_idle()
@@ -603,12 +605,12 @@ class Inbox:
             self._driver.idle()
 
     def cancel(self, but: Run | None = None) -> list[Run]:
-        """Drop waiting messages, cancel all handlers except those that are spared and `but`, and return these."""
+        """Refuse what waits, cancel all handlers except those that are spared and `but`, and return these."""
         held, self._held = self._held, deque()
         for item, size, _, _ in held:
             self._room.drop(size)
             if type(item) is InboundRequest and not item.is_cancelled:
-                self._give_up(item, None)
+                self._drop(item, None)
         for run in list(self._queue):
             self.abandon(run)
         if self._group is not None:
@@ -679,6 +681,13 @@ class Inbox:
     def _failure(self, request: InboundRequest, error: BaseException) -> tuple[bytes, int]:
         refuse = partial(self._requests.refuse, request)
         return response_to_failure(error, request.method, request.id, refuse, self._hooks.handler_fault)
+
+    def _drop(self, request: InboundRequest, trace: Trace) -> None:
+        """Conclude a request that has not begun. A peer that can be told so may send it elsewhere."""
+        if self._requests.has(request) and not request.is_cancelled:
+            self.refuse_busy(request, trace)
+        else:
+            self._give_up(request, trace)
 
     def _give_up(self, request: InboundRequest, trace: Trace) -> None:
         """Conclude a request that the peer cancelled, or whose handler was cancelled because the session ends."""

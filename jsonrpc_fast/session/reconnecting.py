@@ -49,6 +49,7 @@ from .calling import CallOptions
 from .options import SessionOptions, check_options
 from .running import current_run, waiting
 from .session import Session
+from .streams import ReconnectingStream, Stream
 from .tracker import invalid_timeout
 
 if TYPE_CHECKING:
@@ -306,7 +307,11 @@ class ReconnectingSession:
         return await self.use(call, timeout)
 
     async def call_batch(
-        self, items: Iterable[tuple[str, Any] | Notification], *, timeout: float | Unset | None = UNSET
+        self,
+        items: Iterable[tuple[str, Any] | Notification],
+        *,
+        returns: Any = UNSET,
+        timeout: float | Unset | None = UNSET,
     ) -> list[Any]:
         """Send several calls in one batch, as `Session.call_batch`. The time spent waiting for a connection counts."""
         items = list(items)
@@ -314,7 +319,7 @@ class ReconnectingSession:
         results: list[Any] = []
 
         async def call(session: Session, left: float | Unset | None) -> None:
-            results[:] = await session.call_batch(items, timeout=left)
+            results[:] = await session.call_batch(items, returns=returns, timeout=left)
             outcomes = [
                 result for item, result in zip(items, results, strict=True) if not isinstance(item, Notification)
             ]
@@ -327,6 +332,39 @@ class ReconnectingSession:
             if not results:
                 raise
         return results
+
+    def stream(
+        self,
+        method: str,
+        params: Params = None,
+        *,
+        timeout: float | None = None,
+        idle_timeout: float | Unset | None = UNSET,
+        max_items: int = 1000,
+    ) -> ReconnectingStream:
+        """Call a method whose result comes in parts, as `Session.stream`.
+
+        The call begins in the session of a connection, and again in the next one while it was certainly not served. A
+        stream that has begun ends with its connection: ConnectionLost comes after the items that have arrived.
+
+        Args:
+            method: The method to call. All arguments are as in `Session.stream`.
+            timeout: The time spent waiting for a connection counts.
+            idle_timeout: It bounds the wait for a connection, too.
+
+        Raises:
+            TypeError, ValueError: `max_items` has the wrong type or value. The first item raises the rest.
+        """
+        check_count("max_items", max_items, 1, may_be_none=False)
+
+        async def begin(session: Session, left: float | Unset | None) -> tuple[Stream, list[Any]]:
+            seconds = None if timeout is None or isinstance(left, Unset) else left
+            stream = session.stream(method, params, timeout=seconds, idle_timeout=idle_timeout, max_items=max_items)
+            async for item in stream:
+                return stream, [item]
+            return stream, []
+
+        return ReconnectingStream(lambda: self.use(begin, idle_timeout if timeout is None else timeout))
 
     async def notify(self, method: str, params: Params = None, *, timeout: float | Unset | None = UNSET) -> None:
         """Send a notification, as `Session.notify`.

@@ -15,9 +15,10 @@ from functools import partial
 from typing import Any, Protocol
 
 from .._repr import shorten
-from ..codec import Notification, Params, Request, encode_error, encode_notification, encode_result
+from ..codec import Notification, Params, Request
 from ..codec._json import Default
 from ..codec._payloads import decoded
+from ..codec.encoders import PLAIN, Encoders
 from ..errors import EncodeError
 from ..handlers.results import encode_models
 from ..types import UNSET, MessageId, Unset
@@ -116,6 +117,7 @@ class Requests:
         convention: How the protocol cancels requests and reports progress.
         default: As in `encode`. Without one, models of msgspec and pydantic are written by `to_jsonable`.
         unique_ids: Whether to refuse a request whose id is in flight already.
+        encoders: Write the responses.
 
     Attributes:
         serving: The earliest request with each id; for reading only.
@@ -125,7 +127,7 @@ class Requests:
         keeps_extra: Whether requests keep the members that JSON-RPC does not define, for `trace_of`.
     """
 
-    def __init__(self, convention: Convention, default: Default, unique_ids: bool) -> None:
+    def __init__(self, convention: Convention, default: Default, unique_ids: bool, encoders: Encoders = PLAIN) -> None:
         self.serving: dict[Hashable, InboundRequest] = {}
         self._later: dict[Hashable, list[InboundRequest]] = {}  # whose id was in flight already
         self.convention: Convention = convention
@@ -133,9 +135,10 @@ class Requests:
         self.keeps_extra: bool = False
         self._default = default
         self._unique_ids = unique_ids
-        self.encode_result: Callable[..., bytes] = with_default(encode_result, default)
-        self._encode_error: Callable[..., bytes] = with_default(encode_error, default)
-        self._encode_notification: Callable[..., bytes] = with_default(encode_notification, default)
+        self.encode_result: Callable[..., bytes] = with_default(encoders.encode_result, default)
+        self._encode_error: Callable[..., bytes] = with_default(encoders.encode_error, default)
+        self._encode_notification: Callable[..., bytes] = with_default(encoders.encode_notification, default)
+        self._encoders = encoders
 
     def begin(
         self,
@@ -215,7 +218,9 @@ class Requests:
         try:
             text = self.encode_result(request.id, result, delimited=delimited)
         except EncodeError as error:
-            text = encode_models(error, self._default, encode_result, request.id, result, delimited=delimited)
+            text = encode_models(
+                error, self._default, self._encoders.encode_result, request.id, result, delimited=delimited
+            )
         if request.batch is None and not request.is_cancelled and not self._later:  # as `_finish`, without calls
             if self.serving.get(request.key) is not request:
                 return b""
@@ -230,7 +235,7 @@ class Requests:
             text = self._encode_error(request.id, code, message, data, delimited=delimited)
         except EncodeError as error:
             members = (request.id, code, message, data)
-            text = encode_models(error, self._default, encode_error, *members, delimited=delimited)
+            text = encode_models(error, self._default, self._encoders.encode_error, *members, delimited=delimited)
         return self._finish(request, text)
 
     def respond_cancelled(self, request: InboundRequest) -> bytes:
@@ -257,7 +262,7 @@ class Requests:
         try:
             return self._encode_notification(*message)
         except EncodeError as error:
-            return encode_models(error, self._default, encode_notification, *message)
+            return encode_models(error, self._default, self._encoders.encode_notification, *message)
 
     def _finish(self, request: InboundRequest, data: bytes) -> bytes:
         if not self._end(request):

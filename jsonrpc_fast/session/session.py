@@ -27,9 +27,11 @@ from typing import TYPE_CHECKING, Any, Final, overload
 
 from .._checks import check_seconds
 from ..codec import ParseError
+from ..codec.encoders import PLAIN
 from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, StateError
 from ..handlers import Function, HandlerOptions, Handlers
 from ..handlers.failures import on_failure
+from ..transports.connection import Connection
 from ..transports.heartbeat import Heartbeat
 from ..transports.protocol import Transport, check_transport
 from ..types import UNSET, Unset
@@ -107,6 +109,7 @@ class Session(Caller):
             max_calls=checked["max_calls"],
             unique_ids=checked["unique_ids"],
             default=checked["default"],
+            encoders=transport.encoders if isinstance(transport, Connection) else PLAIN,
         )
         self._close_seconds = checked["close_seconds"]
         end_seconds = checked["end_seconds"]
@@ -216,9 +219,9 @@ class Session(Caller):
     async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
         """Let handlers finish, settle the calls, and close the transport.
 
-        Requests that arrive meanwhile are refused with SERVER_BUSY. Handlers that do not finish in time are cancelled
-        and counted in `dropped_requests`. A second call waits for the first, and the earlier deadline applies.
-        Cancelling this ends the waiting for handlers.
+        Requests that arrive meanwhile, or have not begun in time, are refused with SERVER_BUSY. Handlers that do not
+        finish in time are cancelled and counted in `dropped_requests`. A second call waits for the first, and the
+        earlier deadline applies. Cancelling this ends the waiting for handlers.
 
         Args:
             grace_seconds: Seconds for the handlers to finish; None: no limit. The default is the option

@@ -213,3 +213,62 @@ class Stream:
         if self._is_begun and not self._items.has_ended:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._items.leave)
+
+
+class ReconnectingStream:
+    """An async iterator as `Stream`, which `ReconnectingSession.stream` makes."""
+
+    def __init__(self, begin: Callable[[], Awaitable[tuple[Stream, list[Any]]]]) -> None:
+        self._begin = begin
+        self._stream: Stream | None = None
+        self._first: list[Any] = []  # the item that `begin` has read
+        self._is_closed = False
+        self._is_begun = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        """Return the next part.
+
+        Raises:
+            StopAsyncIteration: The peer has responded; see `result`. Or the stream was closed.
+            StateError: Too many parts were not read, or another task is reading.
+            Exception: What `ReconnectingSession.call` raises.
+        """
+        if self._is_closed:
+            raise StopAsyncIteration
+        if self._stream is None:
+            if self._is_begun:
+                raise StateError("another task reads this stream, or it has failed to begin")
+            self._is_begun = True
+            self._stream, self._first = await self._begin()
+            if self._is_closed:
+                self._stream.close()
+                raise StopAsyncIteration
+        return self._first.pop() if self._first else await anext(self._stream)
+
+    @property
+    def result(self) -> Any:
+        """The result in the response, as `Stream.result`.
+
+        Raises:
+            StateError: The peer has not responded with a result.
+        """
+        if self._stream is None:
+            raise StateError("there is no result")
+        return self._stream.result
+
+    def close(self) -> None:
+        """End the iteration, and cancel the request unless there is a response. A second call does nothing."""
+        self._is_closed = True
+        if self._stream is not None:
+            self._stream.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -44,7 +44,8 @@ from functools import partial
 from typing import Any, Final
 
 from .._checks import check_callable, check_count, check_seconds, check_type
-from ..codec import ParseError, encode
+from ..codec import ParseError
+from ..codec.encoders import Encoders
 from ..errors import LOOP_EXITS, ConnectionLost, StateError, run_callback
 from ..framing.frames import Framing, frame
 from ..profile import JSONRPC, Limits, Profile
@@ -93,7 +94,8 @@ class Connection(Transport):
         channel: Moves the bytes or texts. It belongs to this connection alone.
         framing: The framing of a stream of bytes, as in `Decoder`; "newline" by default. Sent messages have the same;
             with "auto" they follow the peer's, and are lines until that is known. None for a channel of texts.
-        profile: The rules for decoding.
+        profile: The rules for decoding, and the form of what is sent (`Profile.writes`). If that is not "2.0", and a
+            profile reads 2.0 too, a peer whose first message has `jsonrpc` is sent 2.0.
         limits: Replace the limits of `profile` if given.
         raw: Whether payloads are left undecoded, as in `Decoder`.
         drain_seconds: How long `close` waits for the peer to take what was accepted; None: without limit.
@@ -104,6 +106,7 @@ class Connection(Transport):
     Attributes:
         channel: The same.
         channel_events: What the channel calls.
+        encoders: Write messages as the profile says, in the form of the peer.
         fault: What broke the connection; None while nothing has.
         undrained_bytes: How many bytes the peer had not taken after `drain_seconds`.
 
@@ -112,6 +115,7 @@ class Connection(Transport):
     """
 
     profile: Profile
+    encoders: Encoders
 
     def __init__(
         self,
@@ -132,6 +136,9 @@ class Connection(Transport):
         check_seconds("drain_seconds", drain_seconds)
         check_count("max_faults", max_faults, 0)
         self.profile = profile = profile if limits is None else profile.replace(limits=limits)
+        self.encoders = Encoders(profile)
+        if decode is None:
+            decode = self.encoders.reader(raw)
         reader: Reader
         if channel.carries_texts:
             if framing is not None:
@@ -820,7 +827,7 @@ class Outbox:
             raise self._connection.closed_error()
         text = message
         if not isinstance(text, bytes):
-            text = encode(list(text) if isinstance(text, tuple) else text)
+            text = self._connection.encoders.encode(list(text) if isinstance(text, tuple) else text)
         if text == b"\n":
             return b""
         framing = self._reader.framing

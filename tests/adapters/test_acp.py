@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from typing import Any
 
@@ -19,6 +20,7 @@ from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.session import AcpConvention, Session
 from jsonrpc_fast.transports import StdioClient, memory_pair
 
+from ..support import hostile_messages
 from ..support.command_line import environment
 from ..support.places import ROOT
 from ..support.tables import rows
@@ -60,6 +62,7 @@ class Client(acp.Client):  # type: ignore[misc, unused-ignore]
         return RequestPermissionResponse(outcome=outcome)
 
 
+@pytest.mark.slow  # three programs that import the library
 @rows("command", [ECHO, PLAIN_ECHO, EXAMPLE], ids=["adapter", "library", "example"])
 async def test_a_client_of_the_library(command: list[str]) -> None:
     client = Client()
@@ -131,6 +134,43 @@ async def test_a_turn_and_a_request_of_the_example_are_cancelled() -> None:
 )
 def test_what_is_read(line: bytes, message: str | None) -> None:
     assert (read(line) is None) == (message is None)
+
+
+def plainly_read(text: bytes) -> Any:
+    """The message in a line, as the json module reads it."""
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return message if isinstance(message, dict) else None
+
+
+def test_hostile_messages_are_read_as_by_the_json_module() -> None:
+    """What is read goes to the connection of the library: so requests are answered, and calls end, as there."""
+    texts = hostile_messages.requests(b'"hostile"', b"echo", 300) | hostile_messages.responses(b"1", 300)
+    found = {name: (repr(read(text)), repr(plainly_read(text))) for name, text in texts.items()}
+    assert {name: both for name, both in found.items() if both[0] != both[1]} == {}
+    assert sum(both[1] != "None" for both in found.values()) > 100
+
+
+async def test_what_is_written_is_read() -> None:
+    ours, theirs = memory_pair(**OPTIONS)
+    sender, receiver = MessageTransport(ours), MessageTransport(theirs)
+    found = {}
+    for name, value in hostile_messages.VALUES.items():
+        message = {"jsonrpc": "2.0", "id": 1, "result": value}
+        try:
+            expected = repr(json.loads(json.dumps(message)))
+        except (TypeError, ValueError, RecursionError) as error:
+            expected = type(error).__name__
+        try:
+            await sender.send(message)
+            read_back = repr(await receiver.receive())
+        except (TypeError, ValueError, RecursionError) as error:
+            read_back = type(error).__name__
+        found[name] = read_back, expected
+    await asyncio.gather(sender.close(), receiver.close())
+    assert {name: both for name, both in found.items() if both[0] != both[1]} == {}
 
 
 async def test_reading_pauses_and_ends() -> None:

@@ -273,11 +273,12 @@ def test_random_values(value: Any) -> None:
 json_keys = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text()
 keyed = st.recursive(
     st.none() | st.integers(-(2**63), 2**64 - 1) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(json_keys, inner),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(json_keys, inner, max_size=5),
+    max_leaves=20,
 )
 
 
-@given(st.dictionaries(json_keys, keyed))
+@given(st.dictionaries(json_keys, keyed, max_size=5))
 def test_any_keys(value: Any) -> None:
     assert adapter.dumps(value) in [
         json.dumps(value, separators=(",", ":"), ensure_ascii=is_ascii) for is_ascii in (False, True)

@@ -26,12 +26,8 @@ SERVER = """
 import asyncio
 import sys
 from jsonrpc_fast import LSP
-from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.session import LspConvention, Session, SessionContext
 from jsonrpc_fast.transports import run_stdio
-
-def fail():
-    raise RpcError(-32050, "no\\x1b[31m", {"why": "\\x9b"})
 
 async def ticks(context: SessionContext):
     for number in range(2):
@@ -46,8 +42,7 @@ def leave_later(context: SessionContext):
     loop.call_later(0.05, lambda: loop.create_task(context.session.close(0)))
 
 handlers = {
-    "add": lambda a, b: a + b, "echo": lambda **params: params, "fail": fail, "ticks": ticks, "leave": leave,
-    "leave later": leave_later,
+    "add": lambda a, b: a + b, "ticks": ticks, "leave later": leave_later,
     "initialize": lambda **params: {"capabilities": {}}, "initialized": lambda: None, "shutdown": lambda: None,
     "exit": leave, "textDocument/hover": lambda **params: {"contents": params["uri"]},
 }
@@ -59,6 +54,29 @@ async def serve(transport):
 options = {"framing": "content-length", "profile": LSP} if "lsp" in sys.argv else {}
 raise SystemExit(run_stdio(serve, **options))
 """
+PLAIN = """
+import json
+import sys
+
+def write(members):
+    text = json.dumps({"jsonrpc": "2.0", **members}, separators=(",", ":"), ensure_ascii=False)
+    sys.stdout.buffer.write(text.encode() + b"\\n")
+    sys.stdout.buffer.flush()
+
+for line in sys.stdin.buffer:
+    request = json.loads(line)
+    id, method, params = request.get("id"), request["method"], request.get("params", {})
+    if method == "add" and id is not None:
+        a, b = params if isinstance(params, list) else params.values()
+        write({"id": id, "result": a + b})
+    elif method == "echo":
+        write({"id": id, "result": params})
+    elif method == "fail":
+        write({"id": id, "error": {"code": -32050, "message": "no\x1b[31m", "data": {"why": "\x9b"}}})
+    elif id is not None:
+        write({"id": id, "error": {"code": -32601, "message": "Method not found"}})
+"""
+"""A server that imports nothing of the package, and starts in no time."""
 DESCRIBED = """
 import json
 import sys
@@ -127,6 +145,14 @@ def server(tmp_path: Path) -> list[str]:
 
 
 @pytest.fixture
+def plain(tmp_path: Path) -> list[str]:
+    """The command of a server with plain methods."""
+    path = tmp_path / "plain.py"
+    path.write_text(PLAIN)
+    return ["--", sys.executable, str(path)]
+
+
+@pytest.fixture
 def mcp_server(tmp_path: Path) -> list[str]:
     pytest.importorskip("jsonschema_rs", reason="the extra `mcp` is not installed")
     path = tmp_path / "mcp_server.py"
@@ -163,18 +189,18 @@ def call(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
         (["echo"], "{}"),
     ],
 )
-def test_a_result(words: list[str], printed: str, server: list[str], capfd: pytest.CaptureFixture[str]) -> None:
-    assert call(capfd, "call", *words, *server) == (0, f"{printed}\n", "")
+def test_a_result(words: list[str], printed: str, plain: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert call(capfd, "call", *words, *plain) == (0, f"{printed}\n", "")
 
 
-def test_an_error(server: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_error(plain: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     """The server's text cannot control the terminal."""
     said = 'jsonrpc-fast call: error -32050: no\\x1b[31m\njsonrpc-fast call: data: {"why":"\\x9b"}\n'
-    assert call(capfd, "call", "fail", *server) == (1, "", said)
+    assert call(capfd, "call", "fail", *plain) == (1, "", said)
 
 
-def test_a_notification(server: list[str], capfd: pytest.CaptureFixture[str]) -> None:
-    assert call(capfd, "call", "--notify", "add", "a=1", "b=2", *server) == (0, "", "")
+def test_a_notification(plain: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert call(capfd, "call", "--notify", "add", "a=1", "b=2", *plain) == (0, "", "")
 
 
 def test_notifications_in_a_batch_are_followed(capfd: pytest.CaptureFixture[str]) -> None:
@@ -292,6 +318,7 @@ def test_a_reader_that_closes_the_output(words: list[str], server: list[str]) ->
 
 
 @posix
+@pytest.mark.slow  # a program that does not end by itself has five seconds
 def test_a_signal_ends_the_program_too(tmp_path: Path) -> None:
     source = (
         "import os, pathlib, signal, sys, time; pathlib.Path(sys.argv[1]).write_text(str(os.getpid())); time.sleep(600)"
@@ -307,8 +334,8 @@ def test_a_signal_ends_the_program_too(tmp_path: Path) -> None:
 
 
 @posix
-def test_a_result_on_a_terminal(server: list[str]) -> None:
-    words = ["call", "echo", 'na"me=Ada: 1', "text=\x9b", "n=[-1.5e3, true, {}, null]", *server]
+def test_a_result_on_a_terminal(plain: list[str]) -> None:
+    words = ["call", "echo", 'na"me=Ada: 1', "text=\x9b", "n=[-1.5e3, true, {}, null]", *plain]
     plain = (
         '{\n  "na\\"me": "Ada: 1",\n  "text": "\\u009b",\n  "n": [\n'
         "    -1500.0,\n    true,\n    {},\n    null\n  ]\n}\n"
@@ -327,9 +354,9 @@ def test_a_result_on_a_terminal(server: list[str]) -> None:
 
 
 @posix
-def test_an_error_on_a_terminal(server: list[str]) -> None:
+def test_an_error_on_a_terminal(plain: list[str]) -> None:
     terminal = Terminal()
-    words = ["call", "unknown", *server]
+    words = ["call", "unknown", *plain]
     process = subprocess.Popen(command(*words), stderr=terminal.writer, env=environment(TERM="xterm"))
     assert process.wait(SECONDS) == 1
     assert terminal.text().startswith("jsonrpc-fast call: \033[31merror -32601\033[0m: Method not found")
@@ -345,9 +372,9 @@ def test_methods_are_listed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     assert (status, len(json.loads(output)["methods"])) == (0, 3)
 
 
-def test_a_server_without_a_description(server: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_server_without_a_description(plain: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     said = "jsonrpc-fast list: the server does not describe its methods: it has no rpc.discover (OpenRPC)\n"
-    assert call(capfd, "list", *server) == (2, "", said)
+    assert call(capfd, "list", *plain) == (2, "", said)
 
 
 def test_tools(mcp_server: list[str], capfd: pytest.CaptureFixture[str]) -> None:

@@ -20,27 +20,27 @@ from jsonrpc_fast.codec import located as located_module
 from jsonrpc_fast.codec.located import LocatingDecoder
 from jsonrpc_fast.framing.frames import FRAMINGS, Framing
 
-from ..support.command_line import MIXED, MIXED_FAULTS, MIXED_SUMMARY, REQUEST, run
+from ..support.command_line import MIXED, MIXED_FAULTS, MIXED_SUMMARY, REQUEST, run, run_here
 from ..support.places import CORPORA
 from ..support.tables import rows
 
 
 def test_counts_and_faults(mixed: str, tmp_path: Path) -> None:
-    done = run("check", mixed, cwd=tmp_path)
+    done = run("check", mixed, cwd=tmp_path)  # as a process; most others run in this one
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout == (MIXED_FAULTS + MIXED_SUMMARY).format(name="mixed.ndjson")
 
 
 def test_valid_file(tmp_path: Path) -> None:
     (tmp_path / "good.ndjson").write_bytes(REQUEST * 3)
-    done = run("check", "good.ndjson", cwd=tmp_path)
+    done = run_here("check", "good.ndjson", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "good.ndjson: request 3, notification 0, result 0, error 0, batch 0, invalid 0\n"
 
 
 @rows("arguments", [["check"], ["check", "-"]])
 def test_standard_input(arguments: list[str]) -> None:
-    done = run(*arguments, data=MIXED)
+    done = run_here(*arguments, data=MIXED)
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout == (MIXED_FAULTS + MIXED_SUMMARY).format(name="-")
 
@@ -48,7 +48,7 @@ def test_standard_input(arguments: list[str]) -> None:
 def test_empty_standard_input() -> None:
     for data, said in ((b"", "- has no message: it is empty"), (b" \n\r\n", "- has no message")):
         for options in ([], ["--json"], ["--quiet"]):
-            done = run("check", *options, data=data)
+            done = run_here("check", *options, data=data)
             assert (done.returncode, done.stdout, done.stderr) == (2, "", f"jsonrpc-fast: {said}\n")
 
 
@@ -124,7 +124,7 @@ def test_blocks_have_the_items_and_the_frames_of_all_faults(chunks: list[bytes],
 def test_more_than_one_chunk(tmp_path: Path) -> None:
     # 40 does not divide the size of a chunk: messages lie across the ends of chunks.
     (tmp_path / "long.ndjson").write_bytes(REQUEST * 40_000 + b"nonsense\n" + REQUEST * 3)
-    done = run("check", "long.ndjson", cwd=tmp_path)
+    done = run_here("check", "long.ndjson", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout == (
         "long.ndjson:40001: byte 1600001: MALFORMED_JSON: the text is not JSON; "
@@ -164,13 +164,13 @@ def test_byte_order_mark_counts_in_offsets(tmp_path: Path, capsys: pytest.Captur
     ],
 )
 def test_end_of_stream(ending: bytes, line: str) -> None:
-    done = run("check", data=REQUEST + ending)
+    done = run_here("check", data=REQUEST + ending)
     assert done.returncode == 1
     assert done.stdout.splitlines()[0] == f"-:2: {line}"
 
 
 def test_complete_last_line_without_ending() -> None:
-    done = run("check", data=REQUEST + REQUEST.rstrip())
+    done = run_here("check", data=REQUEST + REQUEST.rstrip())
     assert done.returncode == 0
     assert done.stdout == "-: request 2, notification 0, result 0, error 0, batch 0, invalid 0\n"
 
@@ -197,7 +197,7 @@ def test_line_over_64_mebibytes(tmp_path: Path) -> None:
         for _ in range(65):
             file.write(b"x" * 1024 * 1024)
         file.write(b'"}\n' + REQUEST)
-    done = run("check", "huge.ndjson", cwd=tmp_path)
+    done = run_here("check", "huge.ndjson", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout == (
         "huge.ndjson:2: byte 40: MESSAGE_TOO_LARGE: the message is larger than the limit\n"
@@ -391,7 +391,9 @@ def test_json_without_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_json_of_several_files(tmp_path: Path) -> None:
     (tmp_path / "good.ndjson").write_bytes(REQUEST)
-    process = run("check", "--json", "--profile", "lsp", "good.ndjson", "absent.ndjson", "good.ndjson", cwd=tmp_path)
+    process = run_here(
+        "check", "--json", "--profile", "lsp", "good.ndjson", "absent.ndjson", "good.ndjson", cwd=tmp_path
+    )
     counts = '{"request": 1, "notification": 0, "result": 0, "error": 0, "batch": 0, "invalid": 0}'
     summary = f'{{"type": "summary", "file": "good.ndjson", "profile": "lsp", "counts": {counts}, "faults": {{}}}}\n'
     assert process.stdout == summary * 2
@@ -421,7 +423,7 @@ def test_no_content_in_the_output(form: list[str], profile: str) -> None:
         f'{{"jsonrpc":"2.0","id":"{secret}"',
     ]
     data = "\n".join(lines).encode() + b"\n\xff" + secret.encode() + b"\n" + f'{{"id":"{secret}'.encode()
-    done = run("check", "--profile", profile, "--max-faults", "100", *form, data=data)
+    done = run_here("check", "--profile", profile, "--max-faults", "100", *form, data=data)
     assert done.returncode == 1
     assert "S3C" not in done.stdout
     assert done.stderr == ""

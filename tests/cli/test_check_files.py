@@ -13,7 +13,7 @@ import pytest
 from jsonrpc_fast.cli import check
 from jsonrpc_fast.cli import main as cli
 
-from ..support.command_line import MIXED, MIXED_FAULTS, REQUEST, run
+from ..support.command_line import MIXED, MIXED_FAULTS, REQUEST, run_here
 
 MESSAGE = {"jsonrpc": "2.0", "id": 1, "method": "add", "params": [1, {"a": "b"}]}
 PRETTY = json.dumps(MESSAGE, indent=2).encode()
@@ -124,7 +124,7 @@ def test_other_files_are_checked(file: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_standard_input_that_is_compressed() -> None:
-    done = run("check", data=gzip.compress(REQUEST, mtime=0))
+    done = run_here("check", data=gzip.compress(REQUEST, mtime=0))
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"jsonrpc-fast: - {GZIP}\n")
 
 

@@ -44,10 +44,11 @@ def test_info(capsys: pytest.CaptureFixture[str]) -> None:
         "null_params        no       yes      no       yes  yes  no     no     no     no     no\n"
         "null_companions    no       yes      yes      no   no   no     no     no     no     no\n"
         "object_results     no       no       no       no   no   yes    yes    yes    yes    yes\n"
-        "batches            yes      yes      no       no   no   no     yes    no     no     no"
+        "batches            yes      yes      no       no   no   no     yes    no     no     no\n"
+        "writes             2.0      2.0      1.0      2.0  2.0  2.0    2.0    2.0    2.0    2.0"
     )
     assert rest == (
-        "the same in all: extra_members yes, big_ints float, "
+        "the same in all: extra_members yes, big_ints float, floats float, "
         f"message_bytes {67108864 if BACKEND == 'cython' else 16777216}, depth 1024, batch_items 10000, "
         "method_bytes 1024, id_bytes 512\n"
     )
@@ -99,6 +100,8 @@ def test_info_json() -> None:
         "batches": False,
         "extra_members": True,
         "big_ints": "float",
+        "floats": "float",
+        "writes": "2.0",
         "message_bytes": 16777216,
         "depth": 1024,
         "batch_items": 10000,

@@ -11,7 +11,7 @@ import pytest
 
 from jsonrpc_fast.recordings import Sender, record_line
 
-from ..support.command_line import run
+from ..support.command_line import run_here
 from ..support.tables import rows
 
 SERVER = """
@@ -59,7 +59,7 @@ def error(id: Any, code: int, **more: Any) -> dict[str, Any]:
 def replayed(tmp_path: Path, *lines: tuple[Sender, Any], options: tuple[str, ...] = ()) -> tuple[int, str, str]:
     path = tmp_path / "recording.ndjson"
     path.write_bytes(b"".join(record_line(json.dumps(each).encode(), sender, time=0) for sender, each in lines))
-    done = run("replay", *options, str(path), *COMMAND)
+    done = run_here("replay", *options, str(path), *COMMAND)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -122,7 +122,7 @@ def test_differences(before: Any, after: Any, expected: list[str], tmp_path: Pat
     path = tmp_path / "recording.ndjson"
     lines = [("client", request(1, "m")), ("server", result(1, before))]
     path.write_bytes(b"".join(record_line(json.dumps(each).encode(), sender, time=0) for sender, each in lines))  # type: ignore[arg-type]
-    done = run("replay", str(path), "--", sys.executable, "-c", code, json.dumps(result(1, after)))
+    done = run_here("replay", str(path), "--", sys.executable, "-c", code, json.dumps(result(1, after)))
     assert done.stdout.splitlines()[:-1] == [f"line 2: m: {line}" for line in expected]
     assert done.returncode == (1 if expected else 0)
 
@@ -130,18 +130,28 @@ def test_differences(before: Any, after: Any, expected: list[str], tmp_path: Pat
 def test_what_is_no_recording(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text('{"jsonrpc": "2.0"}\n')
-    done = run("replay", str(path), *COMMAND)
+    done = run_here("replay", str(path), *COMMAND)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "jsonrpc-fast replay: line 1 is not a line of a recording\n"
-    done = run("replay", str(tmp_path / "none"), *COMMAND)
+    done = run_here("replay", str(tmp_path / "none"), *COMMAND)
     assert done.returncode == 2
     assert done.stderr.endswith("none: No such file or directory\n")
+
+
+def test_a_recording_with_nothing_to_send(tmp_path: Path) -> None:
+    """Success would say that the responses are as recorded."""
+    notice = ("server", {"jsonrpc": "2.0", "method": "hello"})
+    lines: tuple[tuple[Sender, Any], ...]
+    for lines in ((), (notice,), (("server", result(1, 2)),)):  # type: ignore[assignment]
+        status, output, errors = replayed(tmp_path, *lines)
+        assert (status, output) == (2, "")
+        assert errors.endswith("recording.ndjson has no request and no notification of a client\n")
 
 
 def test_a_pointer_without_a_slash_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("")
-    done = run("replay", "--ignore", "result/time", str(path), *COMMAND)
+    done = run_here("replay", "--ignore", "result/time", str(path), *COMMAND)
     assert (done.returncode, done.stderr) == (
         2,
         "jsonrpc-fast replay: --ignore takes a JSON pointer, which begins with a slash\n",
@@ -150,4 +160,4 @@ def test_a_pointer_without_a_slash_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [[], ["file"], ["file", "tcp://localhost:1", "more"]])
 def test_a_command_line_that_is_wrong(words: list[str]) -> None:
-    assert run("replay", *words).returncode == 2
+    assert run_here("replay", *words).returncode == 2

@@ -26,6 +26,7 @@ from ..support.command_line import (
     environment,
     posix,
     run,
+    run_here,
 )
 from ..support.processes import wait_until_asleep, wait_until_read
 from ..support.tables import rows
@@ -43,14 +44,14 @@ def test_unreadable_file_does_not_stop_the_others(mixed: str, capsys: pytest.Cap
 @posix
 def test_directory(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    done = run("check", "folder", cwd=tmp_path)
+    done = run_here("check", "folder", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "jsonrpc-fast: cannot read folder: Is a directory\n"
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="there is no file here that opens but cannot be read")
 def test_file_that_opens_but_cannot_be_read() -> None:
-    done = run("check", "/proc/self/mem")
+    done = run_here("check", "/proc/self/mem")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "jsonrpc-fast: cannot read /proc/self/mem: Input/output error\n"
 
@@ -69,7 +70,7 @@ def test_closed_standard_input() -> None:
 def test_file_names_are_escaped(tmp_path: Path) -> None:
     name = b"caf\xc3\xa9 \x1b[31m\n\xff\xc2\x85"
     (tmp_path / os.fsdecode(name)).write_bytes(b"1")
-    done = run("check", name, cwd=tmp_path)
+    done = run_here("check", name, cwd=tmp_path)
     shown = "café \\x1b[31m\\n\\udcff\\x85"
     assert done.stdout == (
         f"{shown}:1: byte 0: NOT_AN_OBJECT: the message is not an object\n"
@@ -78,9 +79,9 @@ def test_file_names_are_escaped(tmp_path: Path) -> None:
     )
     done = run("check", name, cwd=tmp_path, env=environment(PYTHONIOENCODING="ascii"))
     assert done.stdout.startswith("caf\\xe9 \\x1b[31m\\n\\udcff\\x85:1: byte 0")
-    done = run("check", "--json", name, cwd=tmp_path)
+    done = run_here("check", "--json", name, cwd=tmp_path)
     assert '"file": "caf\\u00e9 \\u001b[31m\\n\\\\udcff\\u0085"' in done.stdout
-    done = run("check", name + b"!", cwd=tmp_path)
+    done = run_here("check", name + b"!", cwd=tmp_path)
     assert done.stderr == f"jsonrpc-fast: cannot read {shown}!: No such file or directory\n"
 
 

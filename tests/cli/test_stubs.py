@@ -31,7 +31,7 @@ from jsonrpc_fast.session import Session
 from jsonrpc_fast.session.proxies import proxy
 from jsonrpc_fast.transports import memory_pair
 
-from ..support.command_line import run
+from ..support.command_line import run_here
 from ..support.tables import rows
 
 PETS: dict[str, Any] = {
@@ -425,18 +425,18 @@ def test_what_a_schema_accepts_has_its_type(schema: Any, a: Any, b: Any, values:
 def test_the_command(tmp_path: Path) -> None:
     path = tmp_path / "pets.json"
     path.write_text(json.dumps(PETS))
-    done = run("stubs", str(path))
+    done = run_here("stubs", str(path))
     assert (done.returncode, done.stdout, done.stderr) == (0, PETS_MODULE, "")
     made = tmp_path / "pets.py"
-    done = run("stubs", "--sync", "--name", "pets-api", "-o", str(made), str(path))
+    done = run_here("stubs", "--sync", "--name", "pets-api", "-o", str(made), str(path))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert "class PetsApi(Protocol):" in made.read_text()
     assert "    def owner(" in made.read_text()
     path.write_text("[]")
-    done = run("stubs", str(path))
+    done = run_here("stubs", str(path))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.endswith("pets.json: this is not an OpenRPC document: it has no list of methods\n")
-    done = run("stubs", str(tmp_path / "none.json"))
+    done = run_here("stubs", str(tmp_path / "none.json"))
     assert (done.returncode, done.stderr.rpartition(": ")[2]) == (2, "No such file or directory\n")
 
 
@@ -456,7 +456,7 @@ raise SystemExit(run_stdio(serve))
 
 
 def test_the_document_of_a_server() -> None:
-    done = run("stubs", "--", sys.executable, "-c", SERVER)
+    done = run_here("stubs", "--", sys.executable, "-c", SERVER)
     assert (done.returncode, done.stderr) == (0, "")
     assert "class Sums(Protocol):\n    async def add(self, a: int, b: int = 0) -> int: ...\n" in done.stdout
 

@@ -26,7 +26,7 @@ from jsonrpc_fast.codes import Hint
 from jsonrpc_fast.framing.frames import frame
 from jsonrpc_fast.recordings import read_recording
 
-from ..support.command_line import environment
+from ..support.command_line import environment, run_here_in_bytes
 from ..support.places import PEERS
 from ..support.processes import wait_until_asleep
 from ..support.tables import rows
@@ -58,11 +58,11 @@ def python(code: str) -> list[str]:
 def run(
     *command: str, data: bytes | None = b"", options: list[str] | None = None, **more: Any
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a tap around a command, with `data` on its stdin."""
-    given: dict[str, Any] = {} if data is None else {"input": data}
-    return subprocess.run(
-        tapped(*command, options=options), env=ENVIRONMENT, capture_output=True, timeout=SECONDS, **given, **more
-    )
+    """Run a tap around a command, with `data` on its stdin; with another stdin, as a process."""
+    words = tapped(*command, options=options)
+    if data is not None:
+        return run_here_in_bytes(*words[3:], data=data)
+    return subprocess.run(words, env=ENVIRONMENT, capture_output=True, timeout=SECONDS, **more)
 
 
 def lines_of(log: bytes) -> list[tuple[str, str]]:
@@ -91,7 +91,8 @@ def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
 @pytest.mark.parametrize("size", [0, 1, 65536, 3_000_000])
 def test_all_bytes_are_passed_on(size: int, tmp_path: Path) -> None:
     data = random.Random(size).randbytes(size)
-    done = run("cat", data=data, options=["--log", str(tmp_path / "log")])
+    command = tapped("cat", options=["--log", str(tmp_path / "log")])  # as a process; most others run in this one
+    done = subprocess.run(command, env=ENVIRONMENT, input=data, capture_output=True, timeout=SECONDS)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout == data
 
@@ -226,8 +227,7 @@ def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
 
 @rows("arguments", [[], ["--"], ["cat"], ["--framing", "morse", "--", "cat"]])
 def test_usage(arguments: list[str]) -> None:
-    command = [sys.executable, "-m", "jsonrpc_fast", "tap", *arguments]
-    done = subprocess.run(command, env=ENVIRONMENT, input=b"", capture_output=True, timeout=SECONDS)
+    done = run_here_in_bytes("tap", *arguments)
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"usage: jsonrpc-fast" in done.stderr
 

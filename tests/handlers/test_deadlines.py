@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import sys
 from collections.abc import Iterator
@@ -13,9 +12,10 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast.codes import SessionErrorCode
-from jsonrpc_fast.errors import RpcError
+from jsonrpc_fast.errors import ConnectionLost, RpcError
 from jsonrpc_fast.handlers import CallNext, Handler, Handlers, RequestContext
 
+from ..support.memory import collect
 from ..support.session_pairs import Faults, sessions
 from ..support.tables import rows
 from ..support.waiting import forever, settle
@@ -31,7 +31,7 @@ RESULT = b'{"jsonrpc":"2.0","id":1,"result":%b}\n'
 def nothing_unawaited(each_loop: None) -> Iterator[None]:
     """On each loop; a coroutine that the test never awaits is reported in this test."""
     yield
-    gc.collect()
+    collect()
 
 
 async def slow() -> None:
@@ -232,12 +232,13 @@ async def test_a_handler_that_waits_for_its_peer_has_a_deadline() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_closing_drops_what_waits_with_a_deadline() -> None:
+async def test_closing_refuses_what_waits_with_a_deadline() -> None:
     handlers = Handlers({"slow": slow}, timeout=30)
     faults = Faults()
     async with sessions(handlers, max_handlers=1, hooks=faults) as (client, server):
         calls = [asyncio.ensure_future(client.call("slow")) for _ in range(3)]
         await settle()
         await server.close(0)
-        await asyncio.gather(*calls, return_exceptions=True)
-    assert server.dropped_requests == 3
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [ConnectionLost, RpcError, RpcError]
+    assert server.dropped_requests == 1

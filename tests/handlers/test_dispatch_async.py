@@ -27,6 +27,7 @@ from ..support.dispatching import (
     misfit,
     on_another_loop,
 )
+from ..support.memory import collect
 from ..support.tables import rows
 from ..support.waiting import forever
 
@@ -88,7 +89,7 @@ async def test_async_functions(text: str, reply: bytes) -> None:
 def nothing_unawaited(each_loop: None) -> Iterator[None]:
     """On each loop; a coroutine that the test never awaits is reported in this test."""
     yield
-    gc.collect()
+    collect()
 
 
 on_each_loop = pytest.mark.usefixtures("nothing_unawaited")

@@ -168,6 +168,21 @@ def test_batch(way: Way) -> None:
 
 
 @every_way
+def test_a_batch_with_types(way: Way) -> None:
+    pytest.importorskip("msgspec", reason="the extra `typed` is not installed")
+    items: Any = [("echo", [[1, 2]]), Notification("notify", [2]), ("echo", [["secret"]]), ("fail", None)]
+    for raw in (False, True):
+        one, other, failed = way.serve(lambda client: client.batch(items, returns=set[int]), raw=raw)
+        assert (one, type(other), type(failed)) == ({1, 2}, InvalidResponse, RpcError)
+        assert str(other) == "the result of echo has another type: /0: Expected `int`, got `str`"
+        assert failed.data == (Raw(b"[1]") if raw else [1])
+        found = way.serve(lambda client: client.batch(items[:3], returns=[list[int], tuple[str]]), raw=raw)
+        assert found == [[1, 2], ("secret",)]
+    with pytest.raises(ValueError, match=r"^returns has 1 types for 2 items$"):
+        way.serve(lambda client: client.batch(items[:3], returns=[int]))
+
+
+@every_way
 def test_a_batch_of_notifications(way: Way) -> None:
     notified.clear()
     assert way.serve(lambda client: client.batch([Notification("notify", [1]), Notification("notify", [2])])) == []
@@ -178,6 +193,21 @@ def test_a_batch_of_notifications(way: Way) -> None:
 def test_an_empty_batch(way: Way) -> None:
     with pytest.raises(ValueError, match="must not be empty"):
         way.serve(lambda client: client.batch([]))
+
+
+@rows("timeout", [0, -1, float("inf"), float("nan")])
+def test_a_timeout_is_more_than_0(timeout: float) -> None:
+    for parameter in WAYS:
+        [way] = parameter.values
+        for send in (
+            lambda client: client.call("add", [1, 2], timeout=timeout),
+            lambda client: client.notify("notify", [1], timeout=timeout),
+            lambda client: client.batch([("add", [1, 2])], timeout=timeout),
+        ):
+            with pytest.raises(ValueError, match=r"^timeout must be more than 0 seconds, and finite$"):
+                way.serve(send)
+        with pytest.raises(ValueError, match=r"^timeout must be more than 0 seconds, and finite$"):
+            way.serve(lambda client: client.call("add", [1, 2]), timeout=timeout)
 
 
 @every_way

@@ -156,10 +156,20 @@ def test_attempts(
 
 
 def test_an_exception_says_whether_the_request_may_have_been_served(http: Any, is_async: bool, clock: Clock) -> None:
-    for script, was_sent in (([REFUSED] * 3, False), ([BROKEN, REFUSED, REFUSED], "maybe")):
+    for script, was_sent in (
+        ([REFUSED] * 3, False),
+        ([BROKEN, REFUSED, REFUSED], "maybe"),
+        ([503, REFUSED, REFUSED], "maybe"),
+        ([REFUSED, 503, REFUSED], "maybe"),
+        ([503, 429, 429], "maybe"),
+        ([BROKEN, 429, 429], "maybe"),
+        ([BROKEN, (429, {"retry-after": "600"})], "maybe"),
+    ):
+        servers = Servers(http, a=script)
         with pytest.raises(ConnectionLost) as caught:
-            call(clock, is_async, Servers(http, a=script).upstreams(may_repeat=may_repeat))
+            call(clock, is_async, servers.upstreams(may_repeat=may_repeat))
         assert caught.value.was_sent == was_sent
+        assert len(servers.seen) == len(script)
 
 
 def test_an_upstream_that_failed_rests(http: Any, is_async: bool, clock: Clock) -> None:

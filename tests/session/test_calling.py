@@ -71,6 +71,24 @@ async def test_a_result_with_a_type() -> None:
             await client.call("unknown", returns=object)  # nothing is sent: the method would be an RpcError
 
 
+async def test_a_batch_with_types() -> None:
+    pytest.importorskip("msgspec", reason="the extra `typed` is not installed")
+    handlers = {"echo": lambda value: value, "fail": fail}
+    async with sessions(handlers) as (client, _):
+        items: Any = [("echo", [[1, 2]]), Notification("echo", [[3]]), ("echo", [["secret"]]), ("fail", [5])]
+        one, nothing, other, failed = await client.call_batch(items, returns=set[int])
+        assert (one, nothing) == ({1, 2}, None)
+        assert (type(other), type(failed)) == (InvalidResponse, RpcError)
+        assert str(other) == "the result of echo has another type: /0: Expected `int`, got `str`"
+        found = await client.call_batch(items[:3], returns=[list[int], None, tuple[str]])
+        assert found == [[1, 2], None, ("secret",)]
+        assert await client.call_batch(items[:2]) == [[1, 2], None]
+        with pytest.raises(ValueError, match=r"^returns has 1 types for 3 items$"):
+            await client.call_batch(items[:3], returns=[int])
+        future = await asyncio.to_thread(client.call_threadsafe, "echo", [[1, 2]], returns=set[int])
+        assert await asyncio.wrap_future(future) == {1, 2}
+
+
 async def test_params_that_cannot_be_written_are_named() -> None:
     params = {"items": [1, {"a/b": object(), "secret": "secret"}]}
     async with sessions({}) as (client, _):

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast import Notification, Request, Response, encode_notification, encode_request, encode_result
-from jsonrpc_fast.errors import CallTimeout, ConnectionLost, StateError
+from jsonrpc_fast.codes import SessionErrorCode
+from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateError
 from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Session, SessionContext
 from jsonrpc_fast.transports import TcpClient, TcpServer, Transport, memory_pair
 
@@ -192,6 +193,29 @@ async def test_after_a_goodbye_it_is_known_what_was_not_served(how: str, ids: st
         assert served == [1, 2, 3, 4]
         assert client.fault is None
         assert await outcome_of(client.call("work", [10])) is False
+
+
+@pytest.mark.virtual_time
+async def test_what_has_not_begun_when_the_time_is_over_is_refused() -> None:
+    """The goodbye says that it was read. Only the call that has begun may have been served."""
+    served: list[int] = []
+
+    async def work(number: int) -> None:
+        served.append(number)
+        await forever()
+
+    one, other = memory_pair()
+    async with Session(other, {"work": work}, max_handlers=1, hooks=Faults()) as server, Session(one) as client:
+        calls = [client.call("work", [number]) for number in (1, 2)]
+        outcomes = [asyncio.ensure_future(call) for call in (*calls, client.call_batch([("work", [3]), ("work", [4])]))]
+        await settle()
+        await server.close(1)
+        first, second, batch = await asyncio.gather(*outcomes, return_exceptions=True)
+        assert (type(first), first.was_sent) == (ConnectionLost, "maybe")
+        for error in (second, *batch):
+            assert (type(error), error.code) == (RpcError, SessionErrorCode.SERVER_BUSY)
+        assert served == [1]
+        assert server.dropped_requests == 1
 
 
 async def test_a_goodbye_wakes_what_waits_for_room() -> None:

@@ -21,6 +21,7 @@ from jsonrpc_fast.session import Gap, ReconnectingSession, Session, Subscription
 from jsonrpc_fast.transports import MemoryTransport, memory_pair
 
 from ..support.clock import virtual_sleep
+from ..support.examples import seeds
 from ..support.tables import rows
 
 BUSY = (-32009, "Server busy")
@@ -206,7 +207,7 @@ async def call(client: ReconnectingSession, number: int) -> str:
     return "result"
 
 
-@rows("seed", range(60))
+@rows("seed", seeds(15))
 @pytest.mark.virtual_time
 async def test_whatever_happens_each_call_ends_once_and_each_reader_goes_on(seed: int) -> None:
     global_random.seed(seed)  # of the delays between attempts

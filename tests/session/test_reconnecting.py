@@ -17,13 +17,13 @@ import pytest
 
 from jsonrpc_fast import Notification, encode_error, encode_notification
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateError
-from jsonrpc_fast.session import Handlers, ReconnectingSession, Session, SessionContext
+from jsonrpc_fast.session import Handlers, LspConvention, ReconnectingSession, Session, SessionContext
 from jsonrpc_fast.transports import TcpClient, TcpServer, memory_pair
 
 from ..support.clock import moving_clock
 from ..support.session_pairs import Faults, Wire
 from ..support.tables import rows
-from ..support.waiting import eventually, settle
+from ..support.waiting import eventually, forever, settle
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("each_loop")]
 QUICK: dict[str, Any] = {"min_delay_seconds": 0.001, "max_delay_seconds": 0.01}
@@ -94,6 +94,84 @@ async def test_calls_in_flight_fail_and_nothing_is_sent_twice() -> None:
         await client.notify("note", [6])
         assert await client.call_batch([("note", [7])]) == [7]
         assert server.served == [0, 1, 2, 3, 4, 5, 6, 7]
+
+
+async def primes(below: int) -> AsyncIterator[int]:
+    for number in (2, 3, 5, 7):
+        if number < below:
+            yield number
+        await asyncio.sleep(0)
+
+
+async def one(below: int) -> AsyncIterator[int]:
+    yield below
+    await forever()
+
+
+STREAMS: dict[str, Any] = {**QUICK, "convention": LspConvention()}
+
+
+def server_of_streams(ends: list[Session]) -> Any:
+    """Return a transport to a new server."""
+    here, there = memory_pair()
+    ends.append(Session(there, {"primes": primes, "one": one}, convention=LspConvention()))
+    return here
+
+
+async def test_a_stream_waits_for_a_connection() -> None:
+    ends: list[Session] = []
+
+    async def connected() -> Any:
+        await settle()
+        here = server_of_streams(ends)
+        await ends[-1].start()
+        return here
+
+    client = ReconnectingSession(connected, **STREAMS)
+    starting = asyncio.ensure_future(client.start())
+    await asyncio.sleep(0)
+    stream = client.stream("primes", {"below": 6})
+    with pytest.raises(StateError, match="no result"):
+        _ = stream.result
+    assert ends == []
+    assert [item async for item in stream] == [2, 3, 5]
+    assert stream.result is None
+    await starting
+    assert [item async for item in client.stream("primes", {"below": 1})] == []
+    with pytest.raises(RpcError, match="Method not found"):
+        await anext(client.stream("none"))
+    async with client.stream("primes", {"below": 9}) as left:
+        assert await anext(left) == 2
+    with pytest.raises(StopAsyncIteration):
+        await anext(left)
+    closed = client.stream("primes")
+    closed.close()
+    assert [item async for item in closed] == []
+    with pytest.raises(ValueError, match="max_items"):
+        client.stream("primes", max_items=0)
+    await client.close()
+    await ends[0].close()
+
+
+async def test_a_stream_ends_with_its_connection() -> None:
+    ends: list[Session] = []
+
+    async def connected() -> Any:
+        here = server_of_streams(ends)
+        await ends[-1].start()
+        return here
+
+    async with ReconnectingSession(connected, **STREAMS) as client:
+        stream = client.stream("one", {"below": 1})
+        assert await anext(stream) == 1
+        await ends[0].close(0)
+        with pytest.raises((ConnectionLost, RpcError)):
+            await anext(stream)
+        await eventually(lambda: client.session is not None and len(ends) == 2)
+        async with client.stream("one", {"below": 2}) as again:
+            assert await anext(again) == 2
+    for end in ends:
+        await end.close(0)
 
 
 async def test_calls_wait_for_the_next_connection() -> None:
@@ -686,6 +764,30 @@ async def test_what_several_peers_in_turn_do_not_serve_is_served_by_the_next() -
             assert [len(wire.received) for wire in wires] == [1] * 5
             assert peers.served == [1]
     await leave_all(wires)
+
+
+@pytest.mark.virtual_time
+async def test_what_a_peer_has_not_begun_in_the_time_of_its_close_is_sent_again() -> None:
+    async def forever_first(number: int) -> int:
+        served.append((len(peers), number))
+        return number if len(peers) > 1 else await forever()
+
+    async def make() -> Any:
+        one, other = memory_pair()
+        peers.append(Session(other, {"work": forever_first}, max_handlers=1))
+        await peers[-1].start()
+        return one
+
+    served: list[tuple[int, int]] = []
+    peers: list[Session] = []
+    async with ReconnectingSession(make, **QUICK) as client:
+        calls = [asyncio.ensure_future(client.call("work", [number])) for number in (1, 2, 3)]
+        await eventually(lambda: served == [(1, 1)])
+        await peers[0].close(5)
+        first, *others = await asyncio.gather(*calls, return_exceptions=True)
+        assert (type(first), first.was_sent) == (ConnectionLost, "maybe")
+        assert others == [2, 3]
+        assert sorted(served) == [(1, 1), (2, 2), (2, 3)]
 
 
 @pytest.mark.virtual_time

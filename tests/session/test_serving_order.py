@@ -388,7 +388,7 @@ async def test_close_serves_what_waits() -> None:
         assert session.dropped_requests == 0
 
 
-async def test_close_drops_what_waits_for_too_long() -> None:
+async def test_close_refuses_what_waits_for_too_long() -> None:
     log = Log()
     async with session_and_wire(with_order(log)) as (session, wire):
         wire.send(note("change"))
@@ -396,7 +396,8 @@ async def test_close_drops_what_waits_for_too_long() -> None:
         await settle()
         await session.close(1)
         assert log.lines == ["change begins"]
-        assert session.dropped_requests == 1
+        assert [message.error.code for message in wire.received if isinstance(message, Response)] == [-32009]
+        assert session.dropped_requests == 0
 
 
 async def test_one_that_closes_the_session_does_not_wait_for_itself() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from jsonrpc_fast import Notification, Raw, Request, Response, encode
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, EncodeError, RpcError, StateError
+from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.session import (
     Convention,
     JsonRpcConvention,
@@ -119,6 +121,50 @@ async def test_the_wire_of_lsp() -> None:
         wire.send(encode(Notification("$/progress", {"token": request.id, "value": "item"})))
         assert await reading == "item"
         assert await wire.next() == Notification("$/cancelRequest", {"id": request.id})
+
+
+async def numbers(upto: int) -> AsyncIterator[int]:
+    for number in range(upto):
+        yield number
+
+
+async def seen(upto: int, partialResultToken: Any = None, _meta: Any = None) -> AsyncIterator[Any]:
+    yield {"progress": upto, "message": f"{type(partialResultToken).__name__} {type(_meta).__name__}"}
+
+
+@rows(
+    ("convention", "options", "raw"),
+    [
+        (LspConvention(), {}, False),
+        (LspConvention(), {}, True),
+        (LspConvention(), {"typed": True}, False),
+        (LspConvention(), {"typed": True}, True),
+    ],
+)
+async def test_a_generator_is_called_without_tokens_that_it_does_not_take(
+    convention: Convention, options: Any, raw: bool
+) -> None:
+    if options:
+        pytest.importorskip("msgspec", reason="the extra `typed` is not installed")
+    handlers = Handlers()
+    handlers.register("numbers", numbers, **options)
+    common: Any = {"convention": convention}
+    async with sessions(handlers, client_options=common, **common) as (client, _):
+        params = {"upto": 2, "workDoneToken": "w"}
+        stream = client.stream("numbers", Raw(json.dumps(params)) if raw else params)
+        assert [item async for item in stream] == [0, 1]
+        with pytest.raises(RpcError, match="Invalid params"):
+            await client.call("numbers", {"upto": 2, "other": 1})
+
+
+@rows(
+    ("convention", "message"),
+    [(LspConvention(), "int NoneType"), (McpConvention(), "NoneType dict")],
+)
+async def test_a_generator_may_take_the_token(convention: Convention, message: str) -> None:
+    options: Any = {"convention": convention}
+    async with sessions({"seen": seen}, client_options=options, **options) as (client, _):
+        assert [item async for item in client.stream("seen", {"upto": 1})] == [{"progress": 1, "message": message}]
 
 
 @rows("convention", [Convention(), JsonRpcConvention()])

@@ -6,12 +6,13 @@ import contextlib
 
 import pytest
 
+from ..support.examples import seeds
 from ..support.tables import rows
 from .conversation import Conversation
 from .sessions import Talk
 from .world import Violation
 
-CONVERSATIONS = 3000
+CONVERSATIONS = 500
 
 
 def test_the_invariants_hold_whatever_happens() -> None:
@@ -44,7 +45,7 @@ def test_a_violation_inside_a_handler_is_not_lost() -> None:
         conversation.run()
 
 
-@rows("seed", range(300))
+@rows("seed", seeds(100))
 @pytest.mark.virtual_time
 async def test_sessions_over_a_channel_whose_bytes_are_late(seed: int) -> None:
     await Talk(seed).run()

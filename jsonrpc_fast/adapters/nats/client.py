@@ -23,6 +23,7 @@ from nats.js import JetStreamContext
 from ..._checks import check_callable, check_seconds, check_texts, check_type
 from ...codec import Params
 from ...codec._json import Default, check_option
+from ...codec.encoders import Encoders
 from ...codec.unwritable import write_notification, write_request
 from ...errors import CallTimeout, ConnectionLost
 from ...handlers.returned import result_reader
@@ -56,7 +57,7 @@ class ServiceClient(ResponseReader):
         jetstream: Put the messages into the stream that has the subject.
         timeout: Seconds until a call times out.
         headers: Headers of every message.
-        profile: The rules for decoding responses.
+        profile: The rules for responses, and the form of requests (`Profile.writes`).
         raw: Return results and error data as `Raw`.
         default: As in `encode`, for params.
         option: As in `encode`.
@@ -94,7 +95,12 @@ class ServiceClient(ResponseReader):
         self._subject = subject
         self._jetstream = jetstream
         self._timeout = timeout
-        self._encoding: Any = {"delimited": False, "default": default, "option": option}
+        self._encoding: Any = {
+            "encoders": Encoders(profile),
+            "delimited": False,
+            "default": default,
+            "option": option,
+        }
         self._ids = count(1)
         self._hooks = None if hooks is None else FoundHooks(hooks)
 

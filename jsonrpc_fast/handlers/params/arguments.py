@@ -21,9 +21,10 @@ from inspect import Parameter
 from operator import attrgetter
 from typing import Annotated, Any, Final, get_args, get_origin
 
+from ..._pointers import pointer_to
 from ...codec import Raw
 from .annotations import is_field
-from .problems import IS_UNKNOWN, Misfit, Problem, missing, pointer, too_many
+from .problems import IS_UNKNOWN, Misfit, Problem, missing, too_many
 from .types import MsgspecType, PydanticType, ValueType, type_of
 
 _PLAIN: Final = (str, int, float, bool, types.NoneType)
@@ -99,7 +100,7 @@ class Arguments:
                 try:
                     converted[name] = _convert(value_type, value, reread)
                 except Misfit as misfit:
-                    problems += [Problem(pointer([name]) + path, reason) for path, reason in misfit.problems]
+                    problems += [Problem(pointer_to([name]) + path, reason) for path, reason in misfit.problems]
         if problems:
             raise Misfit(problems)
         for name, value_type in self._defaults.items():

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple
 
+from ..._pointers import pointer_to
 from ...codes import RPC_MESSAGES, ErrorCode
 from ...errors import RpcError
 
@@ -74,7 +75,7 @@ class Misfit(ValueError):
 
 def missing(names: Iterable[str]) -> list[Problem]:
     """Return the problems of required arguments that are missing."""
-    return [Problem(pointer([name]), IS_REQUIRED) for name in names]
+    return [Problem(pointer_to([name]), IS_REQUIRED) for name in names]
 
 
 def too_many(maximum: int) -> Problem:
@@ -82,11 +83,6 @@ def too_many(maximum: int) -> Problem:
     if maximum < 0:
         return Problem("", "must be an object")
     return Problem("", f"must have at most {maximum} item" + "s" * (maximum != 1))
-
-
-def pointer(parts: Iterable[str | int]) -> str:
-    """Return the JSON pointer to a place: the names and indexes on the way to it."""
-    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in parts)
 
 
 def msgspec_problem(error: Exception, pointer_of: Callable[[str], str]) -> Problem:
@@ -125,7 +121,7 @@ def msgspec_pointers(names: Iterable[str]) -> Callable[[str], str]:
         while found := part.match(path, at):
             parts.append(found[1] or found[2])
             at = found.end()
-        return pointer(parts)
+        return pointer_to(parts)
 
     return pointer_of
 
@@ -141,7 +137,7 @@ def pydantic_problems(error: Any, value: Any, names: AbstractSet[str]) -> list[P
     if error.error_count() > 100 * MAX_PROBLEMS:
         return [Problem("", f"{error.error_count()} invalid values")]  # each one takes memory
     found = error.errors(include_url=False, include_input=False)[:MAX_PROBLEMS]
-    return [Problem(pointer(_pydantic_place(each, value, names)), _pydantic_reason(each)) for each in found]
+    return [Problem(pointer_to(_pydantic_place(each, value, names)), _pydantic_reason(each)) for each in found]
 
 
 def _pydantic_place(found: Any, value: Any, names: AbstractSet[str]) -> list[str | int]:

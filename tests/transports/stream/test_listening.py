@@ -118,15 +118,28 @@ async def test_servers_on_the_same_port() -> None:
     await other.close()
 
 
+def listening_on(port: int) -> socket.socket:
+    """Return a second socket for the one of this process that listens on a port."""
+    for path in Path("/proc/self/fd").iterdir():
+        if path.is_socket():
+            sock = socket.socket(fileno=os.dup(int(path.name)))
+            if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) and sock.getsockname()[1] == port:
+                return sock
+            sock.close()
+    raise AssertionError("nothing listens there")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the backlog of a socket is read as on Linux")
-async def test_backlog() -> None:
-    for backlog in (1, 37):
-        bound = bound_port()
-        server = TcpServer(serve, sock=bound, backlog=backlog)
-        await server.start()
-        info = bound.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
-        assert struct.unpack_from("I", info, 28) == (backlog,)  # tcpi_sacked
-        await server.close()
+@rows("backlog", [1, 37])
+@rows("is_given", [True, False])
+async def test_backlog(backlog: int, is_given: bool) -> None:
+    where: dict[str, Any] = {"sock": bound_port()} if is_given else {"host": "127.0.0.1", "port": 0}
+    server = TcpServer(serve, **where, backlog=backlog)
+    await server.start()
+    with listening_on(server.address[1]) as sock:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+    assert struct.unpack_from("I", info, 28) == (backlog,)  # tcpi_sacked
+    await server.close()
 
 
 @rows("mode", [0o600, 0o660, 0o666])

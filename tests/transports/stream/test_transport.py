@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import socket
 import struct
 import sys
@@ -26,6 +25,7 @@ from jsonrpc_fast.transports import (
 )
 from jsonrpc_fast.transports.channel import HIGH_WATER_BYTES
 
+from ...support.processes import resident_bytes
 from ...support.tables import rows
 from ...support.transports import RecordedConnections, Recorder, connected, echo, flood, reset, serving
 from ...support.waiting import eventually, settle
@@ -142,12 +142,9 @@ async def test_the_end_of_the_peers_stream() -> None:
 @pytest.mark.usefixtures("loop")
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell the memory in use")
 async def test_a_connection_with_little_traffic_uses_little_memory() -> None:
-    def memory() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
     server = TcpServer(echo, "127.0.0.1", 0)
     await server.start()
-    before = memory()
+    before = resident_bytes()
     clients = [TcpClient(*server.address[:2]) for _ in range(50)]  # a process may have 256 open files
     recorders = [Recorder(client) for client in clients]
     try:
@@ -156,7 +153,7 @@ async def test_a_connection_with_little_traffic_uses_little_memory() -> None:
             client.send(Request(1, "m"))
         for recorder in recorders:
             await recorder.wait_for(1)
-        assert memory() - before < 2 * len(clients) * 64 * 1024
+        assert resident_bytes() - before < 2 * len(clients) * 64 * 1024
     finally:
         for client in clients:
             await client.disconnect()

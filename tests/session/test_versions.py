@@ -1,0 +1,126 @@
+"""Sessions with peers that write JSON-RPC 1.0, no `jsonrpc`, or 2.0: each side hears the form of the other one."""
+
+from __future__ import annotations
+
+import asyncio
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from jsonrpc_fast.codec import Notification
+from jsonrpc_fast.errors import EncodeError, RpcError
+from jsonrpc_fast.handlers import Handlers
+from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, Profile
+from jsonrpc_fast.session import Session
+from jsonrpc_fast.transports.memory import MemoryChannel, MemoryTransport
+
+from ..support.tables import rows
+
+CODEX = JSONRPC.replace(optional_jsonrpc=True, writes="unversioned")
+HANDLERS = {"double": lambda number: number * 2}
+
+
+class Peer:
+    """The other end of a session: texts."""
+
+    def __init__(self, channel: MemoryChannel) -> None:
+        self.read: asyncio.Queue[str] = asyncio.Queue()
+        self.transport = MemoryTransport(channel, decode=lambda text: bytes(text).decode())
+        self.transport.onmessage = self.read.put_nowait
+
+    async def exchange(self, text: str) -> str:
+        self.transport.send(text.encode() + b"\n")
+        return await asyncio.wait_for(self.read.get(), 10)
+
+
+async def connected(profile: Profile, **options: Any) -> tuple[Session, Peer]:
+    one, other = MemoryChannel.pair()
+    peer = Peer(other)
+    session = Session(MemoryTransport(one, profile=profile), Handlers(HANDLERS), **options)
+    await session.start()
+    await peer.transport.start()
+    return session, peer
+
+
+@rows(
+    ("profile", "request_text", "response", "call"),
+    [
+        (
+            JSONRPC_1,
+            '{"id":7,"method":"double","params":[2]}',
+            '{"id":7,"result":4,"error":null}',
+            '{"id":1,"method":"m","params":[]}',
+        ),
+        (
+            JSONRPC_1,
+            '{"jsonrpc":"2.0","id":7,"method":"double","params":[2]}',
+            '{"jsonrpc":"2.0","id":7,"result":4}',
+            '{"jsonrpc":"2.0","id":1,"method":"m"}',
+        ),
+        (
+            CODEX,
+            '{"id":7,"method":"nope"}',
+            '{"id":7,"error":{"code":-32601,"message":"Method not found"}}',
+            '{"id":1,"method":"m"}',
+        ),
+        (
+            JSONRPC_1.replace(floats="decimal"),
+            '{"id":7,"method":"double","params":[0.10]}',
+            '{"id":7,"result":0.20,"error":null}',
+            '{"id":1,"method":"m","params":[]}',
+        ),
+        (
+            CODEX,
+            '[{"id":7,"method":"double","params":[2]},{"id":8}]',
+            '[{"id":7,"result":4},{"id":8,"error":{"code":-32600,"message":"Invalid Request"}}]',
+            '{"id":1,"method":"m"}',
+        ),
+    ],
+)
+async def test_a_server_answers_in_the_form_of_the_peer(
+    profile: Profile, request_text: str, response: str, call: str
+) -> None:
+    session, peer = await connected(profile)
+    assert await peer.exchange(request_text) == response
+    calling = asyncio.ensure_future(session.call("m"))
+    assert await asyncio.wait_for(peer.read.get(), 10) == call
+    calling.cancel()
+    await session.close()
+    await peer.transport.close()
+
+
+async def test_a_client_begins_in_the_form_of_its_profile() -> None:
+    session, peer = await connected(JSONRPC_1.replace(floats="decimal"))
+    calling = asyncio.ensure_future(session.call("send", [Decimal("0.10")]))
+    assert await asyncio.wait_for(peer.read.get(), 10) == '{"id":1,"method":"send","params":[0.10]}'
+    peer.transport.send(b'{"result":12345678.12345678,"error":null,"id":1}\n')
+    assert repr(await calling) == "Decimal('12345678.12345678')"
+    await session.notify("n")
+    assert await asyncio.wait_for(peer.read.get(), 10) == '{"id":null,"method":"n","params":[]}'
+    calling = asyncio.ensure_future(session.call("send"))
+    await peer.read.get()
+    peer.transport.send(b'{"result":null,"error":{"code":-5,"message":"e"},"id":2}\n')
+    with pytest.raises(RpcError, match="e"):
+        await calling
+    with pytest.raises(EncodeError, match=r"^a Decimal that is not finite is no JSON number: /0 of send$"):
+        await session.call("send", [Decimal("NaN")])
+    batch = asyncio.ensure_future(session.call_batch([("a", [1]), Notification("b")]))
+    assert await asyncio.wait_for(peer.read.get(), 10) == (
+        '[{"id":4,"method":"a","params":[1]},{"id":null,"method":"b","params":[]}]'
+    )
+    batch.cancel()
+    await session.close()
+    await peer.transport.close()
+
+
+async def test_a_peer_of_2_0_is_heard_by_its_response() -> None:
+    session, peer = await connected(JSONRPC_1)
+    calling = asyncio.ensure_future(session.call("m"))
+    assert await asyncio.wait_for(peer.read.get(), 10) == '{"id":1,"method":"m","params":[]}'
+    peer.transport.send(b'{"jsonrpc":"2.0","result":1,"id":1}\n')
+    assert await calling == 1
+    await session.notify("n")
+    assert await asyncio.wait_for(peer.read.get(), 10) == '{"jsonrpc":"2.0","method":"n"}'
+    await session.close()
+    await peer.transport.close()
