@@ -50,6 +50,7 @@ NEW = [
     "json-schema-2020-12-preservation",
     "auth/metadata-default",
     "auth/scope-step-up",
+    "auth/dpop-nonce",
 ]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ..support.places import ROOT
+from . import venvs
 from .node import install
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the fake npm is a shell script")
@@ -65,6 +66,22 @@ def test_packages_are_installed_once(folder: Path) -> None:
     fake_npm(folder, "true")
     assert install(folder) == node
     assert len(calls(folder)) == 2
+
+
+def test_a_tree_that_cannot_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_npm(folder, WORKS)
+    may = os.access
+    with monkeypatch.context() as patched:  # the mode of a folder does not stop root
+        patched.setattr(os, "access", lambda path, mode: mode != os.W_OK and may(path, mode))
+        assert "cannot be written" in skipped(folder)
+        patched.setattr(venvs, "FOLDER", folder / ".venvs")
+        with pytest.raises(pytest.skip.Exception, match="cannot be written"):
+            venvs.python_of("fastmcp")
+    assert calls(folder) == []
+    node = install(folder)
+    (folder / ".lock").unlink()
+    (folder / ".lock").mkdir()  # what is installed needs no lock
+    assert install(folder) == node
 
 
 def test_a_failure_is_remembered(folder: Path) -> None:

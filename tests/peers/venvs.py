@@ -32,6 +32,10 @@ def python_of(name: str) -> str:
     folder = FOLDER / name
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     stamp, failure = folder / ".installed", FOLDER / f".{name}-failed"
+    if stamp.is_file() and stamp.read_text() == REQUIREMENTS[name]:
+        return str(python)
+    if not os.access(FOLDER if FOLDER.exists() else FOLDER.parent, os.W_OK):
+        pytest.skip(f"there is no environment with {REQUIREMENTS[name]}, and the source tree cannot be written")
     FOLDER.mkdir(exist_ok=True)
     with (FOLDER / ".lock").open("w") as lock:
         with contextlib.suppress(ImportError):

@@ -9,6 +9,9 @@
     results     checks of the server's results
     paging      the pages of a list
     deadlines   deadlines of methods that wait for several messages
+    oauth       sign-in: in the browser, or as a program; loopback is the way back from the browser,
+                dpop binds tokens to a key
+    token_stores  where tokens are kept
 
 Needs the extra `mcp`.
 """

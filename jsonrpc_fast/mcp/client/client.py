@@ -21,7 +21,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from math import inf
 from types import TracebackType
@@ -87,6 +87,7 @@ class Client:
         transport: A transport that is not started, made with an MCP profile; None with `start`.
         start: Returns a new transport, not started, to a server that is a program.
         max_restarts: As in `connect`.
+        sign_in: Called before the client connects, outside of its timeout.
         options: Options of `Session`.
 
     The other arguments are those of `connect`.
@@ -102,6 +103,7 @@ class Client:
         *,
         start: Callable[[], ProgramTransport] | None = None,
         max_restarts: int = 0,
+        sign_in: Callable[[], Awaitable[None]] | None = None,
         mode: str = "auto",
         handlers: Mapping[str, ServerRequestHandler | NotificationHandler] | None = None,
         on_notification: Callable[[str, dict[str, Any]], object] | None = None,
@@ -115,6 +117,7 @@ class Client:
         check_type("info", info, Implementation, may_be_none=True)
         check_type("capabilities", capabilities, ClientCapabilities, may_be_none=True)
         check_callable("start", start)
+        check_callable("sign_in", sign_in)
         if transport is not None:
             check_transport(transport)
         info = Implementation(name="jsonrpc_fast", version=__version__) if info is None else info
@@ -126,6 +129,7 @@ class Client:
         self._make_session = partial(ClientSession, handlers=handlers or {}, on_notification=on_notification, **options)
         check_count("max_restarts", max_restarts, 0)
         self._start = start
+        self._sign_in = sign_in
         self._program: ProgramTransport | None = None
         if transport is None and start is not None:
             transport = self._program = start()
@@ -141,6 +145,8 @@ class Client:
         self._output_schemas: dict[str, dict[str, Any] | Schema | None] = {}
 
     async def __aenter__(self) -> Self:
+        if self._sign_in is not None:
+            await self._sign_in()
         await self._connect(self._deadline(UNSET))
         return self
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast, runtime_checkable
 
 from ..._checks import check_texts, check_type
 from ...profile import MCP_2025_11_25
@@ -28,7 +28,15 @@ if TYPE_CHECKING:
 
     from ..http.client import HttpAuth
 
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, section 2.1
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+@runtime_checkable
+class SignsIn(Protocol):
+    """An `auth` for which a person may have to do something before the client connects."""
+
+    async def sign_in(self, server: str) -> None: ...
 
 
 def connect(
@@ -44,7 +52,7 @@ def connect(
     stderr: Literal["inherit", "discard"] | Callable[[str], None] = "inherit",
     max_restarts: int = 3,
     headers: Mapping[str, str] | None = None,
-    auth: HttpAuth | None = None,
+    auth: HttpAuth | str | None = None,
     http_client: httpx.AsyncClient | httpx2.AsyncClient | None = None,
     **options: Unpack[SessionOptions],
 ) -> Client:
@@ -58,7 +66,8 @@ def connect(
             tools = await client.list_tools()
 
     Entering the `async with` block raises ProgramStartError, an OSError, if the system does not start the program,
-    HandshakeError if the handshake fails, ConnectionLost and CallTimeout, within the `timeout` of the options. A
+    HandshakeError if the handshake fails, ConnectionLost and CallTimeout, within the `timeout` of the options; and
+    SignInError: a sign-in in the browser has a limit of its own, and `timeout` begins after it. A
     program that failed has been ended then. The text of an error about it, and `program` of the error, show the
     command, the exit status, the last lines of stderr, and the first lines of its stdout that are not messages.
 
@@ -87,7 +96,9 @@ def connect(
             that is called with each line, without the line ending.
         max_restarts: How often a program that ended by itself is started again within 60 seconds; 0: never.
         headers: Further headers of every HTTP request.
-        auth: Authorization over HTTP, as in `StreamableHttpClient`: an `Auth` of httpx2 or httpx, or user and password.
+        auth: Authorization over HTTP. "oauth": a person signs in, in the browser (`oauth.browser`); any other str is a
+            bearer token. Or what the functions of `jsonrpc_fast.mcp.client.oauth` return, an `Auth` of httpx2 or httpx,
+            or user and password.
         http_client: The `AsyncClient` of httpx2 or httpx to use, with its own `auth`, proxies and certificates. It is
             not closed.
         options: Options of `Session`: `timeout` (seconds that entering the block may take, and each method unless it
@@ -130,10 +141,15 @@ def connect(
     profile = REVISIONS[mode].profile if mode in REVISIONS else MCP_2025_11_25.replace(name="mcp", batches=True)
     start: Callable[[], ProgramTransport] | None = None
     transport: Transport | None = None
+    sign_in: Callable[[], Awaitable[None]] | None = None
     if entry is None:
         transport = cast("Transport", server)
     elif entry.url:
         headers = {**(entry.headers or {}), **headers} if headers is not None else entry.headers
+        if isinstance(auth, str):
+            headers, auth = _authorized(headers, auth)
+        if isinstance(auth, SignsIn):
+            sign_in = partial(auth.sign_in, entry.url)
         entry = replace(entry, headers=headers)
         transport = entry.transport(profile, auth=auth, http_client=http_client)
     else:
@@ -143,6 +159,7 @@ def connect(
     return Client(
         transport,
         start=start,
+        sign_in=sign_in,
         max_restarts=max_restarts,
         mode=mode,
         handlers=handlers,
@@ -151,3 +168,14 @@ def connect(
         capabilities=capabilities,
         **options,
     )
+
+
+def _authorized(headers: Mapping[str, str] | None, auth: str) -> tuple[Mapping[str, str] | None, Any]:
+    """Return the headers and the `Auth` for "oauth" or a token."""
+    if auth == "oauth":
+        from .oauth import browser  # needs another extra
+
+        return headers, browser()
+    if not _TOKEN.fullmatch(auth):
+        raise ValueError('auth must be "oauth", a bearer token, or an Auth')
+    return {**(headers or {}), "Authorization": f"Bearer {auth}"}, None

@@ -145,6 +145,10 @@ class Gateway(Served):
         self.lifespan: Lifespan = Lifespan(None, self)
         self.tasks: TaskStore = TaskStore()
 
+    def tool_scopes(self, name: str) -> frozenset[str]:
+        """Return no scopes: `scopes` of `Authorization` may say what a tool needs."""
+        return frozenset()
+
     @property
     def profile(self) -> Profile:
         """The rules for the messages of both sides."""

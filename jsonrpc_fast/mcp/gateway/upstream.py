@@ -141,7 +141,6 @@ class Upstream:
         server: What is known about the server; None before its first start.
         level: The level of log messages that the client set; None: none.
         subscriptions: The URIs of the resources that the client subscribed to.
-        in_flight: Number of requests in flight.
         used: When the last one ended, by the loop's clock.
     """
 
@@ -159,7 +158,6 @@ class Upstream:
         self.server: ServerContext | None = None
         self.level: str | None = None
         self.subscriptions: dict[str, None] = {}
-        self.in_flight: int = 0
         self.used: float = asyncio.get_running_loop().time()
         self._entry = entry
         self._places = places
@@ -191,10 +189,9 @@ class Upstream:
         Raises:
             RpcError: The server's error; or -32000 if the server cannot be started, was lost or is too busy.
         """
-        if self.in_flight >= self._places.max_calls:
+        if len(self._requests) >= self._places.max_calls:
             raise self._error("has too many requests in flight")
         number = next(self._count)
-        self.in_flight += 1
         self._requests[number] = destination
         try:
             token = params.get(TOKEN) if type(params) is Raw else None
@@ -207,7 +204,6 @@ class Upstream:
         except (ConnectionLost, CallTimeout, HttpStatusError, ParseError, StateError) as error:
             raise self._error(_reason(error)) from None
         finally:
-            self.in_flight -= 1
             self.used = asyncio.get_running_loop().time()
             del self._requests[number]
             self._tokens.pop(number, None)
@@ -325,7 +321,7 @@ class Upstream:
     def _watch(self) -> None:
         """End the server later, if it has nothing to do until then."""
         seconds = self._places.idle_seconds
-        if seconds is None or self._timer is not None or self.in_flight or not self.is_running:
+        if seconds is None or self._timer is not None or self._requests or not self.is_running:
             return
         loop = asyncio.get_running_loop()
         self._timer = loop.call_at(self.used + seconds, self._end_if_idle)
@@ -341,7 +337,7 @@ class Upstream:
     @property
     def is_idle(self) -> bool:
         """Whether the server runs, and nothing of its client needs it."""
-        return self.is_running and not self.in_flight and not self.subscriptions
+        return self.is_running and not self._requests and not self.subscriptions
 
     def _end_soon(self) -> None:
         if self._ending is None:

@@ -15,6 +15,7 @@ A server:
     programs          programs on stdio, served over HTTP
     settings          the options of the application
     authorization     `Authorization`: bearer tokens
+    verifiers         `JwtVerifier`, `IntrospectionVerifier`: which tokens are valid
     checks            the checks of a client's headers against the body
     session_requests  the requests of sessions, up to 2025-11-25
     sessions          the table of sessions, and the server interface that the application uses

@@ -1,7 +1,7 @@
 """Bearer tokens in front of an MCP server, which is a resource server of OAuth 2.1.
 
     async def check(token: str) -> dict[str, Any] | None:
-        ...  # with a library for JWT, or by introspection
+        ...  # or a `JwtVerifier`, or an `IntrospectionVerifier`: see `verifiers`
 
     app = server.asgi_app(
         authorization=Authorization(
@@ -37,6 +37,7 @@ from ...handlers import is_awaitable
 from ...http.failures import RefusedFailures
 from ...http.guard import Cancellable
 from ...http.requests import Refusal
+from ..server.scopes import as_scopes, scopes_of
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 """The path of the metadata, before the path of the resource (RFC 9728, section 3.1)."""
@@ -107,7 +108,7 @@ class Authorization:
         self._check_seconds = check_seconds
         self._subject = subject
         self._scopes_for: Callable[[str, str | None], Any] | None = scopes if callable(scopes) else None
-        self._scopes: frozenset[str] = frozenset() if callable(scopes) else _as_scopes(scopes)
+        self._scopes: frozenset[str] = frozenset() if callable(scopes) else as_scopes(scopes)
         supported = sorted(self._scopes) if scopes_supported is None else list(scopes_supported)
         path = parts.path.rstrip("/")
         self.paths: frozenset[str] = frozenset({WELL_KNOWN, WELL_KNOWN + path})
@@ -163,15 +164,24 @@ class Authorization:
             raise Refusal(503, "The token could not be checked in time.", [(b"retry-after", b"1")])
         return found
 
-    async def check_message(self, claims: Any, method: str, name: str | None) -> None:
+    async def check_message(self, claims: Any, method: str, name: str | None, scopes: frozenset[str]) -> None:
         """Check that claims have the scopes for a message.
+
+        Args:
+            claims: What `authorize` returned.
+            method: The method of the message.
+            name: The name of the tool or prompt, or the URI; None without one.
+            scopes: The scopes of the tool.
 
         Raises:
             Refusal: A scope is missing (403), or the function for the scopes failed (500) or took too long (503).
         """
         if self._scopes_for is not None:
             with RefusedFailures(_UNREADABLE, partial(_log, None)):
-                self._require(claims, _as_scopes(await self._call(self._scopes_for, method, name)))
+                scopes |= as_scopes(await self._call(self._scopes_for, method, name))
+                self._require(claims, scopes)
+        elif scopes:
+            self._require(claims, self._scopes | scopes)
 
     def _require(self, claims: Any, scopes: frozenset[str]) -> None:
         if not scopes <= scopes_of(claims):
@@ -204,26 +214,8 @@ async def _result(found: Awaitable[Any]) -> Any:
     return await found
 
 
-def _as_scopes(scopes: Iterable[str]) -> frozenset[str]:
-    found = None if isinstance(scopes, str) else frozenset(scopes)
-    if found is None or not all(isinstance(scope, str) for scope in found):
-        raise TypeError("scopes must be several strings")
-    return found
-
-
 def _log(token: str | None, error: BaseException) -> None:
     lines = "".join(traceback.format_exception(error))
     if token is not None:
         lines = lines.replace(token, "[the token]")
     _logger.error("the check of a bearer token failed\n%s", lines)
-
-
-def scopes_of(claims: Any) -> frozenset[str]:
-    """Return the scopes in claims: `scope` (a string, or several), `scp` or `scopes`, as a member or an attribute."""
-    for name in ("scope", "scp", "scopes"):
-        value = claims.get(name) if isinstance(claims, Mapping) else getattr(claims, name, None)
-        if isinstance(value, str):
-            return frozenset(value.split())
-        if isinstance(value, Iterable):
-            return frozenset(scope for scope in value if isinstance(scope, str))
-    return frozenset()

@@ -195,16 +195,26 @@ class McpEndpoint:
         if type(message) is ParseError:
             await request.send_error(400, encode(message.to_response()))
             return
-        if self._authorization is not None:
-            for item in message if type(message) is list else [message]:
-                if type(item) is Request or type(item) is Notification:
-                    await self._authorization.check_message(request.claims, item.method, _name_of(item))
+        for item in message if type(message) is list else [message]:
+            if type(item) is Request or type(item) is Notification:
+                await self._check_scopes(request.claims, item)
         if self._has_modern and (not self._has_legacy or is_modern(message, headers.get(VERSION))):
             await self._stateless_requests.post(request, message)
         elif type(message) is Request and message.method == "initialize" and SESSION_ID not in headers:
             await self._session_requests.begin(request, message)
         else:
             await self._session_requests.post(request, message)
+
+    async def _check_scopes(self, claims: Any, message: Request[Any] | Notification[Any]) -> None:
+        is_call = message.method == "tools/call"
+        if self._authorization is None and not is_call:
+            return
+        name = _name_of(message)
+        scopes = self._server.tool_scopes(name) if is_call and name is not None else frozenset()
+        if self._authorization is not None:
+            await self._authorization.check_message(claims, message.method, name, scopes)
+        elif scopes:
+            raise Refusal(403, "The tool needs a scope, but this server checks no tokens.")
 
     async def _read_body(self, receive: Receive, declared: int | None) -> bytes | bytearray | None:
         reading = read_body(receive, self._max_body_bytes, declared)

@@ -27,6 +27,11 @@ MAX_IDLE: Final = 64
 """Maximum number of connections without a request."""
 
 
+def tls_context(library: ModuleType) -> Any:
+    """Return the TLS context that all clients of httpx or httpx2 share."""
+    return _tls_context(library, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
 @functools.lru_cache(maxsize=8)
 def _tls_context(library: ModuleType, *environment: str | None) -> Any:
     """Return the TLS context of httpx, which depends on these variables of the environment."""
@@ -47,7 +52,7 @@ class ClientPool:
         self._auth = auth
         self._begin = begin
         self._cookies = CookieJar()
-        self._tls = _tls_context(library, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+        self._tls = tls_context(library)
         self._clients: set[Any] = set()
         self._idle: deque[tuple[Any, float]] = deque()  # with the time since when
         self._closing: asyncio.Future[Any] | None = None

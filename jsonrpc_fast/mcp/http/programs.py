@@ -116,6 +116,10 @@ class ProgramServer:
         self._running: dict[ProgramConnection, StdioClient] = {}
         self.closing: set[asyncio.Task[None]] = set()
 
+    def tool_scopes(self, name: str) -> frozenset[str]:
+        """Return no scopes: `scopes` of `Authorization` may say what a tool needs."""
+        return frozenset()
+
     def connection(self, transport: HttpTransport, options: SessionOptions) -> ProgramConnection:
         """Return the connection of a session, or of requests without one. The options of sessions do not apply."""
         return ProgramConnection(self, transport)

@@ -16,6 +16,8 @@ from typing import Any, Final, NamedTuple
 
 import jsonschema_rs
 
+from ..._pointers import pointer_to, target_of
+
 MASK: Final = "the value"
 """What the validator writes in place of values."""
 
@@ -196,7 +198,8 @@ def _target_of(part: dict[str, Any] | None, schema: dict[str, Any]) -> dict[str,
     reference = (part or {}).get("$ref")
     if not isinstance(reference, str):
         return part
-    return _part(schema, reference[2:].split("/")) if reference.startswith("#/") else None
+    target = target_of(schema, reference)
+    return target if isinstance(target, dict) else None
 
 
 def _listed(values: Iterable[Any]) -> str:
@@ -208,5 +211,5 @@ def _text(value: Any) -> str:
 
 
 def _pointer(path: Iterable[int | str]) -> str:
-    pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)
+    pointer = pointer_to(path)
     return pointer[:_PATH_CHARACTERS] + "…" if len(pointer) > _PATH_CHARACTERS else pointer

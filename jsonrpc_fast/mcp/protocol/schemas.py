@@ -18,10 +18,11 @@ import itertools
 import re
 from collections.abc import Iterator
 from typing import Any, Final
-from urllib.parse import unquote
 
 import jsonschema_rs
 
+from ..._pointers import target_of
+from ...types import UNSET
 from .faults import MASK, SchemaFault, faults_of
 
 MAX_SCHEMA_DEPTH: Final = 64
@@ -244,8 +245,8 @@ class _Work:
             yield from _subschemas(schema.get(name), name)
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            target = _target(self._schema, reference)
-            yield from self._targets if target is None else [target]
+            target = target_of(self._schema, reference)
+            yield from self._targets if target is UNSET else [target]
         if "$dynamicRef" in schema or "$recursiveRef" in schema:
             yield from self._targets
 
@@ -255,23 +256,6 @@ def _subschemas(value: Any, name: str) -> Iterator[Any]:
     if isinstance(value, dict) and name not in ("properties", "patternProperties", "dependentSchemas", "dependencies"):
         return iter((value,))
     return _children(value)
-
-
-def _target(schema: Any, reference: str) -> Any:
-    """The target of a reference within the schema, or None."""
-    if reference == "#":
-        return schema
-    if not reference.startswith("#/"):
-        return None
-    for part in unquote(reference[2:]).split("/"):
-        name = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(schema, list) and name.isascii() and name.isdigit() and int(name) < len(schema):
-            schema = schema[int(name)]
-        elif isinstance(schema, dict):
-            schema = schema.get(name)
-        else:
-            return None
-    return schema
 
 
 def growth(pattern: str) -> int:

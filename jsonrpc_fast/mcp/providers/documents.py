@@ -13,6 +13,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
+from ..._pointers import parts_of, target_of
+from ...types import UNSET
+
 MAX_REFERENCES: Final = 64
 """How many references may follow one another."""
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -86,15 +89,9 @@ class Document:
     def _found(self, reference: str) -> Any:
         if not reference.startswith("#/"):
             raise ValueError("a reference to another document is not supported")
-        found: Any = self._content
-        for part in unquote(reference[2:]).split("/"):
-            name = _unescaped(part)
-            if isinstance(found, Mapping) and name in found:
-                found = found[name]
-            elif isinstance(found, list) and name.isascii() and name.isdigit() and int(name) < len(found):
-                found = found[int(name)]
-            else:
-                raise ValueError("a reference leads to nothing")
+        found = target_of(self._content, reference)
+        if found is UNSET:
+            raise ValueError("a reference leads to nothing")
         return found
 
     def _schema(self, schema: Any, names: dict[str, str]) -> Any:
@@ -121,13 +118,8 @@ class Document:
         return _with_null(made) if schema.get("nullable") is True else made
 
 
-def _unescaped(part: str) -> str:
-    """Return a part of a JSON pointer (RFC 6901) as it is in the document."""
-    return part.replace("~1", "/").replace("~0", "~")
-
-
 def _definition_name(reference: str, taken: set[str]) -> str:
-    base = tool_name(_unescaped(unquote(reference).rpartition("/")[2])) or "schema"
+    base = tool_name(parts_of(unquote(reference))[-1]) or "schema"
     name, number = base, 1
     while name in taken:
         number += 1

@@ -39,7 +39,7 @@ from .methods import CAPABILITIES, LISTS, Method, Methods, call_method
 from .middleware import run_within
 from .request_state import StateSeal
 from .serving import ClientConnection
-from .subscriptions import TASK_IDS, ClientSubscriptions, Stream
+from .subscriptions import TASK_IDS, ClientSubscriptions, SubscriptionStream
 from .tasks import Task
 
 DEFAULT_LOG_LEVEL: Final = "info"
@@ -109,7 +109,7 @@ class ServerConnection(ClientConnection):
         self._validator = JsonRpcValidator(profile)
         self._must_validate = not is_strict_enough(transport, profile)
         self._subscriptions = ClientSubscriptions(self._capabilities)
-        self._open_streams: dict[Stream, _OpenStream] = {}
+        self._open_streams: dict[SubscriptionStream, _OpenStream] = {}
         self._log_level = DEFAULT_LOG_LEVEL
         self._has_state = False
         self._changed_lists: dict[str, None] = {}  # the client is not yet notified of these
@@ -251,7 +251,7 @@ class ServerConnection(ClientConnection):
         self._send([stream.acknowledgement()], context.destination)
         return end
 
-    def _close_stream(self, stream: Stream, end: asyncio.Future[Any]) -> None:
+    def _close_stream(self, stream: SubscriptionStream, end: asyncio.Future[Any]) -> None:
         self._subscriptions.close(stream)
         del self._open_streams[stream]
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, get_args, overload
 from urllib.parse import quote
 
@@ -56,6 +56,7 @@ from .registry import (
     TaskStart,
     TaskSupport,
 )
+from .scopes import as_scopes
 from .tools import CheckedTool
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -137,6 +138,7 @@ class Decorators(Registry):
         thread: bool = False,
         timeout: float | None = None,
         show_errors: ShownErrors | None = None,
+        scopes: Collection[str] = (),
         task_support: TaskSupport = "forbidden",
         task_start: TaskStart = "call",
     ) -> Callable[[Function], Function]:
@@ -178,6 +180,10 @@ class Decorators(Registry):
                 function is cancelled, and the client gets a result with `isError`. A thread goes on.
             show_errors: Which exceptions show their text to the client, and so to its model: True for all, or a tuple
                 of classes. They are logged all the same. By default what the server says.
+            scopes: The scopes that the bearer token of a call needs, in addition to those of `Authorization`. Over HTTP
+                a call without them is refused with 403; without `Authorization`, all calls are. The tool is listed
+                all the same, so that clients can ask for the scopes. Other transports have no tokens: there anybody may
+                call it.
             task_support: Whether calls run as tasks, whose results the client fetches later: "forbidden"; "optional":
                 if the client knows tasks; "required": a client that does not gets an error.
             task_start: When a task of 2026-07-28 starts: "call": at once; "function": when the function calls
@@ -223,7 +229,9 @@ class Decorators(Registry):
             _checked(tool, f"tool {tool.name}")
             drops = ignores_unknown and input_schema is None
             shown_errors = self._shown_errors if show_errors is None else _shown(show_errors)
-            registered = RegisteredTool(checked, serving, task_support, task_start, drops, timeout, shown_errors)
+            registered = RegisteredTool(
+                checked, serving, task_support, task_start, drops, timeout, shown_errors, as_scopes(scopes)
+            )
             self._add(self.tools, tool.name, registered, "tools")
             self.has_tasks |= task_support != "forbidden"
             return function

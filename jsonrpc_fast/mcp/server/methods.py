@@ -25,6 +25,7 @@ from msgspec import UNSET
 
 from ..._checks import check_count
 from ..._logs import logger_of
+from ...codec._backend import dumps
 from ...codes import ErrorCode
 from ...errors import EncodeError, RpcError, invalid_params
 from ...handlers import NEVER_AWAITABLE, is_awaitable
@@ -32,7 +33,7 @@ from ...handlers.deadlines import TimedAwaitable
 from ...handlers.json_values import to_json
 from ...handlers.middleware import within
 from ...handlers.params.problems import Misfit
-from ..protocol.definitions import Definition, Tool
+from ..protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
 from ..protocol.faults import SchemaFault
 from ..protocol.meta import MAX_COMPLETIONS, method_not_found
 from ..protocol.uris import UnsafePart, check_uri, is_unsafe_part, is_unsafe_uri, not_found
@@ -44,7 +45,7 @@ from .lifespan import Lifespan
 from .middleware import Middleware, run_within
 from .paging import paginate
 from .providers import FeatureKind, Provider
-from .registry import Completer, RegisteredTool, Registry
+from .registry import Completer, Mount, RegisteredTool, Registry
 from .request_state import STATE_SECONDS, StateSeal
 from .results import ToolError, WholeResult
 from .task_store import TASK_METHODS, TaskStore
@@ -78,6 +79,7 @@ class _List(NamedTuple):
     Attributes:
         kind: The capability that it needs.
         member: The member of the result with the items.
+        type: The class of an item.
         name: Returns the unique name of an item.
         own: Returns the registered items, by name.
         provided: Returns the items of a provider.
@@ -85,6 +87,7 @@ class _List(NamedTuple):
 
     kind: FeatureKind
     member: str
+    type: type[Definition]
     name: Callable[[Any], str]
     own: Callable[[Registry], Mapping[str, Definition]]
     provided: Callable[[Provider, Context], Awaitable[Sequence[Definition]]]
@@ -94,6 +97,7 @@ LISTS: Final = {
     "prompts/list": _List(
         "prompts",
         "prompts",
+        Prompt,
         lambda item: str(item.name),
         lambda registry: {name: each.prompt for name, each in registry.prompts.items()},
         lambda provider, context: provider.list_prompts(context),
@@ -101,6 +105,7 @@ LISTS: Final = {
     "resources/list": _List(
         "resources",
         "resources",
+        Resource,
         lambda item: str(item.uri),
         lambda registry: {uri: each.resource for uri, each in registry.resources.items()},
         lambda provider, context: provider.list_resources(context),
@@ -108,6 +113,7 @@ LISTS: Final = {
     "resources/templates/list": _List(
         "resources",
         "resourceTemplates",
+        ResourceTemplate,
         lambda item: str(item.uri_template),
         lambda registry: {uri: each.template for uri, each in registry.resource_templates.items()},
         lambda provider, context: provider.list_resource_templates(context),
@@ -115,6 +121,7 @@ LISTS: Final = {
     "tools/list": _List(
         "tools",
         "tools",
+        Tool,
         lambda item: str(item.name),
         lambda registry: {name: each.checked.tool for name, each in registry.tools.items()},
         lambda provider, context: provider.list_tools(context),
@@ -240,26 +247,21 @@ class Methods:
 
     async def _list(self, what: _List, params: dict[str, Any], context: Context) -> dict[str, Any]:
         mounts = [mount for mount in self._registry.mounts if what.kind in mount.provider.kinds]
-        found = await asyncio.gather(
-            *[what.provided(mount.provider, context) for mount in mounts], return_exceptions=True
-        )
+        found = await asyncio.gather(*[_provided(what, mount, context) for mount in mounts], return_exceptions=True)
         own = what.own(self._registry)
         others: dict[str, Definition] = {}
-        for mount, items in zip(mounts, found, strict=True):
+        for items in found:
             if isinstance(items, BaseException):
                 if not isinstance(items, Exception):
                     raise items
                 _logger.error("%s of a provider failed: it is left out", what.member, exc_info=items)
                 continue
             for item in items:
-                name, shown = what.name(item), item
-                if mount.prefix and what.kind != "resources":
-                    name = mount.prefix + name
-                    shown = msgspec.structs.replace(item, name=name)
+                name = what.name(item)
                 if name in own or name in others:
                     self._warn_of(what.member, name)
                 else:
-                    others[name] = shown
+                    others[name] = item
         return self._list_own(what, params, context, others)
 
     def _warn_of(self, member: str, name: str) -> None:
@@ -432,6 +434,24 @@ class Methods:
             prefix = typed.lower()
             values = [value for value in completer if value.lower().startswith(prefix)]
         return {"completion": _completion(values)}
+
+
+async def _provided(what: _List, mount: Mount, context: Context) -> list[Definition]:
+    """Return the items of a provider, with the names that they have here.
+
+    Raises:
+        Exception: The provider raised it, or no client can read what it returned.
+    """
+    items: list[Definition] = []
+    for item in await what.provided(mount.provider, context):
+        shown = item
+        if mount.prefix and what.kind != "resources":
+            shown = msgspec.structs.replace(item, name=mount.prefix + item.name)
+        written = to_json(_written(shown, context.revision))
+        what.type.from_dict(written)
+        dumps(written)
+        items.append(shown)
+    return items
 
 
 def _written(item: Definition, revision: Revision) -> dict[str, Any]:

@@ -57,6 +57,9 @@ class ServerProvider(Provider):
             each is provider or (isinstance(each, ServerProvider) and each.contains(provider)) for each in inside
         )
 
+    def tool_scopes(self, name: str) -> Collection[str]:
+        return self._registry.tool_scopes(name)
+
     def names(self, kind: FeatureKind) -> Collection[str]:
         return self._registry.names(kind)
 

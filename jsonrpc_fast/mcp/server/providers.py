@@ -79,6 +79,10 @@ class Provider:
         """
         return None
 
+    def tool_scopes(self, name: str) -> Collection[str]:
+        """Return the scopes that a call of a tool needs over HTTP: see `scopes` of `Server.tool`."""
+        return ()
+
     async def list_prompts(self, context: Context) -> Sequence[Prompt]:
         """Return the prompts that a client sees."""
         return ()

@@ -72,6 +72,7 @@ class RegisteredTool:
     ignores_unknown: bool = False
     timeout: float | None = None
     shown_errors: tuple[type[Exception], ...] = ()
+    scopes: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +162,13 @@ class Registry:
         """Return the names, or URIs and templates, that are registered, and those of providers that are known."""
         own = {*self._of(kind), *(self.resource_templates if kind == "resources" else ())}
         return own.union(*[mount.names(kind) for mount in self.mounts])
+
+    def tool_scopes(self, name: str) -> frozenset[str]:
+        """Return the scopes that a call of a tool needs over HTTP; none for a tool that is unknown."""
+        if (tool := self.tools.get(name)) is not None:
+            return tool.scopes
+        inside = [(mount.provider, mount.inner(name)) for mount in self.mounts]
+        return frozenset().union(*[provider.tool_scopes(inner) for provider, inner in inside if inner is not None])
 
     def _of(self, kind: FeatureKind) -> dict[str, Any]:
         registered: dict[FeatureKind, dict[str, Any]] = {

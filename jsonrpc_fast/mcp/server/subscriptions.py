@@ -43,7 +43,7 @@ TASK_IDS: Final = "taskIds"
 """The member of a filter with the tasks whose changes the client wants (the extension for tasks)."""
 
 
-class Stream:
+class SubscriptionStream:
     """A stream that `subscriptions/listen` opened.
 
     Args:
@@ -76,10 +76,10 @@ class ClientSubscriptions:
 
     def __init__(self, capabilities: ServerCapabilities) -> None:
         self._capabilities = capabilities
-        self._streams: list[Stream] = []
+        self._streams: list[SubscriptionStream] = []
         self._uris: set[str] = set()  # subscribed by a legacy client
 
-    def open(self, id: MessageId, filter: object) -> Stream:
+    def open(self, id: MessageId, filter: object) -> SubscriptionStream:
         """Open a stream.
 
         Args:
@@ -89,13 +89,13 @@ class ClientSubscriptions:
         Raises:
             RpcError: The filter is invalid (-32602), or there are too many streams (-32603).
         """
-        stream = Stream(id, self._supported(filter))
+        stream = SubscriptionStream(id, self._supported(filter))
         if len(self._streams) >= MAX_STREAMS:
             raise RpcError(ErrorCode.INTERNAL_ERROR, "too many subscriptions")
         self._streams.append(stream)
         return stream
 
-    def close(self, stream: Stream) -> None:
+    def close(self, stream: SubscriptionStream) -> None:
         """Close a stream."""
         self._streams.remove(stream)
 
@@ -144,7 +144,9 @@ class ClientSubscriptions:
             if uri in stream.filter.get(_URIS, ()):
                 yield Notification(method, {"_meta": stream.meta(), "uri": uri})
 
-    def task_changed(self, id: str, details: Callable[[], dict[str, Any]]) -> Iterator[tuple[Stream, Notification]]:
+    def task_changed(
+        self, id: str, details: Callable[[], dict[str, Any]]
+    ) -> Iterator[tuple[SubscriptionStream, Notification]]:
         """Yield the notifications for a task whose status has changed, each with its stream.
 
         Args:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
+from ..._pointers import INDEX, child_of, parts_of
 from ...codec._backend import dumps
 from ...handlers.json_values import json_of, to_json
 from ..protocol.definitions import Tool
@@ -84,7 +85,7 @@ class CheckedTool:
         for _ in range(0 if self._is_strict else _MAX_ROUNDS):
             before = read
             for path in {fault.path for fault in faults}:
-                read = _with_text_read(read, [_unescaped(part) for part in path.split("/")[1:]])
+                read = _with_text_read(read, parts_of(path))
             if read is before or not (faults := self._input.faults(read)):
                 break
         if not faults:
@@ -196,13 +197,10 @@ def _with_structured(result: dict[str, Any], structured: Any, revision: Revision
 
 def _is_in_text(value: Any, path: str) -> bool:
     """Return whether a JSON pointer leads into a string of a value: to what is read from its text."""
-    for part in map(_unescaped, path.split("/")[1:]):
+    for part in parts_of(path):
         if isinstance(value, str):
             return True
-        if isinstance(value, dict):
-            value = value.get(part)
-        elif isinstance(value, list):
-            value = value[int(part)]
+        value = child_of(value, part)
     return False
 
 
@@ -214,16 +212,11 @@ def _with_text_read(value: Any, path: list[str]) -> Any:
     if isinstance(value, dict) and name in value:
         read = _with_text_read(value[name], rest)
         return value if read is value[name] else {**value, name: read}
-    if isinstance(value, list) and name.isascii() and name.isdigit() and int(name) < len(value):
+    if isinstance(value, list) and INDEX.fullmatch(name) and int(name) < len(value):
         index = int(name)
         read = _with_text_read(value[index], rest)
         return value if read is value[index] else [*value[:index], read, *value[index + 1 :]]
     return value
-
-
-def _unescaped(part: str) -> str:
-    """Return a part of a JSON pointer (RFC 6901) as it is in the value."""
-    return part.replace("~1", "/").replace("~0", "~")
 
 
 def error_result(text: str) -> dict[str, Any]:

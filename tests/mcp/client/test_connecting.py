@@ -220,7 +220,7 @@ async def test_every_error_of_a_start_names_the_command(tmp_path: Path) -> None:
         ([folder, "a b"], {}, ProgramStartError, f"Permission denied: {folder}"),
         (["cat", "-", "a b"], {"cwd": none}, ProgramStartError, f"No such file or directory: {none}"),
         (["cat", "-", "a b"], {}, both, ""),
-        (["sh", "-c", "exec sleep 60 >&-", "a b"], {}, both, ""),
+        (["sh", "-c", "exec >&-; while read line; do :; done", "a b"], {}, both, ""),
         (["sh", "-c", "exit 3", "a b"], {}, ConnectionLost, "the server ended with exit code 3"),
     ]
     with table() as row:
@@ -320,7 +320,7 @@ async def test_the_timeout_bounds_the_handshake_and_the_end_of_the_program(code:
     with pytest.raises(HandshakeError, match=r"^the server did not respond to initialize with a result"):
         async with connect(sys.executable, "-c", f"{code}\nimport time; time.sleep(60)", timeout=3):
             pass
-    assert asyncio.get_running_loop().time() - began < 5  # the machine may be busy
+    assert asyncio.get_running_loop().time() - began < 4.5  # the machine may be busy; without the bound it takes 4.9
 
 
 async def test_a_program_that_prints_something_else_is_named() -> None:

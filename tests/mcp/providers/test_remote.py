@@ -90,6 +90,7 @@ async def test_requests_and_progress_reach_the_client_that_called(version: str, 
         assert (await client.notification("notifications/progress"))["params"]["message"] == "asking"
 
 
+@pytest.mark.virtual_time  # the closing waits for the call that does not end
 async def test_a_request_of_one_of_two_calls_is_refused() -> None:
     async with converse(behind(asking(), "2025-11-25"), "2025-11-25", {"roots": {}}) as client:
         client.request("tools/call", {"name": "far_wait"})

@@ -161,6 +161,38 @@ async def test_a_list_without_the_provider_that_fails(caplog: pytest.LogCaptureF
     assert "ConnectionError" in caplog.text
 
 
+JUNK: dict[str, Any] = {
+    "nothing": None,
+    "a number": 5,
+    "dicts": [{"name": "x", "inputSchema": SCHEMA}],
+    "items of another list": [Prompt(name="x")],
+    "a name that is no text": [Tool(name=5, input_schema=SCHEMA)],  # type: ignore[arg-type]
+    "a schema that is no object": [Tool(name="x", input_schema=[])],  # type: ignore[arg-type]
+    "a schema that is not JSON": [Tool(name="x", input_schema={"default": object()})],
+    "a text that is not UTF-8": [Tool(name="x", description="\ud800", input_schema=SCHEMA)],
+    "an output schema that is no object": [Tool(name="x", input_schema=SCHEMA, output_schema=[])],  # type: ignore[arg-type]
+    "good ones and a bad one": [Tool(name="x", input_schema=SCHEMA), None],
+}
+
+
+@rows("kind", JUNK)
+@rows("prefix", ["", "p"])
+async def test_a_list_without_the_provider_that_returns_junk(
+    kind: str, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(Notes):
+        async def list_tools(self, context: Context) -> Any:
+            return JUNK[kind]
+
+    server = Server("outer", "1")
+    server.mount(Broken("x"), prefix=prefix)
+    server.mount(Notes("a"))
+    async with converse(server, "2025-11-25") as client:
+        assert await names(client, "tools/list") == ["a"]
+        assert await names(client, "prompts/list") == ["a", f"{prefix}_x" if prefix else "x"]
+    assert "tools of a provider failed: it is left out" in caplog.text
+
+
 async def test_a_provider_sees_who_asks_and_announces_changes() -> None:
     class Personal(Notes):
         async def list_tools(self, context: Context) -> list[Tool]:

@@ -18,6 +18,7 @@ from jsonrpc_fast.mcp.templates.prompts import Changes, TemplatePrompts
 from jsonrpc_fast.mcp.templates.rendering import RenderLimits
 
 from ...support.mcp_schemas import schema_of
+from ...support.tables import table
 
 REVIEW = """{#
   Reviews a piece
@@ -97,27 +98,28 @@ def test_a_template_is_a_prompt(opened: Opened, corpora: Path) -> None:
         schema_of(corpora, version, "GetPromptResult").validate(result)
 
 
-@pytest.mark.parametrize(
-    ("template", "text"),
-    [
-        ("{# D. #}\nx", "x"),
-        ("{# D. #}\r\nx", "x"),
-        ("{# D. #} \t\n\nx", "\nx"),
-        ("{# D.\n#}\n{# other #}\nx", "\nx"),
-        ("{# D. #}x\ny", "x\ny"),
-        ("{# D. +#}\nx", "\nx"),
-        ("{# D. -#}\n\n x", "x"),
-        ("a{# D. #}\nx", "a\nx"),
-        ("{# D. #}{# E. #}\nx", "\nx"),
-        ("{##}\nx", "x"),
-        ("{# D. #}\n{% include 'b.txt' %}", "included"),
-    ],
-)
-def test_the_line_break_after_the_description_is_not_in_the_prompt(opened: Opened, template: str, text: str) -> None:
-    prompts = opened({"a.txt": template, "b.txt": "{# Part. #}\nincluded"})
-    result = prompts.get("a", {})
-    assert result is not None
-    assert result["messages"][0]["content"]["text"] == text
+LINE_BREAKS = [
+    ("{# D. #}\nx", "x"),
+    ("{# D. #}\r\nx", "x"),
+    ("{# D. #} \t\n\nx", "\nx"),
+    ("{# D.\n#}\n{# other #}\nx", "\nx"),
+    ("{# D. #}x\ny", "x\ny"),
+    ("{# D. +#}\nx", "\nx"),
+    ("{# D. -#}\n\n x", "x"),
+    ("a{# D. #}\nx", "a\nx"),
+    ("{# D. #}{# E. #}\nx", "\nx"),
+    ("{##}\nx", "x"),
+    ("{# D. #}\n{% include 'b.txt' %}", "included"),
+]
+
+
+def test_the_line_break_after_the_description_is_not_in_the_prompt(opened: Opened) -> None:
+    files = {f"{number}.txt": template for number, (template, _) in enumerate(LINE_BREAKS)}
+    prompts = opened({**files, "b.txt": "{# Part. #}\nincluded"})
+    with table() as row:
+        for number, (template, text) in enumerate(LINE_BREAKS):
+            with row(template):
+                assert text_of(prompts, str(number)) == text
 
 
 def test_names_of_prompts_and_resources(opened: Opened) -> None:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from jsonrpc_fast.mcp.client import Client
 
-CALLBACK: Final = "http://localhost:3030/callback"
 CLIENT_METADATA: Final = "https://conformance-test.local/client-metadata.json"
 _CLIENTS_AT_A_TIME: Final = 3
 
@@ -121,103 +120,49 @@ async def use_valid_tools(url: str) -> None:
             await client.call_tool(tool["name"], dict.fromkeys(tool["inputSchema"]["properties"], "value"))
 
 
-# OAuth, with the provider of the official SDK
+# OAuth
 
 
-class Tokens:
-    """What the provider stores, for one run."""
+def follow(address: str) -> None:
+    """Follow the redirect of the authorization server back to the client, as a browser would."""
+    import httpx
 
-    def __init__(self, client: Any = None) -> None:
-        self.tokens: Any = None
-        self.client = client
-
-    async def get_tokens(self) -> Any:
-        return self.tokens
-
-    async def set_tokens(self, tokens: Any) -> None:
-        self.tokens = tokens
-
-    async def get_client_info(self) -> Any:
-        return self.client
-
-    async def set_client_info(self, client_info: Any) -> None:
-        self.client = client_info
+    httpx.get(address, follow_redirects=True)
 
 
-class Browser:
-    """Follows the redirect of the authorization server, as a browser would."""
+def browser(**options: Any) -> Any:
+    from jsonrpc_fast.mcp.client import oauth
+    from jsonrpc_fast.mcp.client.token_stores import MemoryStore
 
-    def __init__(self) -> None:
-        self._parameters: dict[str, list[str]] = {}
-
-    async def open(self, url: str) -> None:
-        from urllib.parse import parse_qs, urlsplit
-
-        import httpx
-
-        async with httpx.AsyncClient() as client:
-            response = await client.get(url, follow_redirects=False)
-        self._parameters = parse_qs(urlsplit(response.headers["location"]).query)
-
-    async def result(self) -> Any:
-        from mcp.client.auth import AuthorizationCodeResult
-
-        found = {name: values[0] for name, values in self._parameters.items()}
-        return AuthorizationCodeResult(code=found["code"], state=found.get("state"), iss=found.get("iss"))
-
-
-def provider(url: str, storage: Tokens | None = None, **options: Any) -> Any:
-    from mcp.client.auth import OAuthClientProvider
-    from mcp.shared.auth import OAuthClientMetadata
-
-    browser = Browser()
-    return OAuthClientProvider(
-        url,
-        OAuthClientMetadata(client_name="jsonrpc-fast", redirect_uris=[CALLBACK]),  # type: ignore[list-item]
-        storage or Tokens(),
-        redirect_handler=browser.open,
-        callback_handler=browser.result,
-        **options,
-    )
+    return oauth.browser(store=MemoryStore(), open_browser=follow, **options)
 
 
 async def authorize(url: str) -> None:
-    async with connect(url, auth=provider(url, client_metadata_url=CLIENT_METADATA)) as client:
+    async with connect(url, auth=browser(client_metadata_url=CLIENT_METADATA)) as client:
         await client.list_tools()
         await client.call_tool("test-tool", {})
 
 
 async def authorize_registered(url: str) -> None:
     """Use a client id and a secret that the authorization server knows already."""
-    from mcp.shared.auth import OAuthClientInformationFull
-
-    names = ("client_id", "client_secret")
-    known = OAuthClientInformationFull(
-        redirect_uris=[CALLBACK],  # type: ignore[list-item]
-        token_endpoint_auth_method="client_secret_basic",
-        **{name: CONTEXT[name] for name in names},
-    )
-    await list_only(url, auth=provider(url, Tokens(known)))
+    await list_only(url, auth=browser(client_id=CONTEXT["client_id"], client_secret=CONTEXT["client_secret"]))
 
 
 async def authorize_with_secret(url: str) -> None:
-    from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
+    from jsonrpc_fast.mcp.client import oauth
 
-    auth = ClientCredentialsOAuthProvider(url, Tokens(), CONTEXT["client_id"], CONTEXT["client_secret"])
+    issuer = await issuer_of(url)
+    auth = oauth.client_credentials(CONTEXT["client_id"], CONTEXT["client_secret"], issuer=issuer)
     await list_only(url, auth=auth)
 
 
 async def authorize_with_key(url: str) -> None:
-    from mcp.client.auth.extensions.client_credentials import PrivateKeyJWTOAuthProvider, SignedJWTParameters
+    from jsonrpc_fast.mcp.client import oauth
 
-    signed = SignedJWTParameters(
-        issuer=CONTEXT["client_id"],
-        subject=CONTEXT["client_id"],
-        signing_algorithm=CONTEXT.get("signing_algorithm", "ES256"),
-        signing_key=CONTEXT["private_key_pem"],
-    )
-    auth = PrivateKeyJWTOAuthProvider(url, Tokens(), CONTEXT["client_id"], signed.create_assertion_provider())
-    await list_only(url, auth=auth)
+    algorithm = CONTEXT.get("signing_algorithm", "ES256")
+    issuer = await issuer_of(url)
+    key = CONTEXT["private_key_pem"]
+    await list_only(url, auth=oauth.private_key(CONTEXT["client_id"], key, issuer=issuer, algorithm=algorithm))
 
 
 async def metadata_of(url: str) -> Any:
@@ -232,10 +177,16 @@ async def metadata_of(url: str) -> Any:
         return (await client.get(f"{origin}/.well-known/oauth-protected-resource{place.path}")).json()
 
 
+async def issuer_of(url: str) -> str:
+    """Return the authorization server, which a real client knows beforehand."""
+    return str((await metadata_of(url))["authorization_servers"][0])
+
+
 async def authorize_with_identity(url: str) -> None:
     """Exchange the identity token of the company's provider for an assertion, and that for an access token."""
     import httpx
-    from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
+
+    from jsonrpc_fast.mcp.client import oauth
 
     async def assertion(audience: str, resource: str) -> str:
         data = {
@@ -251,16 +202,9 @@ async def authorize_with_identity(url: str) -> None:
             answer = await client.post(CONTEXT["idp_token_endpoint"], data=data)
         return str(answer.json()["access_token"])
 
-    auth = IdentityAssertionOAuthProvider(
-        url,
-        Tokens(),
-        CONTEXT["client_id"],
-        CONTEXT["client_secret"],
-        (await metadata_of(url))["authorization_servers"][0],
-        assertion,
-        token_endpoint_auth_method="client_secret_basic",
-    )
-    await list_only(url, auth=auth)
+    issuer = await issuer_of(url)
+    client_id, secret = CONTEXT["client_id"], CONTEXT["client_secret"]
+    await list_only(url, auth=oauth.identity_assertion(client_id, secret, assertion, issuer=issuer))
 
 
 async def authorize_workload(url: str) -> None:

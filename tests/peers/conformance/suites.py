@@ -44,8 +44,6 @@ _RUNS_AT_A_TIME: Final = 2
 Side = Literal["server", "client"]
 
 UNFIT: Final[dict[tuple[Side, str], str]] = {
-    ("client", "auth/dpop"): "the SDK's provider does not have DPoP",
-    ("client", "auth/dpop-nonce"): "the SDK's provider does not have DPoP",
     ("client", "auth/2025-03-26-oauth-metadata-backcompat"): (
         "the issuer in the metadata is not the one that was asked (RFC 8414, section 3.3), so the SDK's provider stops"
     ),

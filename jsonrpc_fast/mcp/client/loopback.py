@@ -1,0 +1,93 @@
+"""The end of a sign-in in the browser: the redirect to this machine (RFC 8252, section 7.3)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+from ...errors import SignInError
+
+HOST: Final = "127.0.0.1"
+PATH: Final = "/callback"
+
+_MAX_HEAD_BYTES: Final = 16 * 1024
+_HEAD_SECONDS: Final = 10.0
+_MAX_CONNECTIONS: Final = 16
+_HEAD: Final = (
+    "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {length}\r\n"
+    "cache-control: no-store\r\nreferrer-policy: no-referrer\r\nconnection: close\r\n\r\n"
+)
+
+
+@contextlib.asynccontextmanager
+async def redirect_to(port: int, state: str) -> AsyncIterator[asyncio.Future[dict[str, str]]]:
+    """Listen for the redirect of a sign-in, and yield a future of the parameters of its URL.
+
+    A request without the right `state` is refused, and the sign-in goes on: any page in the browser could send it.
+
+    Args:
+        port: The port of 127.0.0.1.
+        state: The `state` of the request to the authorization server.
+
+    Raises:
+        SignInError: The port is in use.
+    """
+    found: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+    writers: set[asyncio.StreamWriter] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(writers) >= _MAX_CONNECTIONS:
+            writer.transport.abort()
+            return
+        writers.add(writer)
+        try:
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _HEAD_SECONDS)
+            parameters = _parameters(head)
+            is_ours = parameters is not None and secrets.compare_digest(
+                parameters.get("state", "").encode(), state.encode()
+            )
+            text = (
+                "You are signed in, or the program says why not. You can close this page." if is_ours else "Not found."
+            )
+            body = text.encode()
+            writer.write(
+                _HEAD.format(status="200 OK" if is_ours else "404 Not Found", length=len(body)).encode() + body
+            )
+            await writer.drain()
+            if is_ours and parameters is not None and not found.done():
+                found.set_result(parameters)
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.TimeoutError, OSError):
+            pass
+        finally:
+            writers.discard(writer)
+            writer.close()
+
+    try:
+        server = await asyncio.start_server(serve, HOST, port, limit=_MAX_HEAD_BYTES)
+    except OSError:
+        raise SignInError(
+            f"the browser is to return to port {port}, which another program uses: end it, or set redirect_port"
+        ) from None
+    try:
+        yield found
+    finally:
+        server.close()
+        for writer in writers:
+            writer.transport.abort()
+
+
+def _parameters(head: bytes) -> dict[str, str] | None:
+    """Return the parameters of the request for PATH; None for other requests."""
+    words = head.split(b"\r\n", 1)[0].split(b" ")
+    if len(words) != 3 or words[0] != b"GET":
+        return None
+    try:
+        url = urlsplit(words[1].decode("ascii"))
+        query = parse_qs(url.query, max_num_fields=32) if url.path == PATH else {}
+    except ValueError:
+        return None
+    return {name: values[0] for name, values in query.items() if len(values) == 1} if url.path == PATH else None

@@ -1,0 +1,651 @@
+"""Sign-in of a client with OAuth: the `auth` of `connect`.
+
+    connect(url, auth="oauth")                               # a person, in the browser: the same as oauth.browser()
+    connect(url, auth=oauth.browser(client_id="my-app"))     # registered beforehand
+    connect(url, auth=oauth.client_credentials("reports", secret, issuer="https://login.example.org"))
+
+The official SDK (`mcp`) does OAuth: it finds and checks metadata, registers the client, and has PKCE, the code,
+refreshed tokens, more scopes on demand (step-up), client credentials and identity assertions. This module opens the
+browser, keeps tokens, and bounds what the SDK reads. PyJWT signs.
+
+Rules:
+  - Tokens go to the server, and to the endpoints that its metadata names: over https, or on this machine.
+  - An authorization server must support PKCE with S256 (specification 2025-11-25, "Authorization Code Protection").
+  - No error, log or `repr` holds a token, a code, a secret, or what a server sent.
+  - `timeout` of `connect` begins after the sign-in in the browser, which has a limit of its own, `sign_in_seconds`. A
+    sign-in that becomes necessary later, during a call, counts for that call too: the log says so if it was cut off.
+  - Requests share one sign-in, and do not wait for each other.
+  - A server that asks for it (a challenge of the scheme DPoP) gets tokens that are bound to a key, which is kept with
+    them, and a proof with each request (RFC 9449).
+
+Sources: specification 2025-11-25 and 2026-07-28 "Authorization"; RFC 8252, RFC 9700.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import re
+import socket
+import sys
+import time
+import webbrowser
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextvars import ContextVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from urllib.parse import parse_qs, urlsplit
+
+from ..._checks import check_callable, check_count, check_seconds, check_type
+from ..._logs import logger_of
+from ...errors import SignInError
+from ..http.pool import tls_context
+from .loopback import HOST, PATH, redirect_to
+from .token_stores import FileStore, MemoryStore, TokenStore
+
+try:
+    import httpx2
+    from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+    from mcp.client.auth.extensions.client_credentials import (
+        ClientCredentialsOAuthProvider,
+        PrivateKeyJWTOAuthProvider,
+        SignedJWTParameters,
+    )
+    from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
+    from mcp.client.auth.oauth2 import OAuthContext
+    from mcp.shared.auth import (
+        AuthorizationCodeResult,
+        OAuthClientInformationFull,
+        OAuthClientMetadata,
+        OAuthMetadata,
+        OAuthToken,
+        ProtectedResourceMetadata,
+    )
+    from pydantic import AnyUrl, BaseModel
+except ImportError as _error:
+    raise ImportError('sign-in needs the extra `mcp-oauth`: pip install "jsonrpc_fast[mcp-oauth]"') from _error
+
+if TYPE_CHECKING:
+    from .dpop import Proofs
+
+__all__ = ["OAuth", "browser", "client_credentials", "identity_assertion", "private_key"]
+
+M = TypeVar("M", bound=BaseModel)
+Flow = AsyncGenerator[httpx2.Request, httpx2.Response]
+
+SIGN_IN_SECONDS: Final = 300.0
+"""How long a sign-in in the browser may take, by default."""
+REQUEST_SECONDS: Final = 30.0
+"""How long an authorization server may be silent."""
+MAX_ANSWER_BYTES: Final = 256 * 1024
+"""Maximum size of what an authorization server sends."""
+
+_CODES: Final = (
+    "access_denied",
+    "invalid_client",
+    "invalid_grant",
+    "invalid_request",
+    "invalid_scope",
+    "invalid_target",
+    "server_error",
+    "temporarily_unavailable",
+    "unauthorized_client",
+    "unsupported_grant_type",
+    "unsupported_response_type",
+)
+"""The errors of RFC 6749 and RFC 8707 that an exception repeats."""
+_FAULTS: Final = {
+    "start": "the tokens that are kept, or the request for authorization, cannot be used",
+    "resource": "the metadata of the server is malformed, or is that of another server",
+    "issuer": "the metadata of the authorization server is missing, malformed, or that of another issuer",
+    "registration": "the authorization server did not register this client: ask its owner for a client_id",
+    "redirect": "the browser came back without a code, or from another issuer than the one that was asked",
+    "token": "the authorization server gave no token that can be used",
+}
+"""What failed at each step of the SDK."""
+_DPOP: Final = re.compile(r"(?:^|,)\s*DPoP(?:\s|$)", re.IGNORECASE)
+_logger: Final = logger_of("mcp")
+_stage: Final[ContextVar[list[str]]] = ContextVar("stage")
+"""The step at which the SDK is, one of _FAULTS, while it runs."""
+
+
+def _drop_secrets(record: logging.LogRecord) -> bool:
+    """Take the exceptions from the SDK's log, whose texts hold what the authorization server sent."""
+    if _stage.get(None):
+        record.exc_info = record.exc_text = None
+    return True
+
+
+logging.getLogger("mcp.client.auth.oauth2").addFilter(_drop_secrets)
+
+
+class OAuth(httpx2.Auth):
+    """Gets tokens for one server, keeps them, and sends them. The functions of this module make it.
+
+    Different servers need one each: a request to another one than the first raises SignInError.
+
+    Args:
+        make: Makes the provider of the SDK, from the URL of the server and what is kept.
+        store: Keeps the tokens.
+        sign_in_seconds: How long a person may take; None: no person is needed.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[str, Any], httpx2.Auth],
+        store: TokenStore,
+        sign_in_seconds: float | None = None,
+    ) -> None:
+        self._make = make
+        self._store = store
+        self._sign_in_seconds = sign_in_seconds
+        self._provider: httpx2.Auth | None = None
+        self._storage: _Storage
+        self._opening = asyncio.Lock()
+        self._header: str | None = None
+        self._is_ready = False
+
+    async def sign_in(self, server: str) -> None:
+        """Let a person sign in, if that is how tokens are got, and none are kept. `connect` calls it.
+
+        Args:
+            server: The URL of the server.
+
+        Raises:
+            SignInError: The sign-in failed, or took longer than `sign_in_seconds`.
+        """
+        if self._sign_in_seconds is None:
+            return
+        await self._open(server)
+        kept = await self._storage.get_tokens()
+        if kept is not None and (kept.refresh_token is not None or kept.expires_in is None or kept.expires_in > 0):
+            return
+        with contextlib.suppress(httpx2.HTTPError):  # the handshake will say what is wrong
+            try:
+                await asyncio.wait_for(self._ask(server), self._sign_in_seconds)
+            except asyncio.TimeoutError:
+                raise _too_late(self._sign_in_seconds) from None
+
+    async def _ask(self, server: str) -> None:
+        """Send a request without a token, which a server that needs one refuses."""
+        message = {"jsonrpc": "2.0", "id": "sign-in", "method": "ping"}
+        accept = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
+        client = httpx2.AsyncClient(auth=self, verify=tls_context(httpx2), timeout=REQUEST_SECONDS)
+        async with client, client.stream("POST", server, json=message, headers=accept):
+            pass
+
+    async def _open(self, server: str) -> httpx2.Auth:
+        async with self._opening:
+            if self._provider is None:
+                self._storage = _Storage(self._store, server)
+                await self._storage.read()
+                self._provider = self._make(server, self._storage)
+                if isinstance(self._provider, OAuthClientProvider):
+                    self._storage.context = self._provider.context
+            return self._provider
+
+    async def async_auth_flow(self, request: httpx2.Request) -> Flow:
+        """Send a request with a token; get one where the server says that it needs one."""
+        provider = self._provider or await self._open(str(request.url))
+        _check_server(request.url, httpx2.URL(self._storage.server))
+        flow: Flow | None = None
+        outgoing = request
+        stage = "start"
+        try:
+            if not self._is_ready:
+                flow = provider.async_auth_flow(request)
+                outgoing = await _step(flow.__anext__(), stage)
+            elif self._header is not None:
+                request.headers["authorization"] = self._header
+            while True:
+                if outgoing is request:
+                    sent = self._header = request.headers.get("authorization")
+                    self._is_ready = True
+                else:
+                    stage = _stage_of(outgoing)
+                    _prepare(outgoing)
+                proofs = self._sign(outgoing, stage)
+                response = yield outgoing
+                if proofs is not None and proofs.take_nonce(response):
+                    _bound(response)
+                    self._sign(outgoing, stage)
+                    response = yield outgoing
+                if outgoing is not request or response.status_code in (401, 403):
+                    _bound(response)
+                    response = await self._read(response, outgoing, request)
+                elif flow is None:
+                    return
+                if outgoing is request and sent is not None:
+                    request.headers["authorization"] = sent
+                if flow is None:  # the lock of the provider is not held while requests with a good token wait
+                    flow = provider.async_auth_flow(request)
+                    outgoing = await _step(flow.__anext__(), stage)
+                    if outgoing is not request or request.headers.get("authorization") != sent:
+                        continue
+                outgoing = await _step(flow.asend(response), stage, response)
+        except StopAsyncIteration:
+            return
+        finally:
+            if flow is not None:
+                await flow.aclose()
+
+    def _sign(self, outgoing: httpx2.Request, stage: str) -> Proofs | None:
+        """Add a proof to a request, if tokens are bound to a key. Return what made it."""
+        proofs = self._storage.proofs
+        scheme, _, token = outgoing.headers.get("authorization", "").partition(" ")
+        if proofs is None:
+            return None
+        if stage == "token" and "form" in outgoing.headers.get("content-type", ""):
+            proofs.sign(outgoing)
+            return proofs
+        if not self._storage.is_bound or scheme not in ("Bearer", "DPoP"):
+            return None
+        outgoing.headers["authorization"] = f"DPoP {token}"
+        proofs.sign(outgoing, token)
+        return proofs
+
+    async def _read(
+        self, response: httpx2.Response, outgoing: httpx2.Request, request: httpx2.Request
+    ) -> httpx2.Response:
+        """Find out whether tokens are bound to a key. Return the response as the SDK, which has no DPoP, reads it."""
+        if outgoing is request:
+            if self._storage.proofs is None and _DPOP.search(response.headers.get("www-authenticate", "")):
+                self._storage.proofs = _proofs(None)
+        elif self._storage.proofs is not None and "dpop" in outgoing.headers and response.status_code == 200:
+            await response.aread()
+            with contextlib.suppress(ValueError):
+                found = response.json()
+                self._storage.is_bound = is_bound = str(found["token_type"]).lower() == "dpop"
+                if is_bound:
+                    return httpx2.Response(200, json={**found, "token_type": "Bearer"}, request=outgoing)
+        return response
+
+
+def _proofs(pem: str | None) -> Proofs:
+    from .dpop import Proofs  # few servers need it
+
+    return Proofs(pem)
+
+
+class _Storage:
+    """The SDK's store, on one of ours. It keeps what the SDK forgets, too: when tokens expire, and who issued them.
+
+    Attributes:
+        server: The URL of the server.
+        context: What the SDK knows; None for a provider that has no such object.
+        client: The client, if it was registered beforehand.
+        proofs: Makes the proofs of DPoP; None where no server asked for them.
+        is_bound: Whether the token is bound to the key of `proofs`.
+    """
+
+    def __init__(self, store: TokenStore, server: str) -> None:
+        self._store = store
+        self.server = server
+        self._record: dict[str, Any] = {}
+        self.context: OAuthContext | None = None
+        self.client: OAuthClientInformationFull | None = None
+        self.proofs: Proofs | None = None
+        self.is_bound = False
+
+    async def read(self) -> None:
+        text = await self._store.load(self.server)
+        with contextlib.suppress(ValueError, RecursionError):
+            found = json.loads(text or "{}")
+            self._record = found if isinstance(found, dict) else {}
+            if (pem := self._record.get("key")) is not None:
+                self.proofs, self.is_bound = _proofs(str(pem)), True
+
+    async def get_tokens(self) -> OAuthToken | None:
+        tokens = _model(OAuthToken, self._record.get("tokens"))
+        until = self._record.get("until")
+        if tokens is not None and isinstance(until, (int, float)):
+            tokens.expires_in = int(until - time.time())
+        if tokens is not None and self.context is not None:
+            self.context.update_token_expiry(tokens)
+            self.context.oauth_metadata = _model(OAuthMetadata, self._record.get("issuer"))
+            resource = self.context.protected_resource_metadata = _model(
+                ProtectedResourceMetadata, self._record.get("resource")
+            )
+            if resource is not None:
+                self.context.auth_server_url = str(resource.authorization_servers[0])
+        return tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        until = None if tokens.expires_in is None else time.time() + tokens.expires_in
+        key = self.proofs.pem if self.proofs is not None and self.is_bound else None
+        self._record.update(tokens=_plain(tokens), until=until, key=key)
+        if self.context is not None:
+            self._record["issuer"] = _plain(self.context.oauth_metadata)
+            self._record["resource"] = _plain(self.context.protected_resource_metadata)
+        await self._save()
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self.client or _model(OAuthClientInformationFull, self._record.get("client"))
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self._record["client"] = _plain(client_info)
+        await self._save()
+
+    def kept_port(self) -> int | None:
+        """Return the port of the redirect with which the client was registered; None if it was not."""
+        known = _model(OAuthClientInformationFull, self._record.get("client"))
+        return known.redirect_uris[0].port if known is not None and known.redirect_uris else None
+
+    async def _save(self) -> None:
+        await self._store.save(self.server, json.dumps(self._record))
+
+
+def browser(
+    *,
+    client_id: str | None = None,
+    client_secret: str | None = None,
+    client_metadata_url: str | None = None,
+    client_name: str = "jsonrpc_fast",
+    store: TokenStore | None = None,
+    redirect_port: int | None = None,
+    sign_in_seconds: float = SIGN_IN_SECONDS,
+    open_browser: Callable[[str], object] = webbrowser.open,
+) -> OAuth:
+    """Return an `auth` with which a person signs in, in the browser. The next connections use the tokens kept.
+
+    Args:
+        client_id: The id of this client, if the authorization server knows it; by default the client registers itself.
+        client_secret: Its secret, if it has one.
+        client_metadata_url: An https URL of a document about this client, which stands for an id where the
+            authorization server supports that.
+        client_name: The name that the person sees, of a client that registers itself.
+        store: Keeps the tokens; by default a `FileStore`.
+        redirect_port: The port of 127.0.0.1 to which the browser returns (`http://127.0.0.1:PORT/callback`); None: a
+            free one.
+        sign_in_seconds: How long a sign-in may take.
+        open_browser: Called with the address to open, in a thread. If it returns False, the address goes to stderr.
+
+    Raises:
+        TypeError, ValueError: An argument has the wrong type or value.
+    """
+    check_type("client_id", client_id, str, may_be_none=True)
+    check_type("client_secret", client_secret, str, may_be_none=True)
+    check_type("client_name", client_name, str)
+    check_count("redirect_port", redirect_port, 1, 65535)
+    check_seconds("sign_in_seconds", sign_in_seconds, may_be_none=False, may_be_zero=False)
+    check_callable("open_browser", open_browser, may_be_none=False)
+    if client_secret is not None and client_id is None:
+        raise ValueError("client_secret needs a client_id")
+
+    def make(server: str, storage: _Storage) -> httpx2.Auth:
+        port = redirect_port or storage.kept_port() or _free_port()
+        redirect_uri = f"http://{HOST}:{port}{PATH}"
+        if client_id is not None:
+            storage.client = OAuthClientInformationFull(
+                client_id=client_id,
+                client_secret=client_secret,
+                redirect_uris=[AnyUrl(redirect_uri)],
+                token_endpoint_auth_method="none" if client_secret is None else "client_secret_basic",
+            )
+        waiting = _Redirect(port, open_browser, sign_in_seconds)
+        provider = OAuthClientProvider(
+            server,
+            OAuthClientMetadata(client_name=client_name, redirect_uris=[AnyUrl(redirect_uri)]),
+            storage,
+            waiting.begin,
+            waiting.result,
+            client_metadata_url,
+        )
+        waiting.context = provider.context
+        return provider
+
+    return OAuth(make, FileStore() if store is None else store, sign_in_seconds)
+
+
+def client_credentials(client_id: str, client_secret: str, *, issuer: str, store: TokenStore | None = None) -> OAuth:
+    """Return an `auth` for a program that has an id and a secret of its own, and acts for nobody.
+
+    Args:
+        client_id: The id by which the authorization server knows the program.
+        client_secret: Its secret.
+        issuer: The issuer that knows them: nobody else gets them, whatever the server says.
+        store: Keeps the tokens; by default in memory.
+
+    Raises:
+        TypeError, ValueError: An argument has the wrong type or value.
+    """
+    _check_program(issuer, client_id=client_id, client_secret=client_secret)
+    return _of_program(
+        lambda server, storage: ClientCredentialsOAuthProvider(
+            server, storage, client_id, client_secret, issuer=issuer
+        ),
+        store,
+    )
+
+
+def private_key(
+    client_id: str,
+    key: str | Callable[[str], Awaitable[str]],
+    *,
+    issuer: str,
+    algorithm: str = "ES256",
+    store: TokenStore | None = None,
+) -> OAuth:
+    """Return an `auth` for a program that proves who it is with a signed JWT instead of a secret (RFC 7523).
+
+    Args:
+        client_id: The id by which the authorization server knows the program.
+        key: The private key, as PEM. Or an async function that takes the audience and returns the JWT: the identity
+            that a platform gives to its workloads, for example.
+        issuer: The issuer that knows them: nobody else gets a JWT.
+        algorithm: The algorithm of the signature.
+        store: Keeps the tokens; by default in memory.
+
+    Raises:
+        TypeError, ValueError: An argument has the wrong type or value.
+    """
+    _check_program(issuer, client_id=client_id, algorithm=algorithm)
+    if isinstance(key, str):
+        signed = SignedJWTParameters(issuer=client_id, subject=client_id, signing_key=key, signing_algorithm=algorithm)
+        assertion = signed.create_assertion_provider()
+    else:
+        check_callable("key", key, may_be_none=False)
+        assertion = key
+    return _of_program(
+        lambda server, storage: PrivateKeyJWTOAuthProvider(
+            server, storage, client_id, partial(_asserted, assertion), issuer=issuer
+        ),
+        store,
+    )
+
+
+def identity_assertion(
+    client_id: str,
+    client_secret: str,
+    assertion: Callable[[str, str], Awaitable[str]],
+    *,
+    issuer: str,
+    method: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic",
+    store: TokenStore | None = None,
+) -> OAuth:
+    """Return an `auth` for a person who has signed in at the company's identity provider already (ID-JAG).
+
+    Args:
+        client_id: The id by which the authorization server knows the program.
+        client_secret: Its secret.
+        assertion: An async function that takes the issuer and the URL of the server, and returns the identity
+            assertion that the identity provider makes for them.
+        issuer: The authorization server of the MCP server.
+        method: How the client sends its id and its secret.
+        store: Keeps the tokens; by default in memory.
+
+    Raises:
+        TypeError, ValueError: An argument has the wrong type or value.
+    """
+    _check_program(issuer, client_id=client_id, client_secret=client_secret)
+    check_callable("assertion", assertion, may_be_none=False)
+    return _of_program(
+        lambda server, storage: IdentityAssertionOAuthProvider(
+            server,
+            storage,
+            client_id,
+            client_secret,
+            issuer,
+            partial(_asserted, assertion),
+            token_endpoint_auth_method=method,
+        ),
+        store,
+    )
+
+
+def _check_program(issuer: str, **texts: str) -> None:
+    for name, text in {"issuer": issuer, **texts}.items():
+        check_type(name, text, str)
+        if not text:
+            raise ValueError(f"{name} must not be empty")
+    if urlsplit(issuer).scheme not in ("http", "https"):
+        raise ValueError("issuer must be the URL of an authorization server")
+
+
+def _of_program(make: Callable[[str, _Storage], httpx2.Auth], store: TokenStore | None) -> OAuth:
+    return OAuth(make, MemoryStore() if store is None else store)
+
+
+class _Redirect:
+    """The way through the browser and back."""
+
+    def __init__(self, port: int, open_browser: Callable[[str], object], seconds: float) -> None:
+        self._port = port
+        self._open_browser = open_browser
+        self._seconds = seconds
+        self._address = ""
+        self.context: OAuthContext
+
+    async def begin(self, address: str) -> None:
+        _check_address(address)
+        metadata = self.context.oauth_metadata
+        if metadata is None:  # servers of 2025-03-26 have no metadata of the resource, and may have none at all
+            if self.context.protected_resource_metadata is not None:
+                raise SignInError(f"sign-in failed: {_FAULTS['issuer']}")
+        elif "S256" not in (metadata.code_challenge_methods_supported or ()):
+            raise SignInError("the authorization server does not say that it supports PKCE with S256")
+        self._address = address
+
+    async def result(self) -> AuthorizationCodeResult:
+        [state] = parse_qs(urlsplit(self._address).query)["state"]
+        async with redirect_to(self._port, state) as redirect:
+            if await asyncio.to_thread(self._open_browser, self._address) is False:
+                print(f"Open this address to sign in:\n{self._address}", file=sys.stderr)
+            try:
+                await asyncio.wait([redirect], timeout=self._seconds)
+            except asyncio.CancelledError:
+                _logger.warning("a sign-in in the browser was cut off by the timeout of a call, or by its cancellation")
+                raise
+            if not redirect.done():
+                raise _too_late(self._seconds)
+            found = redirect.result()
+        if "code" not in found:
+            raise SignInError(f"the authorization server did not let you in{_reason(found.get('error'))}")
+        _stage.get().append("redirect")
+        return AuthorizationCodeResult(code=found["code"], state=found.get("state"), iss=found.get("iss"))
+
+
+async def _asserted(assertion: Callable[..., Awaitable[str]], *arguments: str) -> str:
+    try:
+        return await assertion(*arguments)
+    except Exception as error:
+        raise SignInError("the assertion for the authorization server could not be made") from error
+
+
+async def _step(step: Awaitable[httpx2.Request], stage: str, response: httpx2.Response | None = None) -> httpx2.Request:
+    """Let the SDK go on to its next request."""
+    stages = [stage]
+    token = _stage.set(stages)
+    try:
+        return await step
+    except (OAuthFlowError, ValueError):  # their texts hold what was sent
+        reason = ""
+        if response is not None and stage == "token":
+            with contextlib.suppress(Exception):
+                reason = _reason(response.json()["error"])
+        fault = SignInError(f"sign-in failed: {_FAULTS[stages[-1]]}{reason}")
+    finally:
+        _stage.reset(token)
+    raise fault
+
+
+def _stage_of(request: httpx2.Request) -> str:
+    if request.method == "GET":
+        return "resource" if "oauth-protected-resource" in request.url.path else "issuer"
+    is_form = "form" in request.headers.get("content-type", "")
+    return "token" if is_form else "registration"
+
+
+def _prepare(request: httpx2.Request) -> None:
+    """Bound a request of the SDK."""
+    _check_address(str(request.url))
+    request.headers["accept-encoding"] = "identity"
+    request.extensions["timeout"] = httpx2.Timeout(REQUEST_SECONDS).as_dict()
+
+
+def _check_server(url: httpx2.URL, server: httpx2.URL) -> None:
+    """Check that a request goes to the server that the tokens are for; a redirect may have added https."""
+    is_same = (url.host, url.port) == (server.host, server.port) and url.scheme in (server.scheme, "https")
+    if not is_same:
+        raise SignInError("these tokens are for another server: make an `auth` for each server")
+
+
+def _check_address(address: str) -> None:
+    url = urlsplit(address)
+    if url.scheme != "https" and url.hostname not in ("localhost", "127.0.0.1", "::1"):
+        raise SignInError("the authorization server has an address without https, to which no secret is sent")
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = MAX_ANSWER_BYTES
+        async for chunk in self._inner:
+            left -= len(chunk)
+            if left < 0:
+                raise SignInError("the response of the server to the sign-in is too large")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _bound(response: httpx2.Response) -> None:
+    """Bound what is read of a response."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        del response.headers["content-encoding"]  # what is compressed could expand to any size: it will not parse
+    if not response.is_stream_consumed:
+        response.stream = _BoundedStream(response.stream)
+
+
+def _reason(code: object) -> str:
+    return f": {code}" if isinstance(code, str) and code in _CODES else ""
+
+
+def _too_late(seconds: float) -> SignInError:
+    return SignInError(f"the sign-in in the browser was not finished within {seconds:g} s (sign_in_seconds): try again")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _model(kind: type[M], value: object) -> M | None:
+    """Return what was kept; None if it is malformed."""
+    if value is None:
+        return None
+    try:
+        return kind.model_validate(value)
+    except ValueError:
+        return None
+
+
+def _plain(value: BaseModel | None) -> Any:
+    return None if value is None else value.model_dump(mode="json", exclude_none=True)

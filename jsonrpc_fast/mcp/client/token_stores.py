@@ -1,0 +1,113 @@
+"""Where a client keeps its tokens of OAuth between connections.
+
+    connect(url, auth=oauth.browser(store=MemoryStore()))
+
+A store may be any object with the methods of `TokenStore`, such as one on the keyring of the system.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final, Protocol
+
+from ...errors import SignInError
+from ...handlers.failures import on_failure
+
+MAX_RECORD_BYTES: Final = 256 * 1024
+"""Maximum size of what is kept for a server."""
+
+
+class TokenStore(Protocol):
+    """Keeps a text for each server. The text holds secrets: tokens, and what the client is registered with."""
+
+    async def load(self, server: str) -> str | None:
+        """Return the text for a server; None if there is none.
+
+        Args:
+            server: The URL of the server.
+        """
+        ...
+
+    async def save(self, server: str, text: str) -> None:
+        """Keep the text for a server, in place of the last one."""
+        ...
+
+
+class MemoryStore:
+    """A store that ends with the process."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    async def load(self, server: str) -> str | None:
+        return self._texts.get(server)
+
+    async def save(self, server: str, text: str) -> None:
+        self._texts[server] = text
+
+
+class FileStore:
+    """A store with a file for each server, which only the user can read.
+
+    Args:
+        folder: The folder of the files, made if necessary; None: `jsonrpc_fast/tokens` in the user's folder for state
+            ($XDG_STATE_HOME, or ~/.local/state; on Windows %LOCALAPPDATA%).
+
+    Attributes:
+        folder: The folder of the files.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        self.folder: Path = _default_folder() if folder is None else Path(folder)
+
+    async def load(self, server: str) -> str | None:
+        """Return the text for a server; None if there is none.
+
+        Raises:
+            SignInError: Other users can read the file, or it is too large.
+            OSError: It cannot be read.
+        """
+        return await asyncio.to_thread(self._load, server)
+
+    async def save(self, server: str, text: str) -> None:
+        """Keep the text for a server, in place of the last one.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        await asyncio.to_thread(self._save, server, text)
+
+    def _path(self, server: str) -> Path:
+        return self.folder / f"{hashlib.sha256(server.encode()).hexdigest()[:32]}.json"
+
+    def _load(self, server: str) -> str | None:
+        path = self._path(server)
+        with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+            if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
+                raise SignInError(f"other users can read the tokens in {path}: delete the file, and sign in again")
+            data = file.read(MAX_RECORD_BYTES + 1)
+            if len(data) > MAX_RECORD_BYTES:
+                raise SignInError(f"{path} is too large: delete it, and sign in again")
+            return data.decode(errors="replace")
+        return None
+
+    def _save(self, server: str, text: str) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        number, name = tempfile.mkstemp(dir=self.folder)  # with the mode 0600
+        with on_failure(lambda: os.unlink(name)):
+            with open(number, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(name, self._path(server))
+
+
+def _default_folder() -> Path:
+    name, other = ("LOCALAPPDATA", "AppData/Local") if sys.platform == "win32" else ("XDG_STATE_HOME", ".local/state")
+    given = os.environ.get(name, "")
+    base = Path(given) if os.path.isabs(given) else Path.home() / other
+    return base / "jsonrpc_fast" / "tokens"

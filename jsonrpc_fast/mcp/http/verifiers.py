@@ -1,0 +1,298 @@
+"""Verifiers of bearer tokens: what an `Authorization` takes as `check`.
+
+    Authorization(
+        JwtVerifier(
+            jwks_url="https://login.example.org/jwks.json",
+            issuer="https://login.example.org",
+            audience="https://example.org/mcp",
+        ),
+        resource="https://example.org/mcp",
+        authorization_servers=["https://login.example.org"],
+    )
+
+PyJWT and cryptography verify signatures, expiry, issuer and audience. httpx2 or httpx fetches keys and asks issuers.
+
+Rules:
+  - A token that is not valid gets 401. If its validity cannot be found out, because the issuer's server is dead, slow
+    or sends nonsense, it gets 503 after at most FETCH_SECONDS.
+  - Keys are kept for CACHE_SECONDS. A token whose key is unknown has them fetched again, once for all tokens that wait,
+    and not within RETRY_SECONDS after the last time: so new keys are found, and made-up ones cost nothing.
+  - Only algorithms with public keys are allowed, never `none`; the type and the `alg` of a key must fit the token's.
+  - No redirect is followed, and no answer of more than MAX_ANSWER_BYTES is read.
+
+Sources: RFC 7517, RFC 7519, RFC 7662, RFC 8725.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Collection, Iterable
+from contextlib import AsyncExitStack
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import quote
+
+from ..._checks import check_type
+from ..._logs import logger_of
+from ...codec._json import loads
+from ...errors import InvalidResponse
+from ...http import library as libraries
+from ...http.inflating import ACCEPTED
+from ...http.requests import Refusal
+from .pool import tls_context
+from .sending import read
+
+try:
+    import jwt
+    from jwt.algorithms import has_crypto
+
+    if not has_crypto:
+        raise ImportError("cryptography is not installed")
+except ImportError as _error:
+    raise ImportError('verifying tokens needs the extra `mcp-auth`: pip install "jsonrpc_fast[mcp-auth]"') from _error
+
+if TYPE_CHECKING:
+    import httpx
+    import httpx2
+
+    HttpClient = httpx.AsyncClient | httpx2.AsyncClient
+
+T = TypeVar("T")
+
+ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+"""The algorithms of signatures that may be allowed, all by default."""
+CACHE_SECONDS: Final = 600.0
+"""How long the keys of an issuer are kept."""
+RETRY_SECONDS: Final = 10.0
+"""How long keys are not fetched again, for an unknown key or after a failure."""
+FETCH_SECONDS: Final = 5.0
+"""How long fetching keys, or asking an issuer, may take."""
+LEEWAY_SECONDS: Final = 10.0
+"""How far the clock of an issuer may differ."""
+MAX_ANSWER_BYTES: Final = 256 * 1024
+"""Maximum size of a key set, or of an answer of an issuer."""
+
+_KEY_TYPES: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
+_RETRY_AFTER: Final = (b"retry-after", b"%d" % RETRY_SECONDS)
+_logger: Final = logger_of("mcp")
+
+
+class JwtVerifier:
+    """Verifies tokens that are JWTs, by the public keys of their issuer. Returns their claims.
+
+    Args:
+        jwks_url: The URL of the issuer's key set: `jwks_uri` in its metadata.
+        issuer: The issuer (`iss`) that a token must have.
+        audience: The audience (`aud`) that a token must have; one of them, if there are several. It is the URL of the
+            MCP endpoint, unless the issuer knows it by another name.
+        algorithms: The algorithms that are allowed, of ALGORITHMS.
+        http_client: The `AsyncClient` of httpx2 or httpx to use, which is not closed; by default one for each fetch,
+            with the settings of the environment (proxies, certificates).
+
+    Raises:
+        TypeError: An argument has the wrong type.
+        ValueError: `jwks_url` is not an HTTP URL, or an algorithm is not one of ALGORITHMS.
+    """
+
+    def __init__(
+        self,
+        *,
+        jwks_url: str,
+        issuer: str,
+        audience: str | Collection[str],
+        algorithms: Collection[str] = ALGORITHMS,
+        http_client: HttpClient | None = None,
+    ) -> None:
+        check_type("issuer", issuer, str)
+        self._audience = _texts("audience", audience)
+        self._algorithms = _texts("algorithms", algorithms)
+        if not self._algorithms <= frozenset(ALGORITHMS):
+            raise ValueError(f"algorithms must be of {', '.join(ALGORITHMS)}")
+        self._fetcher = _Fetcher(jwks_url, http_client)
+        self._issuer = issuer
+        self._jwt = jwt.PyJWT({"enforce_minimum_key_length": True, "require": ["exp", "iss", "aud"]})
+        self._set: list[dict[str, Any]] = []
+        self._keys: dict[tuple[str | None, str], jwt.PyJWK] = {}
+        self._fetched = self._tried = -inf
+        self._fetching: asyncio.Task[None] | None = None
+
+    async def __call__(self, token: str) -> dict[str, Any] | None:
+        """Return the claims of a token; None if it is not valid.
+
+        Raises:
+            Refusal: The keys of the issuer cannot be fetched (503).
+        """
+        try:
+            header = jwt.get_unverified_header(token)
+            algorithm = header.get("alg")
+            if not isinstance(algorithm, str) or algorithm not in self._algorithms:
+                return None
+            key = await self._key(header.get("kid"), algorithm)
+            if key is None:
+                return None
+            claims: dict[str, Any] = self._jwt.decode(
+                token,
+                key,
+                algorithms=[algorithm],
+                issuer=self._issuer,
+                audience=self._audience,
+                leeway=LEEWAY_SECONDS,
+            )
+        except jwt.PyJWTError:
+            return None
+        return claims
+
+    async def _key(self, kid: str | None, algorithm: str) -> jwt.PyJWK | None:
+        """Return the key of a token, fetched if necessary; None if the issuer has no such key."""
+        now = asyncio.get_running_loop().time()
+        found = self._found(kid, algorithm) if now < self._fetched + CACHE_SECONDS else None
+        if found is not None:
+            return found
+        if now >= self._tried + RETRY_SECONDS:
+            self._tried = now
+            self._fetching = asyncio.get_running_loop().create_task(self._fetch(now))
+        if self._fetching is not None:
+            await asyncio.wait([self._fetching])  # a client that leaves does not cancel it for the others
+        if self._fetched < self._tried:
+            raise _unavailable()
+        return self._found(kid, algorithm)
+
+    async def _fetch(self, now: float) -> None:
+        try:
+            found = await _within_limits(self._fetcher.fetch("GET"))
+            self._set = [key for key in found["keys"] if isinstance(key, dict)]
+            self._keys.clear()
+            self._fetched = now
+        except Exception as error:
+            _log("the keys of the issuer cannot be fetched", error)
+        finally:
+            self._fetching = None
+
+    def _found(self, kid: str | None, algorithm: str) -> jwt.PyJWK | None:
+        key = self._keys.get((kid, algorithm))
+        if key is not None:
+            return key
+        fitting = [
+            each
+            for each in self._set
+            if (kid is None or each.get("kid") == kid)
+            and each.get("kty") == _KEY_TYPES[algorithm[:2]]
+            and each.get("alg", algorithm) == algorithm
+            and each.get("use", "sig") == "sig"
+        ]
+        if len(fitting) != 1:  # a token without `kid` has a key if there is no choice
+            return None
+        try:
+            key = self._keys[kid, algorithm] = jwt.PyJWK(fitting[0], algorithm)
+        except Exception as error:  # a malformed key: of many kinds
+            _log("a key of the issuer cannot be read", error)
+        return key
+
+
+class IntrospectionVerifier:
+    """Verifies tokens by asking their issuer about each of them (RFC 7662). Returns what it says of them.
+
+    Args:
+        url: The URL of the issuer's introspection endpoint.
+        client_id: The id by which the issuer knows this server.
+        client_secret: The secret of this server.
+        audience: The audience (`aud`) that a token must have; one of them, if there are several.
+        issuer: The issuer (`iss`) that a token must have, if the answer says it; None: any.
+        http_client: As in `JwtVerifier`. With one of your own, connections stay open between requests.
+
+    Raises:
+        TypeError: An argument has the wrong type.
+        ValueError: `url` is not an HTTP URL.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        client_id: str,
+        client_secret: str,
+        audience: str | Collection[str],
+        issuer: str | None = None,
+        http_client: HttpClient | None = None,
+    ) -> None:
+        check_type("client_id", client_id, str)
+        check_type("client_secret", client_secret, str)
+        check_type("issuer", issuer, str, may_be_none=True)
+        self._audience = _texts("audience", audience)
+        self._issuer = issuer
+        self._fetcher = _Fetcher(url, http_client)
+        self._credentials = (quote(client_id, safe=""), quote(client_secret, safe=""))  # RFC 6749, section 2.3.1
+
+    async def __call__(self, token: str) -> dict[str, Any] | None:
+        """Return what the issuer says of a token; None if it is not valid.
+
+        Raises:
+            Refusal: The issuer does not answer (503).
+        """
+        form = {"token": token, "token_type_hint": "access_token"}
+        try:
+            found = await _within_limits(self._fetcher.fetch("POST", data=form, auth=self._credentials))
+            is_active = found["active"] is True
+        except Exception as error:
+            _log("the issuer did not say whether a token is valid", error)
+            raise _unavailable() from None
+        return found if is_active and self._is_for_us(found) else None
+
+    def _is_for_us(self, found: dict[str, Any]) -> bool:
+        audience, now = found.get("aud"), time.time()
+        audiences = [audience] if isinstance(audience, str) else audience if isinstance(audience, list) else []
+        begin, end = found.get("nbf", -inf), found.get("exp", inf)
+        return (
+            any(isinstance(each, str) and each in self._audience for each in audiences)
+            and (self._issuer is None or found.get("iss", self._issuer) == self._issuer)
+            and isinstance(begin, (int, float))
+            and isinstance(end, (int, float))
+            and begin - LEEWAY_SECONDS <= now < end + LEEWAY_SECONDS
+        )
+
+
+class _Fetcher:
+    """Requests to one URL that return an object of JSON."""
+
+    def __init__(self, url: str, client: HttpClient | None) -> None:
+        self._library = libraries.library_of(client)
+        libraries.check_client(client, self._library, "AsyncClient")
+        self._url = libraries.url_of(url, self._library)
+        self._client = client
+
+    async def fetch(self, method: str, **options: Any) -> dict[str, Any]:
+        headers = {"accept": "application/json", "accept-encoding": ACCEPTED}
+        async with AsyncExitStack() as stack:
+            client: Any = self._client
+            if client is None:
+                made = self._library.AsyncClient(verify=tls_context(self._library), timeout=FETCH_SECONDS)
+                client = await stack.enter_async_context(made)
+            streaming = client.stream(method, self._url, headers=headers, follow_redirects=False, **options)
+            response = await stack.enter_async_context(streaming)
+            if response.status_code != 200:
+                raise InvalidResponse(f"the status is {response.status_code}")
+            found = loads(await read(response, MAX_ANSWER_BYTES))
+        if not isinstance(found, dict):
+            raise InvalidResponse("the answer is no object")
+        return found
+
+
+async def _within_limits(work: Awaitable[T]) -> T:
+    return await asyncio.wait_for(work, FETCH_SECONDS)
+
+
+def _log(text: str, error: Exception) -> None:
+    """Log a failure by its kind: its text could hold parts of a token or of an answer."""
+    _logger.warning("%s: %s", text, error if isinstance(error, InvalidResponse) else type(error).__name__)
+
+
+def _unavailable() -> Refusal:
+    return Refusal(503, "The token cannot be checked now.", [_RETRY_AFTER])
+
+
+def _texts(name: str, given: str | Iterable[str]) -> frozenset[str]:
+    texts = frozenset([given] if isinstance(given, str) else given)
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise TypeError(f"{name} must be one string or several")
+    return texts

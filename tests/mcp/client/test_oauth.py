@@ -1,0 +1,741 @@
+"""Sign-in with OAuth, against the authorization server of the SDK and an MCP server that verifies its tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import importlib
+import inspect
+import json
+import logging
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+pytest.importorskip("mcp.client.auth.extensions.identity_assertion", reason="the extra `mcp-oauth` is not installed")
+pytest.importorskip("httpx2", reason="the extra `mcp-oauth` is not installed")
+pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+
+import httpx2
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from jwt.algorithms import ECAlgorithm
+from mcp.server.auth.provider import (
+    AuthorizationCode,
+    AuthorizationParams,
+    OAuthAuthorizationServerProvider,
+    RefreshToken,
+    construct_redirect_uri,
+)
+from mcp.server.auth.routes import create_auth_routes
+from mcp.server.auth.settings import ClientRegistrationOptions
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+from pydantic import AnyHttpUrl
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+
+from jsonrpc_fast import mcp
+from jsonrpc_fast.errors import HttpStatusError, SignInError
+from jsonrpc_fast.mcp.client import oauth
+from jsonrpc_fast.mcp.client.token_stores import FileStore, MemoryStore
+from jsonrpc_fast.mcp.http.authorization import Authorization
+from jsonrpc_fast.mcp.http.verifiers import JwtVerifier
+from jsonrpc_fast.mcp.server import Context, Server
+
+from ...support.asgi_servers import serving
+from ...support.clock import moving_clock
+from ...support.tables import rows
+
+KEY = ec.generate_private_key(ec.SECP256R1())
+PEM = KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+RESOURCE = "/.well-known/oauth-protected-resource/mcp"
+METADATA = "/.well-known/oauth-authorization-server"
+OURS = ("mcp", "jsonrpc_fast")
+SECRET = "s3cr3t-that-nobody-may-see"
+
+pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(1000)]
+
+
+class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, Any]):
+    """Lets everybody in, as anna."""
+
+    def __init__(self, base: str) -> None:
+        self.base = base
+        self.clients: dict[str, OAuthClientInformationFull] = {}
+        self.codes: dict[str, AuthorizationCode] = {}
+        self.refreshing: dict[str, RefreshToken] = {}
+        self.grants: list[str] = []
+
+    async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
+        return self.clients.get(client_id)
+
+    async def register_client(self, client_info: OAuthClientInformationFull) -> None:
+        self.clients[client_info.client_id] = client_info.model_copy(update={"scope": "read write"})
+
+    async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
+        code = secrets.token_hex(16)
+        self.codes[code] = AuthorizationCode(
+            code=code,
+            scopes=params.scopes or [],
+            expires_at=time.time() + 60,
+            client_id=client.client_id,
+            code_challenge=params.code_challenge,
+            redirect_uri=params.redirect_uri,
+            redirect_uri_provided_explicitly=params.redirect_uri_provided_explicitly,
+            resource=params.resource,
+        )
+        return construct_redirect_uri(str(params.redirect_uri), code=code, state=params.state)
+
+    async def load_authorization_code(self, client: Any, authorization_code: str) -> AuthorizationCode | None:
+        return self.codes.pop(authorization_code, None)
+
+    async def exchange_authorization_code(self, client: Any, authorization_code: AuthorizationCode) -> OAuthToken:
+        self.grants.append("code")
+        return self.issue(authorization_code.scopes, authorization_code.resource, client.client_id)
+
+    async def load_refresh_token(self, client: Any, refresh_token: str) -> RefreshToken | None:
+        return self.refreshing.get(refresh_token)
+
+    async def exchange_refresh_token(self, client: Any, refresh_token: RefreshToken, scopes: list[str]) -> OAuthToken:
+        self.grants.append("refresh")
+        return self.issue(scopes, f"{self.base}/mcp", client.client_id)
+
+    def issue(self, scopes: list[str], resource: str | None, client_id: str) -> OAuthToken:
+        claims: dict[str, Any] = {"iss": f"{self.base}/", "aud": resource, "sub": "anna", "scope": " ".join(scopes)}
+        claims.update(jti=secrets.token_hex(4), exp=int(time.time()) + 60)
+        token = jwt.encode(claims, KEY, algorithm="ES256", headers={"kid": "1"})
+        refresh = RefreshToken(token=secrets.token_hex(16), client_id=client_id, scopes=scopes)
+        self.refreshing[refresh.token] = refresh
+        return OAuthToken(access_token=token, expires_in=60, scope=" ".join(scopes), refresh_token=refresh.token)
+
+
+class World:
+    """An authorization server, an MCP server, and a person with a browser, at one address.
+
+    Attributes:
+        url: The URL of the MCP server.
+        answers: By path: what is sent instead, a response or a function that returns it.
+        requests: The requests, as method and path.
+        visits: How often the browser was opened.
+        provider: The authorization server.
+    """
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Any] = {}
+        self.requests: list[str] = []
+        self.visits = 0
+        self.store: Any = MemoryStore()
+        self.waiting = 0
+        self.together = asyncio.Event()
+
+    def open(self, base: str) -> None:
+        self.base, self.url, self.issuer = base, f"{base}/mcp", f"{base}/"  # as pydantic writes it
+        self.provider = Provider(base)
+        registration = ClientRegistrationOptions(enabled=True, valid_scopes=["read", "write"], default_scopes=["read"])
+        routes = create_auth_routes(self.provider, AnyHttpUrl(base), client_registration_options=registration)
+        self.oauth = Starlette(routes=routes)
+        server = Server("files", "1")
+
+        @server.tool
+        def read(context: Context) -> str:
+            return str(context.claims["sub"])
+
+        @server.tool(scopes=["write"])
+        def write(context: Context) -> str:
+            return str(context.claims["scope"])
+
+        @server.tool
+        async def meet() -> str:
+            self.waiting += 1
+            if self.waiting == 2:
+                self.together.set()
+            await self.together.wait()
+            return "met"
+
+        verifier = JwtVerifier(jwks_url=f"{base}/jwks.json", issuer=self.issuer, audience=self.url)
+        authorization = Authorization(
+            verifier, resource=self.url, authorization_servers=[self.issuer], scopes=["read"], scopes_supported=["read"]
+        )
+        self.mcp = server.asgi_app(authorization=authorization)
+        key = {**json.loads(ECAlgorithm.to_jwk(KEY.public_key())), "kid": "1", "key_ops": ["verify"]}
+        self.answers["/jwks.json"] = lambda: JSONResponse({"keys": [key]})
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        path = scope.get("path", "")
+        self.requests.append(f"{scope.get('method')} {path}")
+        answer = self.answers.get(path)
+        if answer is not None:
+            response = answer if isinstance(answer, Response) else answer(*([Request(scope, receive)] * _wants(answer)))
+            if asyncio.iscoroutine(response):
+                response = await response
+            await response(scope, receive, send)
+        elif path == "/mcp" or "protected-resource" in path or scope["type"] == "lifespan":
+            await self.mcp(scope, receive, send)
+        else:
+            await self.oauth(scope, receive, send)
+
+    def metadata(self, **changes: Any) -> JSONResponse:
+        """Return the metadata of the authorization server with changes."""
+        members = {
+            "issuer": self.issuer,
+            **{f"{name}_endpoint": f"{self.base}/{path}" for name, path in ENDPOINTS.items()},
+            "code_challenge_methods_supported": ["S256"],
+            **changes,
+        }
+        return JSONResponse({name: value for name, value in members.items() if value is not None})
+
+    def visit(self, address: str) -> None:
+        """Do what a person does, whom the authorization server lets in at once."""
+        self.visits += 1
+        httpx2.get(address, follow_redirects=True, timeout=10)
+
+    def browser(self, **options: Any) -> Any:
+        return oauth.browser(**{"store": self.store, "open_browser": self.visit, **options})
+
+    def connect(self, auth: Any = None, **options: Any) -> Any:
+        return mcp.connect(self.url, auth=self.browser() if auth is None else auth, **options)
+
+
+ENDPOINTS = {"authorization": "authorize", "token": "token", "registration": "register"}
+
+
+def _wants(answer: Callable[..., Any]) -> int:
+    return len(inspect.signature(answer).parameters)
+
+
+@contextlib.asynccontextmanager
+async def world() -> AsyncIterator[World]:
+    made = World()
+    async with serving(made, lifespan="off") as base:
+        made.open(base)
+        yield made
+
+
+async def text_of(client: Any, tool: str) -> str:
+    result = await client.call_tool(tool)
+    return str(result["content"][0]["text"])
+
+
+async def test_a_person_signs_in_once_and_the_tokens_are_kept(tmp_path: Path) -> None:
+    async with world() as here:
+        here.store = FileStore(tmp_path / "tokens")
+        async with here.connect() as client:
+            assert await text_of(client, "read") == "anna"
+        async with here.connect() as client:  # as if the program ran again
+            assert await text_of(client, "read") == "anna"
+        assert here.visits == 1
+        assert here.provider.grants == ["code"]
+        assert here.requests.count("POST /register") == 1
+        [kept] = (tmp_path / "tokens").iterdir()
+        if os.name == "posix":
+            assert (kept.stat().st_mode & 0o777, kept.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+async def test_a_call_that_needs_more_scopes_asks_the_person_for_them() -> None:
+    async with world() as here, here.connect() as client:
+        assert await text_of(client, "write") == "read write"
+        assert here.visits == 2
+        assert await text_of(client, "read") == "anna"
+        assert here.visits == 2
+
+
+async def test_an_expired_token_is_refreshed_without_the_person() -> None:
+    async with world() as here:
+        async with here.connect() as client:
+            await text_of(client, "read")
+        record = json.loads(await here.store.load(here.url))
+        await here.store.save(here.url, json.dumps({**record, "until": 0}))
+        async with here.connect() as client:
+            assert await text_of(client, "read") == "anna"
+        assert (here.visits, here.provider.grants) == (1, ["code", "refresh"])
+
+
+async def test_a_token_that_was_revoked_leads_to_another_sign_in() -> None:
+    async with world() as here:
+        async with here.connect() as client:
+            await text_of(client, "read")
+        record = json.loads(await here.store.load(here.url))
+        tokens = {"access_token": "revoked", "refresh_token": "revoked"}
+        await here.store.save(here.url, json.dumps({**record, "tokens": tokens}))
+        async with here.connect() as client:
+            assert await text_of(client, "read") == "anna"
+        assert here.visits == 2
+
+
+@rows("record", ["", "{", "[]", '{"tokens": 5, "client": {}, "until": "soon"}', '{"tokens": {}}'])
+async def test_a_record_that_is_broken_is_replaced(record: str) -> None:
+    async with world() as here:
+        await here.store.save(here.url, record)
+        async with here.connect() as client:
+            assert await text_of(client, "read") == "anna"
+
+
+async def test_requests_share_a_sign_in_and_do_not_wait_for_each_other() -> None:
+    async with world() as here, here.connect() as client:
+        assert await asyncio.gather(*[text_of(client, "meet") for _ in range(2)]) == ["met", "met"]
+        assert here.visits == 1
+
+
+async def test_the_time_of_the_person_is_not_that_of_the_connection() -> None:
+    move = moving_clock()
+
+    def slowly(address: str) -> None:
+        move(120)
+        here.visit(address)
+
+    async with world() as here, here.connect(here.browser(open_browser=slowly), timeout=20) as client:
+        assert await text_of(client, "read") == "anna"
+
+
+async def test_a_person_who_does_not_come_back_is_waited_for_until_a_limit_with_a_name() -> None:
+    async with world() as here:
+        auth = here.browser(open_browser=lambda address: None, sign_in_seconds=0.3)
+        with pytest.raises(SignInError, match=r"not finished within 0\.3 s \(sign_in_seconds\)"):
+            await here.connect(auth).__aenter__()
+
+
+async def test_an_address_that_no_browser_opens_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    async with world() as here:
+
+        def elsewhere(address: str) -> bool:
+            here.visit(address)
+            return False
+
+        async with here.connect(here.browser(open_browser=elsewhere)) as client:
+            assert await text_of(client, "read") == "anna"
+    assert f"Open this address to sign in:\n{here.base}/authorize?" in capsys.readouterr().err
+
+
+async def test_a_redirect_that_is_not_ours_changes_nothing() -> None:
+    statuses: list[int] = []
+
+    def attacked(address: str) -> None:
+        query = parse_qs(urlsplit(address).query)
+        [target] = query["redirect_uri"]
+        urls = (
+            target,
+            f"{target}?code=evil",
+            f"{target}?code=evil&state=evil",
+            f"{target}?code=evil&state={query['state'][0]}&state=evil",
+            target.replace("callback", "other"),
+        )
+        statuses.extend([httpx2.get(url).status_code for url in urls])
+        with socket.create_connection(("127.0.0.1", urlsplit(target).port or 0)) as connection:
+            connection.sendall(b"GET " + b"a" * 100_000)
+        here.visit(address)
+
+    async with world() as here, here.connect(here.browser(open_browser=attacked)) as client:
+        assert await text_of(client, "read") == "anna"
+    assert statuses == [404] * 5
+
+
+async def test_a_port_that_is_in_use() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        async with world() as here:
+            with pytest.raises(SignInError, match="which another program uses"):
+                await here.connect(here.browser(redirect_port=taken.getsockname()[1])).__aenter__()
+        assert here.visits == 0
+
+
+async def endless() -> AsyncIterator[bytes]:
+    while True:
+        yield b" " * 10_000
+        await asyncio.sleep(0)
+
+
+def redirecting(**parameters: str) -> Any:
+    """Return an authorization endpoint that sends the browser back with these parameters."""
+
+    def answer(request: Request) -> Response:
+        query = request.query_params
+        return RedirectResponse(construct_redirect_uri(query["redirect_uri"], state=query["state"], **parameters))
+
+    return answer
+
+
+HOSTILE: dict[str, tuple[str, Callable[[World], Any], str, int]] = {
+    "another resource": (
+        RESOURCE,
+        lambda here: JSONResponse({"resource": "https://evil.example/mcp", "authorization_servers": [here.issuer]}),
+        "the metadata of the server is malformed, or is that of another server",
+        0,
+    ),
+    "another issuer": (
+        METADATA,
+        lambda here: here.metadata(issuer="https://evil.example"),
+        "the metadata of the authorization server is missing, malformed, or that of another issuer",
+        0,
+    ),
+    "no PKCE": (
+        METADATA,
+        lambda here: here.metadata(code_challenge_methods_supported=None),
+        "does not say that it supports PKCE",
+        0,
+    ),
+    "plain PKCE": (
+        METADATA,
+        lambda here: here.metadata(code_challenge_methods_supported=["plain"]),
+        "does not say that it supports PKCE",
+        0,
+    ),
+    "authorization without https": (
+        METADATA,
+        lambda here: here.metadata(authorization_endpoint="http://evil.example/authorize"),
+        "an address without https",
+        0,
+    ),
+    "tokens without https": (
+        METADATA,
+        lambda here: here.metadata(token_endpoint="http://evil.example/token"),
+        "an address without https",
+        1,
+    ),
+    "endless metadata": (METADATA, lambda here: StreamingResponse(endless()), "is too large", 0),
+    "compressed metadata": (
+        METADATA,
+        lambda here: Response(b"\x1f\x8b" + bytes(100), headers={"content-encoding": "gzip"}),
+        "is missing, malformed",
+        0,
+    ),
+    "endless resource": (RESOURCE, lambda here: StreamingResponse(endless()), "is too large", 0),
+    "no registration": (
+        "/register",
+        lambda here: JSONResponse({"error": SECRET}, 400),
+        "did not register this client: ask its owner for a client_id",
+        0,
+    ),
+    "refused": (
+        "/authorize",
+        lambda here: redirecting(error="access_denied", error_description=SECRET),
+        "did not let you in: access_denied$",
+        1,
+    ),
+    "refused with a text": ("/authorize", lambda here: redirecting(error=SECRET), "did not let you in$", 1),
+    "mix-up": (
+        "/authorize",
+        lambda here: redirecting(code=SECRET, iss="https://evil.example"),
+        "from another issuer than the one that was asked",
+        1,
+    ),
+    "no token": (
+        "/token",
+        lambda here: JSONResponse({"error": "invalid_grant", "error_description": SECRET}, 400),
+        "gave no token that can be used: invalid_grant$",
+        1,
+    ),
+    "a text": ("/token", lambda here: Response(SECRET.encode() + b"\xff", 400), "gave no token that can be used$", 1),
+    "a token by another name": (
+        "/token",
+        lambda here: JSONResponse({"accessToken": SECRET, "token_type": "Bearer"}),
+        "gave no token that can be used$",
+        1,
+    ),
+    "a token that is no text": (
+        "/token",
+        lambda here: JSONResponse({"access_token": [SECRET], "token_type": SECRET}),
+        "gave no token that can be used$",
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_hostile_servers(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The person is not sent anywhere, or gets an error, which says what is wrong and shows nothing that was sent."""
+    caplog.set_level(logging.DEBUG)
+    path, answer, text, visits = HOSTILE[name]
+    async with world() as here:
+        here.answers[path] = answer(here)
+        with pytest.raises(SignInError, match=text) as caught:
+            await here.connect().__aenter__()
+        logged = "".join(caplog.handler.format(record) for record in caplog.records if record.name.startswith(OURS))
+        shown = f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__context__!r} {logged}"
+        assert SECRET not in shown
+        assert here.visits == visits
+        assert "tokens" not in (await here.store.load(here.url) or "")
+
+
+async def test_metadata_elsewhere_are_not_followed() -> None:
+    async with world() as evil, world() as here:
+        here.answers[METADATA] = RedirectResponse(f"{evil.base}{METADATA}")
+        with contextlib.suppress(SignInError):
+            async with here.connect():
+                pass
+        assert evil.requests == []
+
+
+async def test_a_token_for_another_server_is_refused() -> None:
+    async with world() as other, world() as here:
+        token = here.provider.issue(["read"], other.url, "client").access_token
+        with pytest.raises(HttpStatusError, match="401"):
+            await mcp.connect(here.url, auth=token).__aenter__()
+        token = here.provider.issue(["read"], here.url, "client").access_token
+        async with mcp.connect(here.url, auth=token) as client:
+            assert await text_of(client, "read") == "anna"
+
+
+async def test_tokens_go_to_no_other_server() -> None:
+    async with world() as other, world() as here:
+        auth = here.browser()
+        async with here.connect(auth) as client:
+            assert await text_of(client, "read") == "anna"
+        with pytest.raises(SignInError, match="these tokens are for another server"):
+            await mcp.connect(other.url, auth=auth).__aenter__()
+        assert other.requests == []
+
+
+async def test_a_token_that_expired_for_good_is_asked_for_before_the_connection() -> None:
+    move = moving_clock()
+
+    def slowly(address: str) -> None:
+        move(120)
+        here.visit(address)
+
+    async with world() as here:
+        async with here.connect() as client:
+            await text_of(client, "read")
+        record = json.loads(await here.store.load(here.url))
+        del record["tokens"]["refresh_token"]
+        await here.store.save(here.url, json.dumps({**record, "until": 0}))
+        async with here.connect(here.browser(open_browser=slowly), timeout=20) as client:
+            assert await text_of(client, "read") == "anna"
+        assert here.visits == 2
+
+
+async def test_a_client_that_is_known_does_not_register() -> None:
+    async with world() as here:
+        auth = here.browser(client_id="app", client_secret=SECRET, redirect_port=oauth._free_port())
+        port = urlsplit((await auth._open(here.url)).context.client_metadata.redirect_uris[0].unicode_string()).port
+        info = {"client_id": "app", "client_secret": SECRET, "token_endpoint_auth_method": "client_secret_basic"}
+        redirect_uris = [f"http://127.0.0.1:{port}/callback"]
+        here.provider.clients["app"] = OAuthClientInformationFull(**info, redirect_uris=redirect_uris, scope="read")
+        async with here.connect(auth) as client:
+            assert await text_of(client, "read") == "anna"
+        assert "POST /register" not in here.requests
+
+
+# Programs
+
+
+def token_endpoint(here: World, is_right: Callable[[Any, Request], bool]) -> Any:
+    async def answer(request: Request) -> Response:
+        form = await request.form()
+        if not is_right(form, request):
+            return JSONResponse({"error": "invalid_client"}, 401)
+        return JSONResponse(here.provider.issue(["read"], str(form["resource"]), "reports").model_dump())
+
+    return answer
+
+
+def has_secret(form: Any, request: Request) -> bool:
+    given = base64.b64encode(f"reports:{SECRET}".encode()).decode()
+    return form["grant_type"] == "client_credentials" and request.headers["authorization"] == f"Basic {given}"
+
+
+async def test_a_program_has_credentials_of_its_own() -> None:
+    async with world() as here:
+        here.answers["/token"] = token_endpoint(here, has_secret)
+        async with here.connect(oauth.client_credentials("reports", SECRET, issuer=here.issuer)) as client:
+            assert await text_of(client, "read") == "anna"
+        with pytest.raises(SignInError, match="no token that can be used: invalid_client"):
+            await here.connect(oauth.client_credentials("reports", "wrong", issuer=here.issuer)).__aenter__()
+        asked = here.requests.count("POST /token")
+        with pytest.raises(SignInError):
+            await here.connect(oauth.client_credentials("reports", SECRET, issuer="https://x.example")).__aenter__()
+        assert here.requests.count("POST /token") == asked
+
+
+@rows("kind", ["key", "function", "failing"])
+async def test_a_program_signs_who_it_is(kind: str) -> None:
+    async def identity(audience: str) -> str:
+        if kind == "failing":
+            raise LookupError("the platform is away")
+        return jwt.encode({"sub": "reports", "aud": audience}, KEY, algorithm="ES256")
+
+    async with world() as here:
+
+        def is_signed(form: Any, request: Request) -> bool:
+            claims = jwt.decode(form["client_assertion"], KEY.public_key(), ["ES256"], audience=here.issuer)
+            return bool(claims["sub"] == "reports")
+
+        here.answers["/token"] = token_endpoint(here, is_signed)
+        auth = oauth.private_key("reports", PEM if kind == "key" else identity, issuer=here.issuer)
+        if kind == "failing":
+            with pytest.raises(SignInError, match="the assertion for the authorization server could not be made"):
+                await here.connect(auth).__aenter__()
+            return
+        async with here.connect(auth) as client:
+            assert await text_of(client, "read") == "anna"
+
+
+async def test_an_identity_is_asserted() -> None:
+    async def assertion(issuer: str, resource: str) -> str:
+        return f"{issuer} {resource}"
+
+    async with world() as here:
+
+        def is_asserted(form: Any, request: Request) -> bool:
+            return bool(form["assertion"] == f"{here.issuer} {here.url}")
+
+        here.answers["/token"] = token_endpoint(here, is_asserted)
+        auth = oauth.identity_assertion("reports", SECRET, assertion, issuer=here.issuer)
+        async with here.connect(auth) as client:
+            assert await text_of(client, "read") == "anna"
+
+
+# Tokens that are bound to a key
+
+
+class Bound:
+    """Lets requests in whose token is bound to the key of their proof, which has a nonce.
+
+    Attributes:
+        faults: What was wrong with proofs.
+        keys: The thumbprints of the keys, by token.
+    """
+
+    def __init__(self, here: World) -> None:
+        self.here = here
+        self.faults: list[str] = []
+        self.keys: dict[str, str] = {}
+        self.seen: set[str] = set()
+        here.answers["/mcp"] = self.serve
+        here.answers["/token"] = self.issue
+
+    def key_of(self, request: Request, token: str | None = None) -> str | None:
+        """Return the key of a proof; None if it has no nonce."""
+        proof = request.headers["dpop"]
+        header = jwt.get_unverified_header(proof)
+        claims = jwt.decode(proof, jwt.PyJWK(header["jwk"], "ES256"), ["ES256"])
+        digest = None if token is None else hashlib.sha256(token.encode()).digest()
+        expected = {
+            "typ": header["typ"] == "dpop+jwt" and "d" not in header["jwk"],
+            "htm": claims["htm"] == request.method,
+            "htu": claims["htu"] == f"{self.here.base}{request.url.path}",
+            "ath": claims.get("ath") == (digest and base64.urlsafe_b64encode(digest).rstrip(b"=").decode()),
+            "jti": claims["jti"] not in self.seen,
+        }
+        self.seen.add(claims["jti"])
+        self.faults += [name for name, is_right in expected.items() if not is_right]
+        return str(header["jwk"]["x"]) if claims.get("nonce") == request.url.path else None
+
+    async def issue(self, request: Request) -> Response:
+        key, form = self.key_of(request), await request.form()
+        if key is None:
+            return JSONResponse({"error": "use_dpop_nonce"}, 400, {"dpop-nonce": "/token"})
+        made = self.here.provider.issue(["read"], str(form["resource"]), "client")
+        self.keys[made.access_token] = key
+        return JSONResponse({**made.model_dump(), "token_type": "DPoP"})
+
+    def serve(self, request: Request) -> Any:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        challenge = f'DPoP resource_metadata="{self.here.base}{RESOURCE}"'
+        if scheme != "DPoP":
+            return Response(status_code=401, headers={"www-authenticate": challenge})
+        key = self.key_of(request, token)
+        if key is None:
+            headers = {"www-authenticate": f'{challenge}, error="use_dpop_nonce"', "dpop-nonce": "/mcp"}
+            return Response(status_code=401, headers=headers)
+        assert self.keys[token] == key
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            headers = [field for field in scope["headers"] if field[0] != b"authorization"]
+            headers.append((b"authorization", f"Bearer {token}".encode()))
+            await self.here.mcp({**scope, "headers": headers}, receive, send)
+
+        return app
+
+
+async def test_tokens_are_bound_to_a_key_where_the_server_asks_for_it() -> None:
+    async with world() as here:
+        bound = Bound(here)
+        for _ in range(2):  # the second time with the key that is kept
+            async with here.connect() as client:
+                assert [await text_of(client, "read") for _ in range(3)] == ["anna"] * 3
+        assert (here.visits, bound.faults, len(bound.keys)) == (1, [], 1)
+        assert len(bound.seen) > 8
+
+
+async def test_a_server_that_asks_for_a_key_may_take_a_plain_token() -> None:
+    async with world() as here:
+        real = f'DPoP, Bearer resource_metadata="{here.base}{RESOURCE}"'
+
+        def serve(request: Request) -> Any:
+            if "authorization" not in request.headers:
+                return Response(status_code=401, headers={"www-authenticate": real})
+            assert request.headers["authorization"].startswith("Bearer ")
+            return here.mcp
+
+        here.answers["/mcp"] = serve
+        async with here.connect() as client:
+            assert await text_of(client, "read") == "anna"
+
+
+# Options
+
+
+async def test_a_server_that_needs_no_token_opens_no_browser() -> None:
+    server = Server("open", "1")
+    server.tool(name="hello")(lambda: "hello")
+    visits: list[str] = []
+    async with serving(server.asgi_app(), lifespan="off") as base:
+        auth = oauth.browser(store=MemoryStore(), open_browser=visits.append)
+        async with mcp.connect(f"{base}/mcp", auth=auth) as client:
+            assert await text_of(client, "hello") == "hello"
+    assert visits == []
+
+
+@rows("text", ["", "two words", "a\r\nb", "ü"])
+def test_what_is_no_token_is_refused_and_not_shown(text: str) -> None:
+    with pytest.raises(ValueError, match=r'^auth must be "oauth", a bearer token, or an Auth$'):
+        mcp.connect("http://localhost/mcp", auth=text)
+
+
+@rows(
+    ("options", "error"),
+    [
+        ({"client_secret": "x"}, ValueError),
+        ({"redirect_port": 0}, ValueError),
+        ({"sign_in_seconds": 0}, ValueError),
+        ({"sign_in_seconds": None}, TypeError),
+        ({"open_browser": None}, TypeError),
+        ({"client_id": 5}, TypeError),
+    ],
+)
+def test_wrong_options(options: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        oauth.browser(**options)
+
+
+@rows(
+    ("make", "error"),
+    [
+        (lambda: oauth.client_credentials("a", "b", issuer="login.example.org"), ValueError),
+        (lambda: oauth.client_credentials("a", "", issuer="https://login.example.org"), ValueError),
+        (lambda: oauth.client_credentials("a", None, issuer="https://login.example.org"), TypeError),  # type: ignore
+        (lambda: oauth.private_key("a", None, issuer="https://login.example.org"), TypeError),  # type: ignore
+        (lambda: oauth.identity_assertion("a", "b", None, issuer="https://x.example"), TypeError),  # type: ignore
+    ],
+)
+def test_wrong_options_of_a_program(make: Callable[[], Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        make()
+
+
+def test_without_the_sdk_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp.client.auth", None)
+    monkeypatch.delitem(sys.modules, "jsonrpc_fast.mcp.client.oauth")
+    with pytest.raises(ImportError, match=r'pip install "jsonrpc_fast\[mcp-oauth\]"'):
+        importlib.import_module("jsonrpc_fast.mcp.client.oauth")

@@ -1,0 +1,431 @@
+"""Verifiers of tokens: which tokens are valid, and what happens when the server of their issuer does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import importlib
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import cache
+from typing import Any
+
+import httpx
+import pytest
+
+pytest.importorskip("jwt", reason="the extra `mcp-auth` is not installed")
+pytest.importorskip("cryptography", reason="the extra `mcp-auth` is not installed")
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from jwt.algorithms import get_default_algorithms
+
+from jsonrpc_fast.http import Refusal
+from jsonrpc_fast.mcp.http import verifiers
+from jsonrpc_fast.mcp.http.authorization import Authorization
+from jsonrpc_fast.mcp.http.verifiers import IntrospectionVerifier, JwtVerifier
+
+from ...support.clock import virtual_sleep
+from ...support.mcp_http import Exchange, Gate, call, modern
+from ...support.tables import rows
+
+ISSUER = "https://login.example.org"
+AUDIENCE = "https://example.org/mcp"
+JWKS = "https://login.example.org/jwks.json"
+CLAIMS = {"iss": ISSUER, "aud": AUDIENCE, "sub": "anna", "scope": "read"}
+
+pytestmark = pytest.mark.virtual_time
+
+
+@cache
+def key_of(name: str) -> Any:
+    if name.startswith("rsa"):
+        return rsa.generate_private_key(65537, 1024 if name.endswith("short") else 2048)
+    return Ed25519PrivateKey.generate() if name.startswith("ed") else ec.generate_private_key(ec.SECP256R1())
+
+
+def public(name: str, algorithm: str = "ES256", **members: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(get_default_algorithms()[algorithm].to_jwk(key_of(name).public_key()))
+    return {**{name: value for name, value in found.items() if name != "key_ops"}, "kid": name, **members}
+
+
+def token(key: Any = "ec", algorithm: str = "ES256", kid: str | None = "ec", header: Any = None, **claims: Any) -> str:
+    now = int(time.time())
+    payload = {**CLAIMS, "iat": now, "exp": now + 60, **claims}
+    fields = {**({} if kid is None else {"kid": kid}), **(header or {})}
+    payload = {name: value for name, value in payload.items() if value is not None}
+    secret = key_of(key) if isinstance(key, str) else key
+    made: str = jwt.encode(payload, secret, algorithm=algorithm, headers=fields)
+    return made
+
+
+class Issuer:
+    """The server of the issuer, in this process.
+
+    Attributes:
+        keys: Its key set.
+        requests: What it was asked.
+        client: A client that reaches it.
+    """
+
+    def __init__(self, *keys: Any, answer: Callable[[httpx.Request], Awaitable[httpx.Response]] | None = None) -> None:
+        self.keys = list(keys)
+        self.requests: list[httpx.Request] = []
+        self.client = httpx.AsyncClient(transport=httpx.MockTransport(self.serve))
+        self.answer = answer or self.send_keys
+
+    async def serve(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        return await self.answer(request)
+
+    async def send_keys(self, request: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(0)
+        return httpx.Response(200, json={"keys": self.keys})
+
+    def verifier(self, **options: Any) -> JwtVerifier:
+        given = {"jwks_url": JWKS, "issuer": ISSUER, "audience": AUDIENCE, "http_client": self.client, **options}
+        return JwtVerifier(**given)
+
+
+@rows(
+    ("name", "algorithm"),
+    [("ec", "ES256"), ("ed", "EdDSA"), ("rsa", "RS256"), ("rsa", "PS512")],
+)
+async def test_a_valid_token_has_its_claims(name: str, algorithm: str) -> None:
+    verify = Issuer(public(name, algorithm), public("other")).verifier()
+    claims = await verify(token(name, algorithm, name))
+    assert claims is not None
+    assert {name: claims[name] for name in CLAIMS} == CLAIMS
+
+
+def unsigned() -> str:
+    payload = token().split(".")[1]
+    header = base64.urlsafe_b64encode(b'{"alg":"none","kid":"ec"}').rstrip(b"=").decode()
+    return f"{header}.{payload}."
+
+
+def signed_with_the_public_key() -> str:
+    """The public key as the secret of HS256: what a verifier accepts that lets the token choose the algorithm."""
+    return token(b"x" * 64, "HS256")
+
+
+@rows(
+    "made",
+    [
+        lambda: "",
+        lambda: "a.b.c",
+        lambda: "a.b",
+        unsigned,
+        signed_with_the_public_key,
+        lambda: token()[:-8] + "AAAAAAAA",
+        lambda: token("other"),  # signed with another key
+        lambda: token(iss="https://evil.example"),
+        lambda: token(iss=None),
+        lambda: token(aud="https://example.org/other"),
+        lambda: token(aud=None),
+        lambda: token(exp=int(time.time()) - 60),
+        lambda: token(exp=None),
+        lambda: token(exp="soon"),
+        lambda: token(nbf=int(time.time()) + 60),
+        lambda: token(kid="unknown"),
+        lambda: token(kid=None),  # which of the two keys?
+        lambda: token("unfit", kid="unfit"),  # its key is for another algorithm
+        lambda: token("cipher", kid="cipher"),  # its key is for encryption
+        lambda: token("broken", kid="broken"),
+        lambda: token("rsa short", "RS256", "rsa short"),
+        lambda: token(header={"crit": ["b64"], "b64": False}),
+        lambda: token("rsa", "RS256", "ec"),  # a key of another type by this name
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore:The RSA key is 1024 bits")
+async def test_no_other_token_is_valid(made: Callable[[], str]) -> None:
+    keys = [
+        public("ec"),
+        public("another"),
+        public("unfit", alg="ES512"),
+        public("cipher", use="enc"),
+        public("broken", x="?"),
+        public("rsa short", "RS256"),
+        {"kty": "new", "kid": "new"},
+        "no key",
+    ]
+    assert await Issuer(*keys).verifier()(made()) is None
+
+
+async def test_only_allowed_algorithms_are_accepted() -> None:
+    issuer = Issuer(public("ec"))
+    assert await issuer.verifier(algorithms=["RS256"])(token()) is None
+    assert issuer.requests == []
+    assert await issuer.verifier(algorithms=["RS256", "ES256"])(token()) is not None
+
+
+async def test_a_token_without_a_key_id_has_the_only_key() -> None:
+    assert await Issuer(public("ec"), public("rsa", "RS256")).verifier()(token(kid=None)) is not None
+
+
+async def test_a_token_may_be_for_several_audiences() -> None:
+    verify = Issuer(public("ec")).verifier(audience=["other", AUDIENCE])
+    assert await verify(token(aud=["https://x.example", AUDIENCE])) is not None
+    assert await verify(token(aud="other")) is not None
+
+
+async def test_keys_are_fetched_once_and_again_when_they_are_old() -> None:
+    issuer = Issuer(public("ec"))
+    verify = issuer.verifier()
+    assert all(await asyncio.gather(*[verify(token()) for _ in range(5)]))
+    assert len(issuer.requests) == 1
+    issuer.keys = []
+    await virtual_sleep(verifiers.CACHE_SECONDS - 1)
+    assert await verify(token()) is not None
+    await virtual_sleep(1)
+    assert await verify(token()) is None  # the issuer has taken the key back
+    assert len(issuer.requests) == 2
+
+
+async def test_a_new_key_is_found_but_unknown_ones_are_asked_for_rarely() -> None:
+    issuer = Issuer(public("ec"))
+    verify = issuer.verifier()
+    assert await verify(token()) is not None
+    issuer.keys.append(public("new"))
+    for _ in range(10):
+        assert await verify(token("new", kid="new")) is None
+    assert len(issuer.requests) == 1
+    await virtual_sleep(verifiers.RETRY_SECONDS)
+    assert all(await asyncio.gather(*[verify(token("new", kid="new")) for _ in range(5)]))
+    assert len(issuer.requests) == 2
+
+
+async def dead(request: httpx.Request) -> httpx.Response:
+    raise httpx.ConnectError("refused")
+
+
+async def silent(request: httpx.Request) -> httpx.Response:
+    await asyncio.get_running_loop().create_future()
+    raise AssertionError
+
+
+async def endless(request: httpx.Request) -> httpx.Response:
+    async def parts() -> AsyncIterator[bytes]:
+        yield b'{"keys": ['
+        while True:
+            yield b"{}," * 1000
+
+    return httpx.Response(200, content=parts())
+
+
+async def dripping(request: httpx.Request) -> httpx.Response:
+    async def parts() -> AsyncIterator[bytes]:
+        while True:
+            yield b" "
+            await virtual_sleep(1)
+
+    return httpx.Response(200, content=parts())
+
+
+def sending(status: int = 200, text: bytes = b"", **headers: str) -> Any:
+    async def send(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(status, content=text, headers=headers)
+
+    return send
+
+
+BROKEN = [
+    dead,
+    silent,
+    endless,
+    dripping,
+    sending(500),
+    sending(302, location="https://evil.example/jwks.json"),
+    sending(text=b"{"),
+    sending(text=b"[]"),
+    sending(text=b"{}"),
+    sending(text=b"[" * 100_000),
+    sending(text=b"\xff"),
+]
+
+
+@rows("answer", BROKEN, ids=str)
+@rows("kind", ["keys", "introspection"])
+async def test_an_issuer_that_does_not_answer_is_503_in_time(answer: Any, kind: str) -> None:
+    issuer = Issuer(answer=answer)
+    verify: Any = issuer.verifier() if kind == "keys" else introspection(issuer)
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(Refusal) as caught:
+        await verify(token())
+    assert (caught.value.status, caught.value.headers) == (503, ((b"retry-after", b"10"),))
+    assert asyncio.get_running_loop().time() - began <= verifiers.FETCH_SECONDS + 1
+    assert len(issuer.requests) == 1
+
+
+async def test_keys_that_were_not_fetched_are_asked_for_rarely() -> None:
+    issuer = Issuer(public("ec"), answer=dead)
+    verify = issuer.verifier()
+    for _ in range(3):
+        with pytest.raises(Refusal):
+            await verify(token())
+    assert len(issuer.requests) == 1
+    issuer.answer = issuer.send_keys
+    await virtual_sleep(verifiers.RETRY_SECONDS)
+    assert await verify(token()) is not None
+
+
+async def test_known_keys_serve_while_a_new_one_cannot_be_fetched() -> None:
+    issuer = Issuer(public("ec"))
+    verify = issuer.verifier()
+    assert await verify(token()) is not None
+    issuer.answer = dead
+    await virtual_sleep(verifiers.RETRY_SECONDS)
+    with pytest.raises(Refusal):
+        await verify(token("new", kid="new"))
+    assert await verify(token()) is not None
+
+
+async def test_a_client_that_leaves_does_not_stop_the_others() -> None:
+    issuer = Issuer(public("ec"))
+    verify = issuer.verifier()
+    first, second = asyncio.ensure_future(verify(token())), asyncio.ensure_future(verify(token()))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second is not None
+
+
+def introspection(server: Issuer, **options: Any) -> IntrospectionVerifier:
+    given = {"client_id": "a:b", "client_secret": "se cret", "audience": AUDIENCE, **options}
+    return IntrospectionVerifier("https://login.example.org/introspect", http_client=server.client, **given)
+
+
+ACTIVE = {"active": True, "aud": AUDIENCE, "sub": "anna"}
+
+
+@rows(
+    ("found", "is_valid"),
+    [
+        (ACTIVE, True),
+        ({**ACTIVE, "aud": ["x", AUDIENCE], "iss": ISSUER, "exp": +60}, True),
+        ({**ACTIVE, "active": False}, False),
+        ({**ACTIVE, "active": "true"}, False),
+        ({**ACTIVE, "aud": "https://example.org/other"}, False),
+        ({**ACTIVE, "aud": {"x": AUDIENCE}}, False),
+        ({"active": True, "sub": "anna"}, False),
+        ({**ACTIVE, "iss": "https://evil.example"}, False),
+        ({**ACTIVE, "exp": -60}, False),
+        ({**ACTIVE, "exp": "never"}, False),
+        ({**ACTIVE, "nbf": +60}, False),
+    ],
+)
+async def test_an_issuer_that_is_asked_says_which_tokens_are_valid(found: dict[str, Any], is_valid: bool) -> None:
+    # Rows are made when the file is imported, so they give times in seconds from the time of the test.
+    found = {
+        **found,
+        **{name: time.time() + found[name] for name in ("exp", "nbf") if isinstance(found.get(name), int)},
+    }
+    issuer = Issuer(answer=sending(text=json.dumps(found).encode()))
+    claims = await introspection(issuer, issuer=ISSUER)("opaque")
+    assert claims == (found if is_valid else None)
+    [request] = issuer.requests
+    assert (request.method, request.content) == ("POST", b"token=opaque&token_type_hint=access_token")
+    assert request.headers["authorization"] == "Basic " + base64.b64encode(b"a%3Ab:se%20cret").decode()
+
+
+async def test_nothing_secret_is_logged_or_shown(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(0)
+    secret = "eyJhbGciOiJFUzI1NiIsImtpZCI6ImVjIn0.c2VjcmV0.c2VjcmV0"
+    issuer = Issuer(answer=sending(500, secret.encode()))
+    for verify in (issuer.verifier(), introspection(issuer)):
+        with pytest.raises(Refusal) as caught:
+            await verify(secret)
+        assert "secret" not in repr(verify)
+        assert secret not in repr(caught.value)
+    assert "the keys of the issuer cannot be fetched: the status is 500" in caplog.text
+    assert secret not in caplog.text
+    assert "se cret" not in caplog.text
+
+
+@rows(
+    ("options", "error"),
+    [
+        ({"jwks_url": "login.example.org"}, ValueError),
+        ({"jwks_url": "file:///jwks.json"}, ValueError),
+        ({"algorithms": ["none"]}, ValueError),
+        ({"algorithms": ["HS256"]}, ValueError),
+        ({"algorithms": []}, TypeError),
+        ({"audience": ""}, None),
+        ({"audience": []}, TypeError),
+        ({"audience": None}, TypeError),
+        ({"issuer": None}, TypeError),
+        ({"http_client": object()}, TypeError),
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, Any], error: type[Exception] | None) -> None:
+    given = {"jwks_url": JWKS, "issuer": ISSUER, "audience": AUDIENCE, **options}
+    if error is None:
+        JwtVerifier(**given)
+    else:
+        with pytest.raises(error):
+            JwtVerifier(**given)
+
+
+def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jwt", None)
+    monkeypatch.delitem(sys.modules, "jsonrpc_fast.mcp.http.verifiers")
+    with pytest.raises(ImportError, match=r'pip install "jsonrpc_fast\[mcp-auth\]"'):
+        importlib.import_module("jsonrpc_fast.mcp.http.verifiers")
+
+
+# Scopes of tools, with tokens that are verified
+
+
+def guarded(issuer: Issuer) -> Authorization:
+    return Authorization(issuer.verifier(), resource=AUDIENCE, authorization_servers=[ISSUER], scopes=["read"])
+
+
+async def status_of(app: Any, tool: str, **claims: Any) -> tuple[int, str]:
+    sent = modern(call(1, tool, a=1, b=2), authorization=f"Bearer {token(**claims)}")
+    start, *_ = await Exchange(app, sent["json"], headers=sent["headers"]).events()
+    return start["status"], dict(start["headers"]).get(b"www-authenticate", b"").decode()
+
+
+def server_with_a_guarded_tool() -> Any:
+    server = Gate().server
+
+    @server.tool(scopes=["files:write"])
+    def write(a: int, b: int) -> int:
+        return a + b
+
+    return server
+
+
+@rows("is_mounted", [False, True])
+async def test_a_tool_has_scopes_of_its_own(is_mounted: bool) -> None:
+    server, name = server_with_a_guarded_tool(), "write"
+    if is_mounted:
+        outer = Gate().server
+        outer.mount(server, prefix="inner")
+        server, name = outer, "inner_write"
+    app = server.asgi_app(authorization=guarded(Issuer(public("ec"))))
+    assert (await status_of(app, "add"))[0] == 200
+    challenge = (
+        'Bearer error="insufficient_scope", error_description="The token lacks a scope.", '
+        'resource_metadata="https://example.org/.well-known/oauth-protected-resource/mcp", '
+        'scope="files:write read"'
+    )
+    assert await status_of(app, name) == (403, challenge)
+    assert (await status_of(app, name, scope="read files:write"))[0] == 200
+    assert (await status_of(app, name, scope="files:write"))[0] == 403
+    assert (await status_of(app, name, aud="https://example.org/other"))[0] == 401
+
+
+async def test_without_authorization_a_tool_with_scopes_is_refused() -> None:
+    app = server_with_a_guarded_tool().asgi_app()
+    assert (await status_of(app, "add"))[0] == 200
+    assert (await status_of(app, "write", scope="read files:write"))[0] == 403
+
+
+@rows("scopes", ["write", [1]], ids=str)
+def test_scopes_are_several_strings(scopes: Any) -> None:
+    with pytest.raises(TypeError, match="scopes must be several strings"):
+        server_with_a_guarded_tool().tool("other", scopes=scopes)(lambda: None)
