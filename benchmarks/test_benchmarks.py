@@ -205,6 +205,7 @@ def test_instructions_of_a_call(report: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert [count for by_name in counts.values() for count in by_name.values()][-1] == 1000 * sum(map(len, names))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["plot.svg", "plot.png"])
 def test_plot_from_stored_figures(report: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     stored = tmp_path / "figures.json"
@@ -243,6 +244,7 @@ def test_the_table() -> None:
     assert len(lines) == 2 + len(summary.PANELS)
 
 
+@pytest.mark.slow
 def test_other_languages(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     others = importlib.import_module("benchmarks.other_languages.__main__")
     texts = {name: MADE[name].text.decode() for name in others.PAYLOADS}
@@ -265,6 +267,7 @@ def run_benchmarks(*options: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_benchmarks_are_the_rows_of_the_readme(report: Any) -> None:
     if report.jsonrpc_fast.BACKEND != "cython":
         pytest.skip("the benchmarks need the compiled core")

@@ -42,6 +42,7 @@ def test_the_plots_are_those_of_the_figures(figures: Any, name: str) -> None:
     assert summary.digest(figures) in (site.HERE / name).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_plot_names_its_figures(figures: Any, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="the extra `bench` is not installed")
     figures["facts"]["rounds"] = "1"

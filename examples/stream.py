@@ -5,7 +5,6 @@ python examples/stream.py
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.session import LspConvention, Session
@@ -15,7 +14,7 @@ handlers = Handlers()
 
 
 @handlers.register("primes")
-async def primes(below: int, **rest: Any) -> AsyncIterator[int]:
+async def primes(below: int) -> AsyncIterator[int]:
     try:
         for number in range(2, below):
             if all(number % divisor for divisor in range(2, number)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import importlib
 import os
 import signal
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from .support import async_tests, loops, needs, tables
+from .support import async_tests, loops, memory, needs, tables
 from .support.command_line import MIXED
 from .support.examples import register_profiles
 from .support.waiting import blocking_eventually
@@ -82,10 +81,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep the modules and the 10,000 items out of every later collection: tests collect, and look at what is left."""
-    gc.collect()
-    if sys.implementation.name == "cpython":
-        gc.freeze()
+    """Keep the modules and the items out of every later collection: tests collect, and look at what is left."""
+    memory.collect()
 
 
 def pytest_runtest_setup() -> None:
@@ -194,7 +191,7 @@ def virtual_time() -> Iterator[None]:
 @pytest.fixture
 def no_descriptor_left() -> Iterator[None]:
     """The test closes each descriptor that it opens."""
-    gc.collect()  # what earlier tests have left closes its descriptors now, not during the test
+    memory.collect()  # what earlier tests have left closes its descriptors now, not during the test
     before = os.listdir("/proc/self/fd")
     yield
     # A thread closes its descriptor when it wakes up.

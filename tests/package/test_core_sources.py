@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
 import io
 import re
 import tokenize
@@ -67,3 +70,47 @@ def test_no_handler_of_an_exception_returns() -> None:
 def test_what_counts_as_a_return_of_a_handler() -> None:
     assert returns_of_handlers("try:\n    f()\nexcept E:\n    if a:\n\n        return 1\nreturn 2\n") == [6]
     assert returns_of_handlers("try:\n    return f()\nexcept E:\n    pass\nreturn 1\n") == []
+
+
+def with_statements(source: str) -> list[int]:
+    """Return the lines of the `with` statements that call a context manager."""
+    lines = enumerate(source.splitlines(), 1)
+    return [number for number, line in lines if re.match(r"\s*with\b(?! (nogil|gil)\b)", line)]
+
+
+def test_there_is_no_with_statement() -> None:
+    """Cython 3.3 crashes there after an exception without a traceback, because the memory for one was missing."""
+    if not SOURCES:
+        pytest.skip("the sources of the core are not there")
+    assert {path.name: lines for path in SOURCES if (lines := with_statements(path.read_text()))} == {}
+
+
+def test_what_counts_as_a_with_statement() -> None:
+    assert with_statements("def f():\n    with a.b as c:\n        pass\n") == [2]
+    assert with_statements("with nogil:\n    f()\nwithin = 1\n") == []
+
+
+def test_the_core_names_the_functions_of_the_package_that_it_calls() -> None:
+    """Its head says what is held where Python code runs."""
+    core = PACKAGE / "codec" / "_core.pyx"
+    if not core.exists():
+        pytest.skip("the sources of the core are not there")
+    _, head, code = core.read_text().split('"""', 2)
+    named = set(re.findall(r"`(\w+)`", head))
+    assert (
+        named - set(re.findall(r"\w+", code + "".join([path.read_text() for path in SOURCES if path != core]))) == set()
+    )
+    imports = [node for node in ast.parse(python_imports(code)).body if isinstance(node, ast.ImportFrom)]
+    called = set()
+    for node in imports:
+        module = importlib.import_module("." * node.level + (node.module or ""), "jsonrpc_fast.codec")
+        for name in node.names:
+            if inspect.isfunction(getattr(module, name.name)):
+                called.add(name.asname or name.name)
+    assert len(called) > 20
+    assert called - named == set()
+
+
+def python_imports(code: str) -> str:
+    """The imports from the package in a source of Cython."""
+    return "".join(re.findall(r"^from \.+\w* import (?:\([^)]*\)|.*)\n", code, re.MULTILINE))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import contextlib
+import http.server
 import re
 import shlex
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ..support.command_line import SECONDS, environment, run
+from ..support.command_line import SECONDS, environment, run_here, run_program_here
 from ..support.places import ROOT
 from ..support.tables import rows
 from ..support.waiting import accepts, blocking_eventually, free_port
@@ -40,13 +43,13 @@ def running(*command: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def call(*words: str) -> str:
-    done = run("call", *words)
+    done = run_here("call", *words)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
-def output(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, env=environment(), timeout=SECONDS, text=True)
+def output(name: str, *arguments: str) -> str:
+    done = run_program_here(EXAMPLES / name, *arguments)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
@@ -64,8 +67,8 @@ def test_an_example_says_how_to_run_it(path: Path) -> None:
 def test_a_server_and_its_clients() -> None:
     server = program("server.py")
     assert call("add", "a=1", "b=2", "--", *server) == "3\n"
-    assert output(*program("client.py", *server)) == "1 + 2 = 3\nerror -32601 Method not found\n"
-    assert output(*program("threads.py", *server)) == "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]\n"
+    assert output("client.py", *server) == "1 + 2 = 3\nerror -32601 Method not found\n"
+    assert output("threads.py", *server) == "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]\n"
 
 
 def test_a_language_server() -> None:
@@ -75,17 +78,68 @@ def test_a_language_server() -> None:
     )
 
 
+def test_a_server_of_pygls() -> None:
+    pytest.importorskip("pygls", reason="pygls is not installed")
+    params = '{"textDocument": {"uri": "file:///a"}, "position": {"line": 4, "character": 0}}'
+    server = [sys.executable, "-m", "jsonrpc_fast", "run", str(EXAMPLES / "pygls_server.py")]
+    assert call("--lsp", "textDocument/hover", params, "--", *server) == '{"contents":"line 4"}\n'
+
+
+def test_a_server_that_describes_itself(tmp_path: Path) -> None:
+    pytest.importorskip("msgspec", reason="the extra `typed` is not installed")
+    document = tmp_path / "shop.json"
+    document.write_text(call("rpc.discover", "--", *program("openrpc.py")))
+    done = run_here("stubs", str(document))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "async def shop_find(self, words: list[str], limit: int = 10) -> list[Item]:" in done.stdout
+
+
 def test_results_with_types() -> None:
     pytest.importorskip("msgspec", reason="the extra `typed` is not installed")
-    assert output(*program("typed_client.py")) == (
+    assert output("typed_client.py") == (
         "tea 2.5\n[Item(name='salt', price=2.5), Item(name='rice', price=2.5)]\n"
         "the result of shop.find has another type: /0: Expected `str`, got `object`\n"
     )
 
 
+def test_a_client_of_bitcoind() -> None:
+    """A server of JSON-RPC 1.0, whose errors have the status 500."""
+    pytest.importorskip("httpx2", reason="the extra `http` is not installed")
+    bodies = []
+
+    class Node(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            bodies.append(self.rfile.read(int(self.headers["content-length"])))
+            is_first = len(bodies) == 1
+            outcome = b'20.99999990,"error":null' if is_first else b'null,"error":{"code":-5,"message":"no address"}'
+            text = b'{"result":%b,"id":%d}\n' % (outcome, len(bodies))
+            self.send_response(200 if is_first else 500)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Node) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            found = output("bitcoin.py", f"http://user:password@127.0.0.1:{server.server_port}")
+        finally:
+            server.shutdown()
+            thread.join(SECONDS)
+    assert found == "20.99999990 of 21000000\n-5 no address\n"
+    assert bodies == [
+        b'{"id":1,"method":"getbalance","params":[]}',
+        b'{"id":2,"method":"sendtoaddress","params":["bc1qexample",10.49999995]}',
+    ]
+
+
 def test_a_capture() -> None:
     wire = sorted(map(str, (ROOT / "tests" / "vectors" / "wire").glob("*.ndjson")))
-    counts = dict(reversed(line.split(None, 1)) for line in output(*program("capture.py", *wire)).splitlines())
+    counts = dict(reversed(line.split(None, 1)) for line in output("capture.py", *wire).splitlines())
     assert int(counts["Request tools/call"]) > 0
     assert int(counts["result"]) > 0
     assert not [name for name in counts if name.startswith("invalid")]
@@ -101,20 +155,20 @@ def test_a_client_that_connects_again() -> None:
     """It calls a method that the chat does not have: what is shown is that it connects, calls and ends."""
     port = free_port()
     with running(*program("chat.py", str(port)), port=port):
-        assert output(*program("reconnect.py", "127.0.0.1", str(port))) == "failed: Method not found (-32601)\n" * 3
+        assert output("reconnect.py", "127.0.0.1", str(port)) == "failed: Method not found (-32601)\n" * 3
 
 
 def test_changes_in_order() -> None:
-    assert output(*program("order.py")) == "a longer text\n"
+    assert output("order.py") == "a longer text\n"
 
 
 def test_cancellations() -> None:
-    assert output(*program("cancel.py")) == "line 9; 9 of 10 cancelled; less than half served: True\n"
+    assert output("cancel.py") == "line 9; 9 of 10 cancelled; less than half served: True\n"
 
 
 def test_a_stream() -> None:
     found = ["2", "3", "5", "7", "searched below 1000000", "searched below 12", "[2, 3, 5, 7, 11]"]
-    assert output(*program("stream.py")).splitlines() == found
+    assert output("stream.py").splitlines() == found
 
 
 def test_a_gateway() -> None:
@@ -123,7 +177,7 @@ def test_a_gateway() -> None:
         gateway = program("gateway.py", str(port), f"join=127.0.0.1:{chat}")
         with running(*gateway, port=port):
             assert call(f"tcp://127.0.0.1:{port}", "join", "name=Ada") == '["Ada"]\n'
-            assert run("call", f"tcp://127.0.0.1:{port}", "other.say").returncode == 1
+            assert run_here("call", f"tcp://127.0.0.1:{port}", "other.say").returncode == 1
 
 
 def test_servers_of_http_and_websocket() -> None:
@@ -148,9 +202,8 @@ def test_an_access_log_and_several_servers() -> None:
         try:
             blocking_eventually(lambda: process.poll() is not None or accepts(port), SECONDS)
             assert call(f"http://127.0.0.1:{port}/", "add", "a=1", "b=2") == "3\n"
-            upstreams = program("upstreams.py", f"http://127.0.0.1:{free_port()}/", f"http://127.0.0.1:{port}/")
-            run_client = subprocess.run(upstreams, capture_output=True, env=environment(), timeout=SECONDS, text=True)
-            assert run_client.stdout == "[1, 2, 3, 4, 5]\n"
+            urls = f"http://127.0.0.1:{free_port()}/", f"http://127.0.0.1:{port}/"
+            assert run_program_here(EXAMPLES / "upstreams.py", *urls).stdout == "[1, 2, 3, 4, 5]\n"
         finally:
             process.terminate()
         assert process.stderr is not None
@@ -170,9 +223,30 @@ def test_mcp() -> None:
     for module in MCP:
         pytest.importorskip(module, reason="the extra `mcp` is not installed")
     server = program("mcp_server.py")
-    assert output(*program("mcp_client.py", *server)) == (
+    assert output("mcp_client.py", *server) == (
         "tool convert - Convert degrees Celsius to Fahrenheit.\nconverted\n{'fahrenheit': 68.0}\nIt is sunny in Rome.\n"
     )
+
+
+async def test_mcp_sign_in(tmp_path: Path) -> None:
+    pytest.importorskip("mcp.client.auth.extensions.identity_assertion", reason="the extra `mcp-oauth` is missing")
+    from ..mcp.client.test_oauth import world
+
+    browser = tmp_path / "browser.py"
+    browser.write_text("import sys, urllib.request; urllib.request.urlopen(sys.argv[1])")
+    variables = {
+        **environment(),
+        "BROWSER": f"{shlex.quote(sys.executable)} {shlex.quote(str(browser))} %s",
+        "XDG_STATE_HOME": str(tmp_path),
+        "LOCALAPPDATA": str(tmp_path),
+    }
+    async with world() as here:
+        process = await asyncio.create_subprocess_exec(
+            *program("mcp_sign_in.py", here.url), env=variables, stdout=asyncio.subprocess.PIPE
+        )
+        printed, _ = await process.communicate()
+        assert (process.returncode, printed.split()) == (0, b"tool meet tool read tool write".split())
+        assert here.provider.grants == ["code"]
 
 
 async def test_mcp_gateway() -> None:
@@ -209,7 +283,7 @@ async def test_mcp_middleware() -> None:
 
 
 def test_acp() -> None:
-    answer = output(*program("acp_client.py", "hello world", "--", *program("acp_agent.py")))
+    answer = output("acp_client.py", "hello world", "--", *program("acp_agent.py"))
     assert answer == "HELLO WORLD (end_turn)\n"
 
 

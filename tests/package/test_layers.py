@@ -19,6 +19,7 @@ from ..support.places import PACKAGE
 LAYERS = {
     "_checks": 1,
     "_logs": 1,
+    "_pointers": 1,
     "_version": 1,
     "types": 1,
     "codes": 1,
@@ -44,7 +45,7 @@ LAYERS = {
 }
 BESIDE = {"framing", "codec", "handlers", "transports", "session", "http", "mcp", "testing", "adapters", "cli"}
 """Folders whose files may import each other. Two other modules of one layer may not."""
-VOCABULARY = ("_logs", "_repr", "types", "codes", "errors", "profile", "_version")
+VOCABULARY = ("_checks", "types", "_logs", "_repr", "_pointers", "codes", "errors", "profile", "_version")
 """The lowest layer, in order: each module may import those before it."""
 MAY_IMPORT_ASYNCIO = (
     "handlers.cancellation",
@@ -145,16 +146,14 @@ def own_imports_of(path: Path) -> set[str]:
     return found - {module_of(path)}
 
 
-def read_imports() -> dict[str, set[str]]:
-    """Return the modules that each module imports."""
+@functools.cache
+def imports() -> dict[str, set[str]]:
+    """Return the modules that each module imports. They are read once, and not where tests are only collected."""
     found: dict[str, set[str]] = {module: set() for module in MODULES}
     for path in sources():
         found[module_of(path)] |= own_imports_of(path)
     found["codec._core"].discard("codec._scanner")  # the core cimports _scanner.pxd, not _scanner.py
     return found
-
-
-IMPORTS = read_imports()
 
 
 def may_import(module: str, other: str) -> bool:
@@ -168,7 +167,7 @@ def may_import(module: str, other: str) -> bool:
 
 def arrows_up() -> list[tuple[str, str]]:
     """Return the imports that do not go downward."""
-    arrows = [(module, other) for module in sorted(MODULES) for other in sorted(IMPORTS[module])]
+    arrows = [(module, other) for module in sorted(MODULES) for other in sorted(imports()[module])]
     return [arrow for arrow in arrows if not may_import(*arrow)]
 
 
@@ -197,7 +196,7 @@ def folder_of(module: str) -> str:
 def folder_imports() -> dict[str, set[str]]:
     """Return the other folders that each folder imports."""
     found: dict[str, set[str]] = {folder_of(module): set() for module in MODULES}
-    for module, others in IMPORTS.items():
+    for module, others in imports().items():
         found[folder_of(module)] |= {folder_of(other) for other in others} - {folder_of(module)}
     return found
 
@@ -211,20 +210,20 @@ def test_no_import_goes_upward() -> None:
 
 
 def test_there_is_no_circle() -> None:
-    assert circles(IMPORTS) == []
+    assert circles(imports()) == []
     assert circles(folder_imports()) == []
 
 
 def test_an_import_that_goes_up_and_its_circle_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(IMPORTS, "codes", {"codec._backend"})
+    monkeypatch.setitem(imports(), "codes", {"codec._backend"})
     assert arrows_up() == [("codes", "codec._backend")]
-    [circle] = circles(IMPORTS)
+    [circle] = circles(imports())
     assert circle >= {"codes", "codec._backend"}
     assert "session.session" not in circle
 
 
 def test_a_circle_of_folders_inside_a_layer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(IMPORTS, "mcp.server.server", IMPORTS["mcp.server.server"] | {"mcp.http.endpoint"})
+    monkeypatch.setitem(imports(), "mcp.server.server", imports()["mcp.server.server"] | {"mcp.http.endpoint"})
     assert [{"mcp.http", "mcp.server"} <= circle for circle in circles(folder_imports())] == [True]
 
 
@@ -241,8 +240,8 @@ def test_asyncio_stays_in_the_drivers() -> None:
 
 
 def main() -> None:
-    count = sum(map(len, IMPORTS.values()))
-    found = f"{len(circles(IMPORTS))} circles of files, {len(circles(folder_imports()))} of folders"
+    count = sum(map(len, imports().values()))
+    found = f"{len(circles(imports()))} circles of files, {len(circles(folder_imports()))} of folders"
     print(f"{len(MODULES)} modules, {count} imports: {len(arrows_up())} go up, {found}")
 
 

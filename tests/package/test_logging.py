@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from ..support.places import ROOT
 from .test_extras import modules
 
@@ -36,9 +38,12 @@ print(json.dumps([found, [type(one).__name__ for one in root.handlers], root.lev
 """
 
 
-def test_importing_every_module_sets_no_level_and_adds_one_handler_that_does_nothing() -> None:
+# The libraries of all adapters take five seconds to import.
+@pytest.mark.parametrize("adapters", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_importing_every_module_sets_no_level_and_adds_one_handler_that_does_nothing(adapters: bool) -> None:
     environment = {**os.environ, "JSONRPC_FAST_DEBUG": "1"}
-    command = [sys.executable, "-c", IMPORTING, *modules()]
+    names = [name for name in modules() if adapters or not name.startswith("jsonrpc_fast.adapters.")]
+    command = [sys.executable, "-c", IMPORTING, *names]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
     found, handlers, level, seen = json.loads(done.stdout)
     assert found.pop("jsonrpc_fast") == [0, True, False, ["NullHandler"]]

@@ -39,6 +39,28 @@ def test_temporary_folders_stay_valid_when_a_session_changes_directory(
     assert (ROOT / "noxfile.py").read_text().count(".create_tmp()") == 1  # no session takes the relative path
 
 
+RELEASED = {
+    "jsonrpc_fast-1.2.tar.gz": "1.2 sources",
+    "jsonrpc_fast-1.2-py3-none-any.whl": "1.2 py3-any",
+    "jsonrpc_fast-1.2-cp310-cp310-manylinux2014_x86_64.manylinux_2_17_x86_64.whl": "1.2 cp310-manylinux_x86_64",
+    "jsonrpc_fast-1.2-cp314-cp314t-manylinux_2_28_aarch64.whl": "1.2 cp314t-manylinux_aarch64",
+    "jsonrpc_fast-1.2-cp311-cp311-musllinux_1_2_x86_64.whl": "1.2 cp311-musllinux_x86_64",
+    "jsonrpc_fast-1.2-cp312-cp312-macosx_10_13_x86_64.whl": "1.2 cp312-macosx_x86_64",
+    "jsonrpc_fast-1.2-cp313-cp313-macosx_11_0_arm64.whl": "1.2 cp313-macosx_arm64",
+    "jsonrpc_fast-1.2-cp314-cp314-win_amd64.whl": "1.2 cp314-win_amd64",
+    "jsonrpc_fast-1.2-cp314-cp314-win_arm64.whl": "1.2 cp314-win_arm64",
+}
+
+
+def test_a_release_is_checked_by_what_its_files_are(noxfile: Any) -> None:
+    for file, part in RELEASED.items():
+        assert noxfile.release_part(file) == part
+        assert part in noxfile.release_parts("1.2")
+    assert noxfile.release_part("jsonrpc_fast-1.2-cp311-cp311-linux_x86_64.whl") not in noxfile.release_parts("1.2")
+    for file in ("other-1.2.tar.gz", "jsonrpc_fast-1.2-cp311-abi3-win_amd64.whl", "jsonrpc_fast-1.2.tar.gz.asc"):
+        assert noxfile.release_part(file) == file
+
+
 def test_a_night_runs_sessions_that_there_are_and_the_workflow_runs_all_of_them(noxfile: Any) -> None:
     names = [name for name, *_ in noxfile.NIGHTLY]
     assert len(set(names)) == len(names)
@@ -46,6 +68,13 @@ def test_a_night_runs_sessions_that_there_are_and_the_workflow_runs_all_of_them(
     workflow = (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
     [block] = re.findall(r"sessions:\n((?: {10}- .*\n)+)", workflow)
     assert set(block.replace("-", " ").split()) == {name.partition("-")[0] for name in names}
+
+
+def test_nothing_runs_a_failed_test_again() -> None:
+    """A rerun would hide a test that fails at times."""
+    places = [ROOT / "noxfile.py", ROOT / "pyproject.toml", ROOT / ".ci" / "run", *(ROOT / ".github").rglob("*.yml")]
+    for place in filter(Path.exists, places):  # the sources of a release lack some
+        assert re.findall(r"rerun|flaky|--lf\b|--last-failed", place.read_text()) == [], place
 
 
 def test_every_bound_of_the_package_is_installed_by_the_session_for_the_lowest_versions(noxfile: Any) -> None:
