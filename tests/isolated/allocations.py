@@ -89,8 +89,12 @@ SUCCESSES: Final = 4
 """After so many calls in a row without a MemoryError all allocations of a call have failed."""
 MOST: Final = 3000
 SPANS: Final = (10**9, 2, 1)
-SWEEPS: Final = (4, 8, 16, 32)
-"""What adds a block to the memory in use for each sweep of each of these series is lost, and not kept for later."""
+SWEEPS: Final = (4, 8, 16, 32, 64, 128)
+"""What adds a block to the memory in use for each sweep of each of these series is lost, and not kept for later.
+
+The interpreter keeps some tens of blocks by chance in a series of any length, so only a long series tells them from
+what each sweep loses.
+"""
 NEW_PROFILE: Final = "feed with a new profile"
 NOT_JUDGED: Final = {
     NEW_PROFILE,  # the core keeps the rules of up to 64
