@@ -61,8 +61,8 @@ class Convention:
             ordered method.
         never_cancelled: The methods whose requests neither side cancels.
         cancelled_error: Code and message of the response to a cancelled request; None: it gets no response.
-        ordered: What the methods of notifications begin with that keep the order, unless their handlers say otherwise;
-            see `ordered` in `HandlerOptions`.
+        ordered: The prefixes of the methods of notifications that are ordered, unless their handlers say otherwise; see
+            `ordered` in `HandlerOptions`.
         token_members: The members of params that carry tokens. An async generator that has no parameters of these names
             is called without them.
     """
@@ -83,7 +83,7 @@ class Convention:
         return None
 
     def read(self, method: str, params: Any) -> Cancellation | Progress | Goodbye | None:
-        """Read a notification whose method is one of `methods`. Returns None if it is none of the three."""
+        """Read a notification whose method is one of `methods`. Returns None if it is neither of them."""
         return None
 
     def token(self, params: Any) -> ProgressToken | None:
@@ -147,8 +147,8 @@ class LspConvention(Convention):
 
     Progress is any value. A cancelled request still gets a response: -32800 or a result. LSP has no ping: `$/ping` gets
     -32601, as any unknown request that begins with `$/` must. A request with a `partialResultToken` gets its result in
-    parts; if these are lists, the result of a request without one is all of them in one list. What changes documents
-    keeps the order: it determines the meaning of the requests after it.
+    parts; if these are lists, the result of a request without one is all of them in one list. Notifications that change
+    documents are ordered, because they determine the meaning of later requests.
     """
 
     methods: ClassVar[frozenset[str]] = frozenset({"$/cancelRequest", "$/progress"})
@@ -194,7 +194,7 @@ class AcpConvention(Convention):
     """Agent Client Protocol 1: "Cancellation". It has no progress: agents send `session/update`.
 
     A cancelled request still gets a response: -32800 or a result. There is no ping: `$/ping` gets -32601. Updates of a
-    session keep their order, since each is a piece of a text or of a plan.
+    session are ordered, because each is a piece of a text or of a plan.
     """
 
     methods: ClassVar[frozenset[str]] = frozenset({"$/cancel_request"})
