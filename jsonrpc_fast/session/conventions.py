@@ -83,7 +83,7 @@ class Convention:
         return None
 
     def read(self, method: str, params: Any) -> Cancellation | Progress | Goodbye | None:
-        """Read a notification whose method is one of `methods`. Returns None if it is neither of them."""
+        """Read a notification whose method is one of `methods`. Returns None if it is none of them."""
         return None
 
     def token(self, params: Any) -> ProgressToken | None:
