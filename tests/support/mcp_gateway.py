@@ -89,6 +89,9 @@ class Scripted:
     def script(self) -> Script:
         return self.scripts[-1]
 
+    def tool_scopes(self, name: str) -> frozenset[str]:
+        return frozenset()
+
     def in_process(self) -> MemoryTransport:
         one, other = MemoryChannel.pair()
         ours = MemoryTransport(one, profile=MCP_2025_11_25, raw=True)

@@ -92,6 +92,9 @@ class Client:
 
     The other arguments are those of `connect`.
 
+    Attributes:
+        transport: The transport, as it was given.
+
     Raises:
         ValueError: The mode is unknown, or an option is out of range.
         TypeError: An option has the wrong type.
@@ -118,6 +121,7 @@ class Client:
         check_type("capabilities", capabilities, ClientCapabilities, may_be_none=True)
         check_callable("start", start)
         check_callable("sign_in", sign_in)
+        self.transport: Transport | None = transport
         if transport is not None:
             check_transport(transport)
         info = Implementation(name="jsonrpc_fast", version=__version__) if info is None else info

@@ -66,6 +66,10 @@ class LocalServer(Protocol):
         """Return the client's end of a new channel to the server, which serves the other end."""
         ...
 
+    def tool_scopes(self, name: str) -> frozenset[str]:
+        """Return the scopes that a call of a tool needs over HTTP, where whoever passes calls on checks them."""
+        ...
+
 
 Servers = Mapping[str, "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LocalServer | Mapping[str, Any]"]
 """Servers by name: a URL, a program, a program with its arguments, a `Server`, or an entry of `mcpServers`."""

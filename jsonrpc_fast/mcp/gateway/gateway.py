@@ -146,8 +146,10 @@ class Gateway(Served):
         self.tasks: TaskStore = TaskStore()
 
     def tool_scopes(self, name: str) -> frozenset[str]:
-        """Return no scopes: `scopes` of `Authorization` may say what a tool needs."""
-        return frozenset()
+        """Return the scopes of a tool of a server in this process. Others have none that are known here."""
+        server, inner = self._prefixes.split(name) or ("", "")
+        entry = self._entries.get(server)
+        return frozenset() if entry is None or entry.local is None else entry.local.tool_scopes(inner)
 
     @property
     def profile(self) -> Profile:

@@ -22,7 +22,6 @@ Sources: specification 2025-11-25 and 2026-07-28 "Authorization"; RFC 6750, RFC 
 from __future__ import annotations
 
 import hashlib
-import re
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Iterable, Mapping
 from concurrent.futures import Future
@@ -37,7 +36,7 @@ from ...handlers import is_awaitable
 from ...http.failures import RefusedFailures
 from ...http.guard import Cancellable
 from ...http.requests import Refusal
-from ..server.scopes import as_scopes, scopes_of
+from ..server.scopes import SCOPE, as_scopes, declared_scopes, scopes_of
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 """The path of the metadata, before the path of the resource (RFC 9728, section 3.1)."""
@@ -45,8 +44,6 @@ WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 MAX_TOKEN_BYTES: Final = 16 * 1024
 
 _TOKEN_CHARACTERS: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~+/=")
-_SCOPE: Final = re.compile(r"[!#-\[\]-~]+")
-"""A scope (RFC 6749, section 3.3). Others, such as one made from the name in a message, do not fit into a header."""
 _UNCHECKED: Final = "The token cannot be checked."
 _UNREADABLE: Final = "The rights of the token could not be determined."
 _NOT_CLAIMS: Final = (Awaitable, Generator, AsyncGenerator, Future)
@@ -77,7 +74,8 @@ class Authorization:
 
     Raises:
         TypeError: An argument has the wrong type.
-        ValueError: `resource` is not an http or https URL without a fragment, or there is no authorization server.
+        ValueError: `resource` is not an http or https URL without a fragment, there is no authorization server, or a
+            scope has characters that scopes must not have.
     """
 
     def __init__(
@@ -96,8 +94,8 @@ class Authorization:
         parts = urlsplit(resource)
         if parts.scheme not in ("http", "https") or not parts.netloc or parts.fragment:
             raise ValueError("resource must be an http or https URL without a fragment")
-        if isinstance(authorization_servers, str) or isinstance(scopes, str) or isinstance(scopes_supported, str):
-            raise TypeError("authorization_servers, scopes and scopes_supported must be several strings, not one")
+        if isinstance(authorization_servers, str):
+            raise TypeError("authorization_servers must be several strings, not one")
         if not authorization_servers:
             raise ValueError("there must be an authorization server")
         if not callable(check):
@@ -108,8 +106,10 @@ class Authorization:
         self._check_seconds = check_seconds
         self._subject = subject
         self._scopes_for: Callable[[str, str | None], Any] | None = scopes if callable(scopes) else None
-        self._scopes: frozenset[str] = frozenset() if callable(scopes) else as_scopes(scopes)
-        supported = sorted(self._scopes) if scopes_supported is None else list(scopes_supported)
+        self._scopes: frozenset[str] = frozenset() if callable(scopes) else declared_scopes(scopes)
+        supported = sorted(
+            self._scopes if scopes_supported is None else declared_scopes(scopes_supported, "scopes_supported")
+        )
         path = parts.path.rstrip("/")
         self.paths: frozenset[str] = frozenset({WELL_KNOWN, WELL_KNOWN + path})
         self.metadata_url: str = f"{parts.scheme}://{parts.netloc}{WELL_KNOWN}{path}"
@@ -204,7 +204,8 @@ class Authorization:
         parameters = {"resource_metadata": self.metadata_url}
         if error is not None:
             parameters = {"error": error, "error_description": reason, **parameters}
-        if joined := " ".join([scope for scope in scopes if _SCOPE.fullmatch(scope)]):
+        # A function may make scopes from the name in a message, which do not fit into a header.
+        if joined := " ".join([scope for scope in scopes if SCOPE.fullmatch(scope)]):
             parameters["scope"] = joined
         challenge = "Bearer " + ", ".join(f'{name}="{value}"' for name, value in parameters.items())
         return Refusal(status, reason, [(b"www-authenticate", challenge.encode("latin-1"))])

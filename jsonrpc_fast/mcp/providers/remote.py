@@ -29,6 +29,7 @@ from ..client.client import Client
 from ..protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
 from ..protocol.meta import SERVER_INFO_KEY
 from ..server.context import Context
+from ..server.in_process import InProcess
 from ..server.providers import FeatureKind, Provider
 
 D = TypeVar("D", bound=Definition)
@@ -108,6 +109,11 @@ class Proxy(Provider):
         finally:
             self._calls.remove(context)
             _current.reset(token)
+
+    def tool_scopes(self, name: str) -> frozenset[str]:
+        """Return the scopes of a tool of a server in this process, which gets no token. A remote one checks its own."""
+        transport = self._connected.transport
+        return transport.tool_scopes(name) if isinstance(transport, InProcess) else frozenset()
 
     async def list_tools(self, context: Context) -> list[Tool]:
         return await self._list("tools", Tool)

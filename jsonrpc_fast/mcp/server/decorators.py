@@ -56,7 +56,7 @@ from .registry import (
     TaskStart,
     TaskSupport,
 )
-from .scopes import as_scopes
+from .scopes import declared_scopes
 from .tools import CheckedTool
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -197,7 +197,8 @@ class Decorators(Registry):
                 supported, an argument of the decorator has the wrong type, or `timeout` is given for a sync function
                 that runs on the event loop.
             ValueError: From the decorator: the name is invalid or already registered, a schema is invalid, `timeout` is
-                not positive, or `task_support` or `task_start` is unknown.
+                not positive, `task_support` or `task_start` is unknown, or a scope has characters that scopes must not
+                have.
         """
 
         def register(function: Function) -> Function:
@@ -230,7 +231,7 @@ class Decorators(Registry):
             drops = ignores_unknown and input_schema is None
             shown_errors = self._shown_errors if show_errors is None else _shown(show_errors)
             registered = RegisteredTool(
-                checked, serving, task_support, task_start, drops, timeout, shown_errors, as_scopes(scopes)
+                checked, serving, task_support, task_start, drops, timeout, shown_errors, declared_scopes(scopes)
             )
             self._add(self.tools, tool.name, registered, "tools")
             self.has_tasks |= task_support != "forbidden"

@@ -32,6 +32,7 @@ class InProcess(MemoryTransport):
 
     Args:
         run: Serves one transport until it closes, as `Server.run`.
+        tool_scopes: Returns the scopes of a tool, for servers that pass calls on: here nobody checks a token.
         lifespan: The lifespan of the server. If it cannot begin, neither can the transport.
         profile: The profile of both ends.
         raw: Whether the server takes payloads as `Raw`.
@@ -42,6 +43,7 @@ class InProcess(MemoryTransport):
     def __init__(
         self,
         run: Callable[[Transport], Awaitable[None]],
+        tool_scopes: Callable[[str], frozenset[str]],
         lifespan: AbstractAsyncContextManager[Any],
         profile: Profile,
         *,
@@ -50,6 +52,7 @@ class InProcess(MemoryTransport):
         channel, served = _ServedChannel.pair()
         super().__init__(channel, profile=profile)
         self.channel.serve = self._serve
+        self.tool_scopes = tool_scopes
         self._served = MemoryTransport(served, profile=profile, raw=raw)
         self._run = run
         self._lifespan = lifespan

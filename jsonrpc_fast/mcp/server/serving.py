@@ -87,6 +87,10 @@ class Served:
         """The profile for the transports."""
         raise NotImplementedError
 
+    def tool_scopes(self, name: str) -> frozenset[str]:
+        """Return the scopes that a call of a tool needs over HTTP; none for a tool that is unknown."""
+        raise NotImplementedError
+
     def connection(self, transport: Transport, options: SessionOptions) -> ClientConnection:
         """Return the connection of one client, which is not started. The arguments are as in `run`."""
         raise NotImplementedError
@@ -163,7 +167,7 @@ class Served:
         async with mcp.connect(server) as client:  # which calls it
             result = await client.call_tool("add", {"a": 1, "b": 2})
         """
-        return InProcess(self.run, self.lifespan, self.profile, raw=self.keeps_raw)
+        return InProcess(self.run, self.tool_scopes, self.lifespan, self.profile, raw=self.keeps_raw)
 
     def serve_http(
         self,

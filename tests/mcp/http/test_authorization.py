@@ -220,7 +220,9 @@ def test_an_invalid_argument_is_refused(options: dict[str, Any], error: type[Exc
     ("claims", "scopes"),
     [
         ({"scope": "a b"}, {"a", "b"}),
-        ({"scp": ["a", 1]}, {"a"}),
+        ({"scope": " a  b "}, {"a", "b"}),
+        ({"scope": "a\tb\u00a0c"}, {"a\tb\u00a0c"}),  # a blank alone stands between scopes
+        ({"scp": ["a"]}, {"a"}),
         ({"scopes": ("a",)}, {"a"}),
         ({"scope": None}, set()),
         ({}, set()),
@@ -230,6 +232,17 @@ def test_an_invalid_argument_is_refused(options: dict[str, Any], error: type[Exc
 )
 def test_scopes_of(claims: Any, scopes: set[str]) -> None:
     assert scopes_of(claims) == scopes
+
+
+@rows("claims", [{"scope": {"read": False}}, {"scope": 5}, {"scp": ["read", 1]}, {"scopes": [["read"]]}], ids=str)
+@rows("scopes", [["read"], []], ids=str)
+async def test_scopes_of_another_type_let_nobody_in(
+    claims: Any, scopes: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Gate().server.asgi_app(authorization=authorization(check=lambda token: claims, scopes=scopes))
+    async with client_of(app) as client:
+        assert (await client.post("/mcp", json=initialize(), headers=bearer("x"))).status_code == 500
+    assert f"{next(iter(claims))} of the claims must be several strings" in caplog.text
 
 
 @rows("claims", [None, False, "", 0, b"", []])

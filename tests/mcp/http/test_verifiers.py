@@ -23,10 +23,14 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from jwt.algorithms import get_default_algorithms
 
+from jsonrpc_fast import mcp
 from jsonrpc_fast.http import Refusal
+from jsonrpc_fast.mcp.gateway import Gateway
 from jsonrpc_fast.mcp.http import verifiers
 from jsonrpc_fast.mcp.http.authorization import Authorization
 from jsonrpc_fast.mcp.http.verifiers import IntrospectionVerifier, JwtVerifier
+from jsonrpc_fast.mcp.providers import Proxy
+from jsonrpc_fast.mcp.server import Server
 
 from ...support.clock import virtual_sleep
 from ...support.mcp_http import Exchange, Gate, call, modern
@@ -399,24 +403,49 @@ def server_with_a_guarded_tool() -> Any:
     return server
 
 
-@rows("is_mounted", [False, True])
-async def test_a_tool_has_scopes_of_its_own(is_mounted: bool) -> None:
-    server, name = server_with_a_guarded_tool(), "write"
-    if is_mounted:
-        outer = Gate().server
-        outer.mount(server, prefix="inner")
-        server, name = outer, "inner_write"
+def proxy_of(server: Any, **options: Any) -> Server:
+    outer = Gate().server
+    outer.mount(Proxy(lambda handlers: mcp.connect(server, handlers=handlers, **options)), prefix="inner")
+    return outer
+
+
+def mounted(server: Any) -> Server:
+    outer = Gate().server
+    outer.mount(server, prefix="inner")
+    return outer
+
+
+PLACES: dict[str, Callable[[Any], Any]] = {
+    "the server": lambda server: server,
+    "a server in it": mounted,
+    "behind a proxy": proxy_of,
+    "behind a proxy, as a transport": lambda server: proxy_of(server.in_process()),
+    "behind a proxy, up to 2025-11-25": lambda server: proxy_of(server, mode="legacy"),
+    "behind two proxies": lambda server: proxy_of(mounted(server)),
+    "behind a gateway": lambda server: Gateway({"inner": server}),
+    "behind a proxy of a gateway": lambda server: proxy_of(Gateway({"inner": server})),
+}
+
+
+@rows("place", PLACES)
+async def test_a_tool_has_scopes_of_its_own(place: str) -> None:
+    server = PLACES[place](server_with_a_guarded_tool())
+    name = "inner_inner_write" if "two" in place or "of a gateway" in place else "inner_write"
+    name = "write" if place == "the server" else name
     app = server.asgi_app(authorization=guarded(Issuer(public("ec"))))
-    assert (await status_of(app, "add"))[0] == 200
+    if "gateway" not in place:  # it speaks to sessions
+        assert (await status_of(app, "add"))[0] == 200
     challenge = (
         'Bearer error="insufficient_scope", error_description="The token lacks a scope.", '
         'resource_metadata="https://example.org/.well-known/oauth-protected-resource/mcp", '
         'scope="files:write read"'
     )
     assert await status_of(app, name) == (403, challenge)
-    assert (await status_of(app, name, scope="read files:write"))[0] == 200
+    has_let_in = (await status_of(app, name, scope="read files:write"))[0]
+    assert has_let_in == (400 if place == "behind a gateway" else 200)
     assert (await status_of(app, name, scope="files:write"))[0] == 403
     assert (await status_of(app, name, aud="https://example.org/other"))[0] == 401
+    await app.close()
 
 
 async def test_without_authorization_a_tool_with_scopes_is_refused() -> None:
@@ -425,7 +454,17 @@ async def test_without_authorization_a_tool_with_scopes_is_refused() -> None:
     assert (await status_of(app, "write", scope="read files:write"))[0] == 403
 
 
-@rows("scopes", ["write", [1]], ids=str)
+@rows("scopes", ["write", [1], None, 5, {"write": True}, [["write"]], b"write"], ids=str)
 def test_scopes_are_several_strings(scopes: Any) -> None:
-    with pytest.raises(TypeError, match="scopes must be several strings"):
+    with pytest.raises(TypeError, match=r"^scopes must be several strings$"):
         server_with_a_guarded_tool().tool("other", scopes=scopes)(lambda: None)
+
+
+@rows("scope", ["", "a b", "a\r\nb", "a\tb", 'a"b', "a\\b", "\x00", "ü"], ids=ascii)
+def test_a_scope_that_no_token_can_have_is_refused(scope: str) -> None:
+    server = server_with_a_guarded_tool()
+    with pytest.raises(ValueError, match="must be of visible ASCII characters"):
+        server.tool("other", scopes=["read", scope])(lambda: None)
+    for name in ("scopes", "scopes_supported"):
+        with pytest.raises(ValueError, match=f"^{name}: .* must be of visible ASCII characters"):
+            Authorization(print, resource=AUDIENCE, authorization_servers=[ISSUER], **{name: [scope]})
