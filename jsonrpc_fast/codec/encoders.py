@@ -1,21 +1,18 @@
 """The encoders of one side of a conversation: they write what its profile says, in the form that the peer uses.
 
-A profile that reads messages with and without `jsonrpc` says what this side writes until a message of the peer has been
-read. A peer whose first message has `jsonrpc` gets JSON-RPC 2.0 from then on.
+A profile that reads messages without `jsonrpc` says what is written to a peer that has not written yet, or whose first
+message has no `jsonrpc`. A peer whose first message has it, be it valid or not, gets JSON-RPC 2.0 from then on.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from ..codes import ParseErrorCode
 from ..profile import JSONRPC, Profile, WrittenForm
 from ._backend import (
-    ParseError,
-    Raw,
-    decode,
     encode,
     encode_error,
     encode_notification,
@@ -38,7 +35,7 @@ class Encoders:
     """
 
     __slots__ = (
-        "_is_known",
+        "_is_peer_known",
         "_profile",
         "encode",
         "encode_error",
@@ -50,7 +47,7 @@ class Encoders:
 
     def __init__(self, profile: Profile = JSONRPC) -> None:
         self._profile = profile
-        self._is_known = False  # whether the peer has been heard
+        self._is_peer_known = not depends_on_peer(profile)
         self.form: WrittenForm = profile.writes
         self.encode: Callable[..., bytes] = encode if is_plain(profile) else self._encode
         self.encode_error: Callable[..., bytes] = self._of(encode_error)
@@ -65,18 +62,16 @@ class Encoders:
         """Return the `default` that payloads are written with."""
         return default_of(self._profile, default)
 
-    def reader(self, raw: bool) -> Callable[[Any], Any] | None:
-        """Return a `decode` that finds the form of the peer; None if that changes nothing."""
-        if self.form == "2.0" or not self._profile.optional_jsonrpc:
-            return None
-        return partial(self._read, raw=raw)
+    def listener(self) -> Callable[[Any], None] | None:
+        """Return a function for each text of the peer, before it is decoded; None if no text changes anything."""
+        return None if self._is_peer_known else self._listen
 
-    def _read(self, text: Any, *, raw: bool) -> Any:
-        if not self._is_known:
-            form = form_of(text, self._profile)
-            if form is not None:
-                self._is_known, self.form = True, form
-        return decode(text, self._profile, raw=raw)
+    def _listen(self, text: Any) -> None:
+        if not self._is_peer_known:
+            found = has_jsonrpc(text)
+            self._is_peer_known = found is not None
+            if found:
+                self.form = "2.0"
 
     def _encode(self, message: Any, *, delimited: bool = True, default: Default = None, option: int = 0) -> bytes:
         return encode_as(encode, message, self._profile, delimited, default, option, self.form)
@@ -94,42 +89,52 @@ class Encoders:
         return text + b"\n" if delimited else text
 
 
-PLAIN: Final = Encoders()
-"""Those of the codec."""
+def depends_on_peer(profile: Profile) -> bool:
+    """Return whether what is written with a profile has the form of the peer's texts."""
+    return profile.writes != "2.0" and profile.optional_jsonrpc
 
 
-def form_of(text: Any, profile: Profile) -> WrittenForm | None:
-    """Return the form in which to respond to a text: "2.0" if it has `jsonrpc`, else that of the profile.
+def profile_for(text: Any, profile: Profile) -> Profile:
+    """Return the profile that the response to a text is written with, of the profile that the text is read with."""
+    return profile.replace(writes="2.0") if depends_on_peer(profile) and has_jsonrpc(text) else profile
 
-    Args:
-        text: A JSON text.
-        profile: A profile that reads messages with and without `jsonrpc`.
+
+_has_member = re.compile(rb'"(?:id|method|params|result|error)"\s*:').search
+_may_have = re.compile(rb"jsonrpc|\\u00[67]").search
+_has_first = re.compile(rb'\s*(?:\[\s*)?\{\s*"jsonrpc"\s*:').match
+_tokens = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"?(\s*:)?|([\[{]+)|[\]}]+', re.DOTALL).finditer
+_letters = re.compile(rb"\\u00([67][0-9a-fA-F])").sub
+
+
+def has_jsonrpc(text: bytes | bytearray | memoryview | str) -> bool | None:
+    """Return whether a text, or an item of a batch, has the member `jsonrpc`. The text need not be valid, nor JSON.
 
     Returns:
-        The form; None for what is no message.
+        None for what has none of the members of a message, such as a line of a log.
     """
-    found = decode(text, profile.replace(optional_jsonrpc=False), raw=True)
-    first = found[0] if isinstance(found, list) else found
-    if not isinstance(first, ParseError):
-        return "2.0"
-    return profile.writes if first.code is ParseErrorCode.MISSING_JSONRPC else None
+    data = text.encode(errors="replace") if isinstance(text, str) else bytes(text)
+    if _has_first(data) is not None:
+        return True
+    otherwise = None if _has_member(data) is None else False
+    if _may_have(data) is None:
+        return otherwise
+    depth = place = 0  # place: the depth of the members
+    for token in _tokens(data):
+        name, colon, opened = token.groups()
+        if colon is not None:
+            if depth == place and _letters(_letter, name) == b"jsonrpc":
+                return True
+        elif opened is not None:
+            place = place or 1 + opened.startswith(b"[")
+            depth += len(opened)
+        elif name is None:
+            depth -= token.end() - token.start()
+    return otherwise
 
 
-def response_as(text: bytes, form: WrittenForm) -> bytes:
-    """Return a response, or a batch of them, in a form.
+def _letter(escape: re.Match[bytes]) -> bytes:
+    return bytes((int(escape[1], 16),))
 
-    Args:
-        text: The response as the encoders of the codec write it; b"" for none.
-        form: The form.
-    """
-    if form == "2.0" or not text:
-        return text
-    end = b"\n" if text.endswith(b"\n") else b""
-    line = text.removesuffix(b"\n")
-    if not line.startswith(b"["):
-        return written_as(line, form) + end
-    batch = Raw(line)
-    texts: list[bytes] = []
-    while (part := batch.get([len(texts)])) is not None:
-        texts.append(written_as(bytes(part), form))
-    return b"[" + b",".join(texts) + b"]" + end
+
+PLAIN: Final = Encoders()
+"""Those of the codec."""

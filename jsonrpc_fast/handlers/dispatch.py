@@ -21,10 +21,10 @@ from typing import Any, Final, TypeAlias, TypedDict
 
 from ..codec import Notification, ParseError, Raw, Request, Response, decode
 from ..codec._json import Default, check_option
-from ..codec.encoders import Encoders, form_of, response_as
+from ..codec.encoders import Encoders, has_jsonrpc
 from ..codes import DEADLINE_MESSAGE, ErrorCode, SessionErrorCode
 from ..errors import HANDLER_FAILURES, EncodeError, RpcError, internal_error, standard_error
-from ..profile import JSONRPC, Profile, WrittenForm
+from ..profile import JSONRPC, Profile
 from .handler import NEVER_AWAITABLE, Handler, RequestContext
 from .responses import ReportFailure, response_to_error, response_to_failure
 from .results import encode_models
@@ -113,7 +113,7 @@ class Dispatch:
         self._decode: Callable[[Any], Any] = decode
         if profile is not JSONRPC or raw:
             self._decode = partial(decode, profile=profile, raw=raw)
-        self._encoders = encoders = Encoders(profile.replace(writes="2.0") if profile.writes != "2.0" else profile)
+        self._encoders = encoders = Encoders(profile)
         self._encode_result: Callable[..., bytes] = encoders.encode_result
         if not delimited or default is not None or option:
             self._encode_result = partial(encoders.encode_result, delimited=delimited, default=default, option=option)
@@ -406,37 +406,33 @@ class Dispatch:
             )
 
 
-class InPeersForm:
-    """For a dispatcher whose profile reads messages without `jsonrpc`: each response has the form of its text."""
+class DispatchByForm(Dispatch):
+    """Two dispatchers, for a profile that reads texts with and without `jsonrpc`, and writes the latter.
 
-    __slots__ = ()
+    Args:
+        own: Serves texts without `jsonrpc`, and what is decoded already.
+        plain: Serves texts with `jsonrpc`. It writes JSON-RPC 2.0.
+    """
+
+    __slots__ = ("_own", "_plain")
+
+    def __init__(self, own: Dispatch, plain: Dispatch) -> None:
+        self._own, self._plain = own, plain
+
+    def _for(self, data: Any) -> Dispatch:
+        return self._plain if isinstance(data, TEXTS) and has_jsonrpc(data) else self._own
+
+    def continuing(self, carrier: dict[str, str]) -> Dispatch:
+        return DispatchByForm(self._own.continuing(carrier), self._plain.continuing(carrier))
 
     def serve(self, data: Any, context: Any = None, peer: Any = None) -> bytes:
-        form = self._form_of(data)
-        return response_as(super().serve(data, context, peer), form)  # type: ignore[misc]
+        return self._for(data).serve(data, context, peer)
 
     def start(self, data: Any, *arguments: Any, **options: Any) -> bytes | Coroutine[Any, Any, bytes]:
-        form = self._form_of(data)
-        begun = super().start(data, *arguments, **options)  # type: ignore[misc]
-        return response_as(begun, form) if isinstance(begun, bytes) else _finish_as(begun, form)
+        return self._for(data).start(data, *arguments, **options)
 
     def failed(self, data: Any, error: BaseException) -> bytes:
-        form = self._form_of(data)
-        return response_as(super().failed(data, error), form)  # type: ignore[misc]
-
-    def _form_of(self, data: Any) -> WrittenForm:
-        profile: Profile = self._profile  # type: ignore[attr-defined]
-        return (form_of(data, profile) if isinstance(data, TEXTS) else None) or profile.writes
-
-
-async def _finish_as(begun: Coroutine[Any, Any, bytes], form: WrittenForm) -> bytes:
-    return response_as(await begun, form)
-
-
-class FormDispatch(InPeersForm, Dispatch):
-    """A dispatcher of a profile that does not write JSON-RPC 2.0."""
-
-    __slots__ = ()
+        return self._for(data).failed(data, error)
 
 
 def _context_of(item: Served, context: Any, peer: Any) -> RequestContext:

@@ -23,7 +23,7 @@ from ..errors import HANDLER_FAILURES, standard_error
 from ..hooks import FoundHooks, Hooks, Outcome, trace_in
 from ..profile import Profile
 from .cancellation import CancelledError, is_foreign_cancellation
-from .dispatch import TEXTS, Dispatch, EncodeOptions, InPeersForm, Served
+from .dispatch import TEXTS, Dispatch, EncodeOptions, Served
 from .failures import on_failure
 from .handler import Handler
 
@@ -209,9 +209,3 @@ class _InContext(Coroutine[Any, Any, Any]):
 
 async def _awaited(work: Awaitable[Any]) -> Any:
     return await work
-
-
-class ObservedFormDispatch(InPeersForm, ObservedDispatch):
-    """A dispatcher that calls hooks, of a profile that does not write JSON-RPC 2.0."""
-
-    __slots__ = ()

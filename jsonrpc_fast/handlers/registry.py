@@ -8,8 +8,9 @@ from weakref import WeakSet
 
 from .._checks import check_callable, check_seconds, check_type
 from ..codec import Message, RawMessage
+from ..codec.encoders import depends_on_peer
 from ..profile import JSONRPC, Profile
-from .dispatch import Dispatch, DispatchOptions, EncodeOptions, FormDispatch
+from .dispatch import Dispatch, DispatchByForm, DispatchOptions, EncodeOptions
 from .handler import Handler
 from .interface import methods_of
 from .middleware import Middleware
@@ -176,17 +177,19 @@ class Handlers:
             TypeError: An option does not exist, or a hook is not callable or is async.
             ValueError: `option` adds line breaks.
         """
+        dispatch: Dispatch
         if hooks is None:
-            kind = Dispatch if profile.writes == "2.0" else FormDispatch
-            dispatch = kind(self.finder(), profile, **options)
+            dispatch = Dispatch(self.finder(), profile, **options)
         else:
-            from .observed import ObservedDispatch, ObservedFormDispatch
+            from .observed import ObservedDispatch
 
-            observed = ObservedDispatch if profile.writes == "2.0" else ObservedFormDispatch
-            dispatch = observed(self.finder(), profile, hooks, **options)
+            dispatch = ObservedDispatch(self.finder(), profile, hooks, **options)
         self._prepared.add(dispatch)
         if self._takes_raw():
             dispatch.read_raw()
+        if depends_on_peer(profile):
+            plain = self.prepare(profile.replace(writes="2.0"), hooks=hooks, **options)
+            return DispatchByForm(dispatch, plain)
         return dispatch
 
     def _takes_raw(self) -> bool:

@@ -94,8 +94,8 @@ class Connection(Transport):
         channel: Moves the bytes or texts. It belongs to this connection alone.
         framing: The framing of a stream of bytes, as in `Decoder`; "newline" by default. Sent messages have the same;
             with "auto" they follow the peer's, and are lines until that is known. None for a channel of texts.
-        profile: The rules for decoding, and the form of what is sent (`Profile.writes`). If that is not "2.0", and a
-            profile reads 2.0 too, a peer whose first message has `jsonrpc` is sent 2.0.
+        profile: The rules for decoding, and the form of what is sent (`Profile.writes`). If that is not "2.0", and the
+            profile reads messages without `jsonrpc`, a peer whose first text has `jsonrpc` is sent 2.0.
         limits: Replace the limits of `profile` if given.
         raw: Whether payloads are left undecoded, as in `Decoder`.
         drain_seconds: How long `close` waits for the peer to take what was accepted; None: without limit.
@@ -137,15 +137,14 @@ class Connection(Transport):
         check_count("max_faults", max_faults, 0)
         self.profile = profile = profile if limits is None else profile.replace(limits=limits)
         self.encoders = Encoders(profile)
-        if decode is None:
-            decode = self.encoders.reader(raw)
+        listen = self.encoders.listener()
         reader: Reader
         if channel.carries_texts:
             if framing is not None:
                 raise TypeError("a channel of texts has no framing")
-            reader = TextReader(profile, raw, decode)
+            reader = TextReader(profile, raw, decode, listen)
         else:
-            reader = StreamReader("newline" if framing is None else framing, profile, raw, decode)
+            reader = StreamReader("newline" if framing is None else framing, profile, raw, decode, listen)
         self.channel: Channel = channel
         self._drain_seconds = drain_seconds
         self._reader = reader

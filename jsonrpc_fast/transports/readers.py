@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ..codec import Decoder, ParseError, decode
 from ..codec._backend import too_large_fault
 from ..codec._stream import StreamDecoder
-from ..framing.frames import Framing
+from ..framing.frames import Frame, Framing
 from ..profile import Profile
 
 if TYPE_CHECKING:
@@ -26,16 +26,25 @@ SMALL_BYTES: Final = 256
 STEP_BYTES: Final = 4096
 """A longer text is decoded in a step of its own."""
 
+Read: TypeAlias = "Callable[[Any], Any]"
+Listen: TypeAlias = "Callable[[Any], None]"
+
 
 class _TextDecoder(StreamDecoder[Any]):
-    """Splits a stream like `Decoder`, and leaves each text to a function."""
+    """Splits a stream like `Decoder`, and leaves each text to functions."""
 
-    __slots__ = ("_decode_text",)
+    __slots__ = ("_decode_text", "_listen")
     _fault_class = ParseError
 
-    def __init__(self, framing: Framing, profile: Profile, decode: Callable[[bytes], Any]) -> None:
+    def __init__(self, framing: Framing, profile: Profile, decode: Read, listen: Listen | None) -> None:
         super().__init__(framing, profile)
         self._decode_text = decode
+        self._listen = listen
+
+    def _item(self, frame: Frame) -> Any:
+        if self._listen is not None and frame.text is not None:
+            self._listen(frame.text)
+        return super()._item(frame)
 
     def _decode(self, data: bytes) -> Any:
         return self._decode_text(data)
@@ -52,6 +61,7 @@ class StreamReader:
         profile: The rules, with the limits.
         raw: Whether payloads are left undecoded.
         read: Reads each text in place of the codec; None: the codec reads.
+        listen: Called with each text before it is read, or with the part of it that is there; None: nothing is.
 
     Attributes:
         feed: Reads what has just arrived, while nothing is kept. Returns at most the given number of items, if one is
@@ -61,10 +71,14 @@ class StreamReader:
 
     __slots__ = ("_decoder", "_is_last_due", "_kept", "feed", "partial_bytes")
 
-    def __init__(self, framing: Framing, profile: Profile, raw: bool, read: Callable[[Any], Any] | None) -> None:
-        self._decoder: StreamDecoder[Any] = (
-            Decoder(framing, profile, raw=raw) if read is None else _TextDecoder(framing, profile, read)
-        )
+    def __init__(
+        self, framing: Framing, profile: Profile, raw: bool, read: Read | None, listen: Listen | None = None
+    ) -> None:
+        self._decoder: StreamDecoder[Any]
+        if read is None and listen is None:
+            self._decoder = Decoder(framing, profile, raw=raw)
+        else:
+            self._decoder = _TextDecoder(framing, profile, read or partial(decode, profile=profile, raw=raw), listen)
         self.feed: Callable[..., list[Any]] = self._decoder.feed
         self.partial_bytes: int = 0
         self._kept = bytearray()
@@ -130,8 +144,9 @@ class TextReader:
     framing: None = None
     has_ended: bool = False
 
-    def __init__(self, profile: Profile, raw: bool, read: Callable[[Any], Any] | None) -> None:
-        self._read: Callable[[Any], Any] = partial(decode, profile=profile, raw=raw) if read is None else read
+    def __init__(self, profile: Profile, raw: bool, read: Read | None, listen: Listen | None = None) -> None:
+        read = partial(decode, profile=profile, raw=raw) if read is None else read
+        self._read: Read = read if listen is None else partial(_read_after, listen, read)
         self.feed: Callable[..., list[Any]] = self._feed
         self.partial_bytes: int = 0
         self._kept: deque[Any] = deque()
@@ -173,6 +188,11 @@ class TextReader:
 
     def end(self) -> None:
         pass
+
+
+def _read_after(listen: Listen, read: Read, text: Any) -> Any:
+    listen(text)
+    return read(text)
 
 
 Reader = StreamReader | TextReader

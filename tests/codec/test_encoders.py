@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from jsonrpc_fast import codec
-from jsonrpc_fast.codec import Error, Notification, ParseError, Request, Response
-from jsonrpc_fast.codec.encoders import PLAIN, Encoders, form_of, response_as
+from jsonrpc_fast.codec import Error, Notification, Request, Response
+from jsonrpc_fast.codec.encoders import PLAIN, Encoders, has_jsonrpc, profile_for
 from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, LSP, Profile
 
 from ..support.tables import rows
@@ -19,7 +23,7 @@ NAMES = ("encode", "encode_request", "encode_notification", "encode_result", "en
 def test_a_usual_profile_has_the_functions_of_the_codec() -> None:
     for encoders in (PLAIN, Encoders(LSP), Encoders(JSONRPC.replace(optional_jsonrpc=True))):
         assert [getattr(encoders, name) for name in NAMES] == [getattr(codec, name) for name in NAMES]
-        assert encoders.reader(False) is None
+        assert encoders.listener() is None
         assert encoders.default_of(None) is None
 
 
@@ -48,53 +52,96 @@ def test_decimals_and_default() -> None:
 
 
 @rows(
-    ("text", "profile", "form"),
+    ("text", "expected"),
     [
-        ('{"jsonrpc":"2.0","id":1,"method":"m"}', JSONRPC_1, "2.0"),
-        ('{"id":1,"method":"m","params":[{"jsonrpc":"2.0"}]}', JSONRPC_1, "1.0"),
-        ('{"id":1,"method":"m"}', UNVERSIONED, "unversioned"),
-        ('{"id":1}', JSONRPC_1, "1.0"),
-        ('[{"id":1,"method":"m"}]', UNVERSIONED, "unversioned"),
-        ('[{"id":1,"method":"m","jsonrpc":"2.0"}]', UNVERSIONED, "2.0"),
-        ('{"jsonrpc":"1.0","id":1,"method":"m"}', JSONRPC_1, None),
-        ("[]", UNVERSIONED, None),
-        ("x", JSONRPC_1, None),
+        ('{"jsonrpc":"2.0","id":1,"method":"m"}', True),
+        ('{"id":1,"method":"m","params":{"jsonrpc":"2.0"},"jsonrpc":"2.0"}', True),
+        ('{"id":1,"method":"m","\\u006as\\u006Fnrpc" : "2.0"}', True),
+        ('{"id":1,"\\"":"\\\\","\\\\":"","jsonrpc":"2.0"}', True),
+        ('[{"id":1,"method":"m","params":[[],{}],"jsonrpc":"2.0"}]', True),
+        ('[[{}],{"id":1,"method":"m"},7,{"id":1,"jsonrpc":"2.0"}]', True),
+        ('{"id":1,"method":"m"}', False),
+        ('{"id":1,"method":"m","params":[{"jsonrpc":"2.0"}],"error":{"jsonrpc":"2.0"}}', False),
+        ('{"id":"jsonrpc","method":"\\"jsonrpc\\":","params":["jsonrpc"]}', False),
+        ('{"\\\\u006asonrpc":1,"xjsonrpc":1,"jsonrpc2":1,"Jsonrpc":1}', None),
+        ('[[{"jsonrpc":"2.0"}],"jsonrpc"]', None),
+        ('"jsonrpc"', None),
+        # What is no message.
+        ('{"jsonrpc":"1.0","id":1,"method":"m"}', True),
+        ('{"jsonrpc":null}', True),
+        ('{"jsonrpc":"2.0","jsonrpc":"2.0"}', True),
+        ('{"id":1,"method":"m","jsonrpc":"2.0",', True),
+        ('\n[ {"id":1,"params":[1,]}, {"jsonrpc":', True),
+        ('{"id":"\ud800","jsonrpc":"2.0"}', True),
+        ('{"id":"\\', False),
+        ('{"id":"jsonrpc', False),
+        ('{"method":"m","params":{"a":[{"jsonrpc":', False),
+        ("[]", None),
+        ("x", None),
+        ("", None),
     ],
 )
-def test_the_form_of_a_text(text: str, profile: Profile, form: str | None) -> None:
-    assert form_of(text, profile) == form_of(text.encode(), profile) == form
+def test_whether_a_text_has_jsonrpc(text: str, expected: bool | None) -> None:
+    data = text.encode(errors="replace")
+    for form in (text, data, bytearray(data), memoryview(data)):
+        assert has_jsonrpc(form) is expected
 
 
-def test_the_first_message_settles_the_form() -> None:
-    encoders = Encoders(JSONRPC_1)
-    read = encoders.reader(False)
-    assert read is not None
-    assert isinstance(read(b"x"), ParseError)
-    assert encoders.form == "1.0"
-    assert read(b'{"jsonrpc":"2.0","id":1,"method":"m"}') == Request(1, "m")
-    assert encoders.encode_result(1, 2) == b'{"jsonrpc":"2.0","id":1,"result":2}\n'
-    assert read(b'{"id":1,"method":"m"}') == Request(1, "m")
-    assert encoders.form == "2.0"
-    first = Encoders(JSONRPC_1)
-    read = first.reader(True)
-    assert read is not None
-    read(b'{"id":1,"method":"m"}')
-    assert bytes(read('{"jsonrpc":"2.0","id":1,"method":"m","params":[ 1]}').params) == b"[ 1]"
-    assert first.form == "1.0"
+@given(
+    st.lists(
+        st.recursive(
+            st.sampled_from([1, "jsonrpc", "", '"', "\\", "]", "}", '"jsonrpc":']),
+            lambda inner: (
+                st.lists(inner) | st.dictionaries(st.sampled_from(["jsonrpc", "a", "", '"', "{", "["]), inner)
+            ),
+            max_leaves=6,
+        ),
+        max_size=3,
+    ),
+    st.booleans(),
+    st.booleans(),
+)
+def test_every_json_text_is_looked_at_as_by_the_json_module(
+    values: list[Any], is_batch: bool, has_escapes: bool
+) -> None:
+    value = values if is_batch or not values else values[0]
+    text = json.dumps(value)
+    if has_escapes:
+        text = text.replace("rpc", "r\\u0070c")
+    items = value if isinstance(value, list) else [value]
+    assert bool(has_jsonrpc(text)) is any(isinstance(item, dict) and "jsonrpc" in item for item in items)
 
 
 @rows(
-    ("text", "expected"),
+    ("first", "form"),
     [
-        ('{"jsonrpc":"2.0","id":1,"result":2}', '{"id":1,"result":2,"error":null}'),
-        ('{"jsonrpc":"2.0","id":1,"result":2}\n', '{"id":1,"result":2,"error":null}\n'),
-        (
-            '[{"jsonrpc":"2.0","id":1,"result":[1.10]},{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"]"}}]\n',
-            '[{"id":1,"result":[1.10],"error":null},{"id":null,"error":{"code":1,"message":"]"},"result":null}]\n',
-        ),
-        ("", ""),
+        (b'{"id":1,"method":"m"}', "1.0"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m"}', "2.0"),
+        (b'{"jsonrpc":"2.0","id":1,', "2.0"),
     ],
 )
-def test_responses(text: str, expected: str) -> None:
-    assert response_as(text.encode(), "1.0").decode() == expected
-    assert response_as(text.encode(), "2.0").decode() == text
+def test_the_first_text_settles_the_form(first: bytes, form: str) -> None:
+    encoders = Encoders(JSONRPC_1)
+    listen = encoders.listener()
+    assert listen is not None
+    assert encoders.form == "1.0"
+    for text in (b"log", b'{"level":"info"}', b"[]"):
+        listen(text)
+        assert encoders.form == "1.0"
+    for text in (first, b'{"jsonrpc":"2.0","id":1,"method":"m"}', b'{"id":1,"method":"m"}'):
+        listen(text)
+        assert encoders.form == form
+    assert (b"jsonrpc" in encoders.encode_result(1, 2)) is (form == "2.0")
+
+
+@rows(
+    ("text", "profile", "form"),
+    [
+        (b'{"id":1}', JSONRPC_1, "1.0"),
+        (b'{"jsonrpc":"2.0","id":1}', JSONRPC_1, "2.0"),
+        (b'{"jsonrpc":"2.0","id":1}', JSONRPC.replace(writes="1.0"), "1.0"),
+        (b'{"id":1}', JSONRPC, "2.0"),
+    ],
+)
+def test_the_profile_of_a_response(text: bytes, profile: Profile, form: str) -> None:
+    assert profile_for(text, profile) == profile.replace(writes=form)

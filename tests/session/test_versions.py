@@ -11,7 +11,7 @@ import pytest
 from jsonrpc_fast.codec import Notification
 from jsonrpc_fast.errors import EncodeError, RpcError
 from jsonrpc_fast.handlers import Handlers
-from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, Profile
+from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, Limits, Profile
 from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports.memory import MemoryChannel, MemoryTransport
 
@@ -86,6 +86,50 @@ async def test_a_server_answers_in_the_form_of_the_peer(
     calling = asyncio.ensure_future(session.call("m"))
     assert await asyncio.wait_for(peer.read.get(), 10) == call
     calling.cancel()
+    await session.close()
+    await peer.transport.close()
+
+
+NEW = '{"jsonrpc":"2.0","id":8,"method":"double","params":[2]}'
+OLD = '{"id":8,"method":"double","params":[2]}'
+INVALID = '"error":{"code":-32600,"message":"Invalid Request"}'
+NOT_JSON = '"error":{"code":-32700,"message":"Parse error"}'
+
+
+@rows(
+    ("first", "responses"),
+    [
+        ("[" + NEW + "]", '{"jsonrpc":"2.0","id":null,' + INVALID + '} {"jsonrpc":"2.0","id":8,"result":4}'),
+        ('{"jsonrpc":"2.0","id":7}', '{"jsonrpc":"2.0","id":7,' + INVALID + '} {"jsonrpc":"2.0","id":8,"result":4}'),
+        (NEW + ",", '{"jsonrpc":"2.0","id":null,' + NOT_JSON + '} {"jsonrpc":"2.0","id":8,"result":4}'),
+        (
+            '{"jsonrpc":"2.0","method":"m","p":"' + "x" * 300 + '"}',
+            '{"jsonrpc":"2.0","id":null,' + INVALID + '} {"jsonrpc":"2.0","id":8,"result":4}',
+        ),
+        ("[" + OLD + "]", '{"id":null,' + INVALID + ',"result":null} {"id":8,"result":4,"error":null}'),
+        ('{"id":9', '{"id":null,' + NOT_JSON + ',"result":null} {"id":8,"result":4,"error":null}'),
+        ('{"id":null,"method":"m"}', '{"id":8,"result":4,"error":null}'),
+    ],
+)
+@rows("second", [NEW, OLD])
+@rows("size", [1, 7, 1000])
+async def test_what_the_peer_writes_first_decides(first: str, responses: str, second: str, size: int) -> None:
+    """Valid or not, and however it arrives."""
+    session, peer = await connected(JSONRPC_1.replace(limits=Limits(message_bytes=200)))
+    data = f"{first}\n{second}\n".encode()
+    for at in range(0, len(data), size):
+        peer.transport.channel.write(data[at : at + size])
+        await asyncio.sleep(0)
+    expected = responses.replace("} {", "}\n{").split("\n")
+    assert [await asyncio.wait_for(peer.read.get(), 10) for _ in expected] == expected
+    await session.close()
+    await peer.transport.close()
+
+
+async def test_a_line_of_a_log_decides_nothing() -> None:
+    session, peer = await connected(JSONRPC_1)
+    assert await peer.exchange("ready") == '{"id":null,' + NOT_JSON + ',"result":null}'
+    assert await peer.exchange(NEW) == '{"jsonrpc":"2.0","id":8,"result":4}'
     await session.close()
     await peer.transport.close()
 

@@ -20,8 +20,9 @@ from nats.js.errors import NotFoundError
 
 from ..._checks import check_callable, check_count, check_seconds, check_type
 from ..._logs import logger_of
-from ...codec import Request, decode, encode_error
+from ...codec import Error, Request, Response, decode, encode
 from ...codec._json import Default
+from ...codec.encoders import profile_for
 from ...codes import ErrorCode, SessionErrorCode
 from ...handlers import Handlers
 from ...hooks import Hooks, trace_in
@@ -250,8 +251,12 @@ class Service:
 
     def _refusal(self, data: bytes, code: int, text: str) -> bytes:
         """Return the error responses that refuse all requests of a message."""
-        reply = _refusal(decode(data, self._profile), code, text)
-        return reply if len(reply) <= self._connection.max_payload else encode_error(None, code, text, delimited=False)
+        profile = profile_for(data, self._profile)
+        error = Error(code, text)
+        reply = encode(_refusals(decode(data, profile), error), profile, delimited=False)
+        if len(reply) <= self._connection.max_payload:
+            return reply
+        return encode(Response(None, error=error), profile, delimited=False)
 
     async def _reply(self, message: Msg, reply: bytes) -> None:
         """Publish a response to the subject that the sender chose.
@@ -281,10 +286,8 @@ def consumer_name(queue: str, subject: str) -> str:
     return f"{re.sub(_NOT_IN_NAMES, '_', f'{queue}-{subject}')[:_MAX_READABLE]}-{digest}"
 
 
-def _refusal(received: Any, code: int, text: str) -> bytes:
-    """Return an error response to every request among decoded messages."""
+def _refusals(received: Any, error: Error) -> Any:
+    """Return an error response to every request among decoded messages; an empty list for none."""
     items = received if isinstance(received, list) else [received]
-    replies = [encode_error(item.id, code, text, delimited=False) for item in items if isinstance(item, Request)]
-    if not isinstance(received, list):
-        return b"".join(replies)
-    return b"[" + b",".join(replies) + b"]" if replies else b""
+    refusals = [Response(item.id, error=error) for item in items if isinstance(item, Request)]
+    return refusals if isinstance(received, list) or not refusals else refusals[0]
