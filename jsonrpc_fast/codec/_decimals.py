@@ -1,7 +1,7 @@
 """Numbers with a fraction or an exponent as `decimal.Decimal`, for `Profile(floats="decimal")`, in both backends.
 
-Each has exactly the value, the digits and the exponent of its token, and is written as that token or an equal one. Only
-such profiles load this module.
+Each has exactly the value, the digits and the exponent of its token, and is written as that token or an equal one: what
+is read can be written. Only such profiles load this module.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from math import isinf
 from typing import Any
 
 from ..errors import EncodeError
-from ._json import DECIMAL_NOT_FINITE, DECIMAL_TOO_LARGE, MAX_EXPONENT_DIGITS, Default, Fragment, NoDefault
+from ._json import (
+    DECIMAL_NOT_FINITE,
+    DECIMAL_TOO_LARGE,
+    MAX_EXPONENT,
+    MAX_EXPONENT_DIGITS,
+    Default,
+    Fragment,
+    NoDefault,
+)
 from ._standard import read_with, refuse_constant
 
 
@@ -58,12 +66,15 @@ def loads_decimals(text: bytes, *, exact: bool) -> Any:
     return read_with(text.decode(), _read, _integer, decimal_of)
 
 
-def with_decimals(default: Default) -> Callable[[Any], Any]:
-    """Return a `default` that writes a Decimal as a number, and leaves other values to `default`."""
+def with_decimals(default: Default, max_zeros: int) -> Callable[[Any], Any]:
+    """Return a `default` that writes a Decimal as a number, and leaves other values to `default`.
+
+    max_zeros: The most zeros that are written because an exponent may have four digits.
+    """
 
     def write(value: Any) -> Any:
         if isinstance(value, Decimal):
-            return Fragment(_token_of(value))
+            return Fragment(_token_of(value, max_zeros))
         if default is None:
             raise NoDefault
         return default(value)
@@ -71,15 +82,25 @@ def with_decimals(default: Default) -> Callable[[Any], Any]:
     return write
 
 
-def _token_of(number: Decimal) -> str:
+def _token_of(number: Decimal, max_zeros: int) -> str:
     """Return a Decimal as a JSON number that `decode` accepts, with the same digits: no exponent is written out.
 
+    Where the exponent is too small for four digits, as that of a token with many zeros after the point may be, the
+    rest of it is written as such zeros.
+
     Raises:
-        EncodeError: The number is not finite, or too large.
+        EncodeError: The number is not finite, too large, or needs too many zeros.
     """
     if not number.is_finite():
         raise EncodeError(DECIMAL_NOT_FINITE)
     token = Decimal.__str__(number)
-    if _is_exponent_too_large(token) or isinf(float(token)):
+    if isinf(float(token)):
         raise EncodeError(DECIMAL_TOO_LARGE)
-    return token
+    if not _is_exponent_too_large(token):
+        return token
+    mantissa, _, exponent = token.lower().partition("e")
+    zeros = -int(exponent) - MAX_EXPONENT
+    if not 0 < zeros <= max_zeros:
+        raise EncodeError(DECIMAL_TOO_LARGE)
+    digits = mantissa.lstrip("-").replace(".", "")
+    return f"{'-' * mantissa.startswith('-')}0.{'0' * (zeros - 1)}{digits}E-{MAX_EXPONENT}"

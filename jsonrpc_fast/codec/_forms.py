@@ -29,7 +29,7 @@ def default_of(profile: Profile, default: Default) -> Default:
         return default
     from ._decimals import with_decimals  # loaded only for such profiles
 
-    return with_decimals(default)
+    return with_decimals(default, profile.limits.message_bytes)
 
 
 def written_as(text: bytes, form: WrittenForm) -> bytes:

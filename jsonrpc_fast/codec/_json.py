@@ -135,7 +135,7 @@ TOO_DEEP: Final = "Recursion limit reached"
 """What orjson says of lists and dicts that nest deeper than MAX_WRITTEN_DEPTH."""
 
 DECIMAL_NOT_FINITE: Final = "a Decimal that is not finite is no JSON number"
-DECIMAL_TOO_LARGE: Final = "a Decimal is beyond a double, or its exponent has more than four digits"
+DECIMAL_TOO_LARGE: Final = "a Decimal is beyond a double, or its exponent is too large"
 _OWN_TEXTS: Final = (TOO_DEEP, DECIMAL_NOT_FINITE, DECIMAL_TOO_LARGE)
 
 Left = dict[int, tuple[object, int]]
@@ -299,6 +299,7 @@ def loads_exact(text: bytes) -> Any:
 MAX_EXPONENT_DIGITS: Final = 4
 """The most digits of the exponent of a Decimal, leading zeros aside. One with a larger exponent takes a few bytes, but
 operations of it could take all memory: of "1e-999999999" `format(number, "f")` and `as_integer_ratio` do."""
+MAX_EXPONENT: Final = 10**MAX_EXPONENT_DIGITS - 1
 
 
 def check_exact(text: bytes) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from jsonrpc_fast import Notification, Request
 from jsonrpc_fast.errors import ConnectionLost
+from jsonrpc_fast.profile import JSONRPC_1
 from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports.asgi import AsgiWebSocket, WebSocketEndpoint
 
@@ -60,6 +61,27 @@ async def test_texts_and_bytes_are_messages() -> None:
         {"type": "websocket.send", "text": '{"jsonrpc":"2.0","id":1,"result":3}'},
         {"type": "websocket.send", "text": '{"jsonrpc":"2.0","id":2,"result":"é"}'},
     ]
+    peer.inbox.put_nowait({"type": "websocket.disconnect", "code": 1001})
+    await peer.task
+
+
+@rows(
+    ("first", "response"),
+    [
+        (
+            '[{"jsonrpc":"2.0","id":1,"method":"add"}]',
+            '{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid Request"}}',
+        ),
+        ('{"id":1', '{"id":null,"error":{"code":-32700,"message":"Parse error"},"result":null}'),
+    ],
+)
+async def test_the_first_text_decides_what_form_the_peer_gets(first: str, response: str) -> None:
+    peer = Peer(WebSocketEndpoint(serve, profile=JSONRPC_1))
+    peer.text(first)
+    peer.text('{"jsonrpc":"2.0","id":2,"method":"echo","params":[3]}')
+    await eventually(lambda: len(peer.sent) == 3)
+    result = '{"jsonrpc":"2.0","id":2,"result":3}' if "jsonrpc" in response else '{"id":2,"result":3,"error":null}'
+    assert [event["text"] for event in peer.sent[1:]] == [response, result]
     peer.inbox.put_nowait({"type": "websocket.disconnect", "code": 1001})
     await peer.task
 
