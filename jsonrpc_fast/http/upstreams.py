@@ -49,6 +49,9 @@ _logger: Final = logger_of("http")
 MAX_REST_SECONDS: Final = 300.0
 """The longest rest of an upstream, whatever its `Retry-After` says."""
 
+_ANY_FORM: Final = LENIENT.replace(optional_jsonrpc=True)
+"""Reads whatever a client may write (`Profile.writes`)."""
+
 _TOO_MANY: Final = 429
 _UNAVAILABLE: Final = frozenset({502, 503, 504})
 _NOT_COPIED: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
@@ -275,7 +278,7 @@ class _Exchange:
         may_repeat = self._owner._may_repeat
         if may_repeat is None:
             return False
-        decoded: Any = decode(self._body, LENIENT, raw=True)
+        decoded: Any = decode(self._body, _ANY_FORM, raw=True)
         items = decoded if isinstance(decoded, list) else [decoded]
         return all(isinstance(item, (Request, Notification)) and may_repeat(item.method) for item in items)
 

@@ -30,6 +30,7 @@ async def recorded(path: str | os.PathLike[str], transport: Transport) -> AsyncI
         The transport for the client.
     """
     profile = transport.profile or JSONRPC
+    written = profile.replace(writes="2.0")
     near, far = memory_pair(profile=profile)
     lines: list[bytes] = []
 
@@ -37,10 +38,10 @@ async def recorded(path: str | os.PathLike[str], transport: Transport) -> AsyncI
         def pass_on(message: Any, *_: Any) -> None:
             if isinstance(message, list):  # a batch, whose invalid items nobody can serve
                 message = [item for item in message if not isinstance(item, ParseError)]
-            text = encode(message, delimited=False)
+            text = encode(message, written, delimited=False)
             lines.append(record_line(text, sender, time=time.time()))
             with suppress(ConnectionLost, StateError):  # the other side has gone
-                target.send(text)
+                target.send(message)
 
         return pass_on
 

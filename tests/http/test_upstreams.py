@@ -19,6 +19,7 @@ from jsonrpc_fast.http import Endpoint
 from jsonrpc_fast.http import upstreams as module
 from jsonrpc_fast.http.client import AsyncHttpClient, HttpClient
 from jsonrpc_fast.http.upstreams import MAX_REST_SECONDS, Upstreams
+from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, Profile
 
 from ..support.tables import rows
 from ..support.waiting import free_port
@@ -153,6 +154,12 @@ def test_attempts(
         with pytest.raises(outcome):
             call(clock, is_async, upstreams, method)
     assert "".join(servers.seen) == seen
+
+
+@rows("profile", [JSONRPC_1, JSONRPC.replace(optional_jsonrpc=True, writes="unversioned")])
+def test_a_request_of_any_form_may_be_repeated(http: Any, is_async: bool, clock: Clock, profile: Profile) -> None:
+    servers = Servers(http, a=[503], b=[])
+    assert call(clock, is_async, servers.upstreams(may_repeat=may_repeat), profile=profile) == "b"
 
 
 def test_an_exception_says_whether_the_request_may_have_been_served(http: Any, is_async: bool, clock: Clock) -> None:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jsonrpc_fast import RpcError
+from jsonrpc_fast.profile import JSONRPC_1
 from jsonrpc_fast.recordings import read_recording
 from jsonrpc_fast.session import LspConvention, Session, SessionContext
 from jsonrpc_fast.testing import recorded, replayed
 from jsonrpc_fast.transports import TcpClient, TcpServer, Transport
+from jsonrpc_fast.transports.memory import MemoryChannel, MemoryTransport
+
+from ..support.tables import rows
 
 
 async def ask(context: SessionContext, name: str) -> Any:
@@ -94,6 +100,36 @@ async def test_a_block_that_raises_leaves_the_old_recording(tmp_path: Path) -> N
             async with recorded(path, TcpClient("127.0.0.1", running.address[1])):
                 raise KeyError
     assert path.read_bytes() == b"old"
+
+
+@rows(
+    ("result", "call"),
+    [
+        ('{"id":1,"result":1.10,"error":null}', '{"id":null,"method":"n","params":[2.50]}'),
+        ('{"jsonrpc":"2.0","id":1,"result":1.10}', '{"jsonrpc":"2.0","method":"n","params":[2.50]}'),
+    ],
+)
+async def test_a_peer_gets_the_form_that_it_writes(tmp_path: Path, result: str, call: str) -> None:
+    path = tmp_path / "talk.ndjson"
+    profile = JSONRPC_1.replace(floats="decimal")
+    near, far = MemoryChannel.pair()
+    peer = MemoryTransport(far, decode=lambda text: bytes(text).decode())
+    texts: asyncio.Queue[str] = asyncio.Queue()
+    peer.onmessage = texts.put_nowait
+    await peer.start()
+    async with (
+        recorded(path, MemoryTransport(near, profile=profile)) as transport,
+        Session(transport, timeout=20) as session,
+    ):
+        calling = asyncio.ensure_future(session.call("m", [Decimal("0.10")]))
+        assert await asyncio.wait_for(texts.get(), 10) == '{"id":1,"method":"m","params":[0.10]}'
+        peer.send(result.encode() + b"\n")
+        assert repr(await calling) == "Decimal('1.10')"
+        await session.notify("n", [Decimal("2.50")])
+        assert await asyncio.wait_for(texts.get(), 10) == call
+    async with replayed(path, profile=profile) as transport, Session(transport, timeout=20) as session:
+        assert repr(await session.call("m", [Decimal("0.10")])) == "Decimal('1.10')"
+        await session.notify("n", [Decimal("2.50")])
 
 
 async def test_another_convention(tmp_path: Path) -> None:
