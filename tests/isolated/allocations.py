@@ -100,7 +100,11 @@ NOT_JUDGED: Final = {
     NEW_PROFILE,  # the core keeps the rules of up to 64
     # These call Python functions that share a variable with a function inside them. Without memory for its cell,
     # CPython 3.11 and 3.12 lose the arguments of such a function (MAKE_CELL in ceval.c).
-    *(("encode with default", "encode_dict", "from_dict", "parse") if sys.version_info < (3, 13) else ()),
+    *(
+        ("encode with default", "encode with a profile", "encode_dict", "from_dict", "parse")
+        if sys.version_info < (3, 13)
+        else ()
+    ),
 }
 """Calls that keep something when an allocation fails."""
 FREE_MESSAGES: Final = 2500
