@@ -62,6 +62,7 @@ def test_calls(jsonrpc_calls):
 
 
 def run(folder: Path, *options: str) -> tuple[int, str]:
+    (folder / "pytest.ini").write_text("[pytest]\n")  # or pytest takes that of a project around the folder
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "jsonrpc_fast_pytest", *options]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False, env=env)
