@@ -10,13 +10,16 @@
         authorization_servers=["https://login.example.org"],
     )
 
-PyJWT and cryptography verify signatures, expiry, issuer and audience. httpx2 or httpx fetches keys and asks issuers.
+PyJWT and cryptography verify signatures. httpx2 or httpx fetches keys and asks issuers.
 
 Rules:
   - A token that is not valid gets 401. If its validity cannot be found out, because the issuer's server is dead, slow
     or sends nonsense, it gets 503 after at most FETCH_SECONDS.
-  - Keys are kept for CACHE_SECONDS. A token whose key is unknown has them fetched again, once for all tokens that wait,
-    and not within RETRY_SECONDS after the last time: so new keys are found, and made-up ones cost nothing.
+  - Keys are fetched again after CACHE_SECONDS. If that fails, they serve up to OUTAGE_SECONDS, and no token waits for
+    the next attempts.
+  - A token whose key is unknown has them fetched again, once for all tokens that wait, and not within RETRY_SECONDS
+    after the last time: so new keys are found, and made-up ones cost nothing.
+  - A time is a number (NumericDate of RFC 7519), with a leeway of LEEWAY_SECONDS.
   - Only algorithms with public keys are allowed, never `none`; the type and the `alg` of a key must fit the token's.
   - No redirect is followed, and no answer of more than MAX_ANSWER_BYTES is read.
 
@@ -30,7 +33,7 @@ import time
 from collections.abc import Awaitable, Collection, Iterable
 from contextlib import AsyncExitStack
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import quote
 
 from ..._checks import check_type
@@ -63,7 +66,9 @@ T = TypeVar("T")
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """The algorithms of signatures that may be allowed, all by default."""
 CACHE_SECONDS: Final = 600.0
-"""How long the keys of an issuer are kept."""
+"""After how long the keys of an issuer are fetched again."""
+OUTAGE_SECONDS: Final = 3600.0
+"""How long after they were fetched keys serve, while they cannot be fetched again."""
 RETRY_SECONDS: Final = 10.0
 """How long keys are not fetched again, for an unknown key or after a failure."""
 FETCH_SECONDS: Final = 5.0
@@ -88,7 +93,8 @@ class JwtVerifier:
             MCP endpoint, unless the issuer knows it by another name.
         algorithms: The algorithms that are allowed, of ALGORITHMS.
         http_client: The `AsyncClient` of httpx2 or httpx to use, which is not closed; by default one for each fetch,
-            with the settings of the environment (proxies, certificates).
+            with the settings of the environment (proxies, certificates). Its own hooks and `auth` must not read bodies,
+            which have no limit there.
 
     Raises:
         TypeError: An argument has the wrong type.
@@ -111,10 +117,13 @@ class JwtVerifier:
             raise ValueError(f"algorithms must be of {', '.join(ALGORITHMS)}")
         self._fetcher = _Fetcher(jwks_url, http_client)
         self._issuer = issuer
-        self._jwt = jwt.PyJWT({"enforce_minimum_key_length": True, "require": ["exp", "iss", "aud"]})
+        required = {"enforce_minimum_key_length": True, "require": ["exp", "iss", "aud"]}
+        ours = {f"verify_{name}": False for name in ("exp", "nbf", "iat", "iss", "aud")}  # see _is_for_us
+        self._jwt = jwt.PyJWT(cast("Any", {**required, **ours}))
         self._set: list[dict[str, Any]] = []
         self._keys: dict[tuple[str | None, str], jwt.PyJWK] = {}
         self._fetched = self._tried = -inf
+        self._has_failed = False
         self._fetching: asyncio.Task[None] | None = None
 
     async def __call__(self, token: str) -> dict[str, Any] | None:
@@ -131,32 +140,27 @@ class JwtVerifier:
             key = await self._key(header.get("kid"), algorithm)
             if key is None:
                 return None
-            claims: dict[str, Any] = self._jwt.decode(
-                token,
-                key,
-                algorithms=[algorithm],
-                issuer=self._issuer,
-                audience=self._audience,
-                leeway=LEEWAY_SECONDS,
-            )
+            claims: dict[str, Any] = self._jwt.decode(token, key, algorithms=[algorithm])
         except jwt.PyJWTError:
             return None
-        return claims
+        return claims if _is_for_us(claims, self._issuer, self._audience) else None
 
     async def _key(self, kid: str | None, algorithm: str) -> jwt.PyJWK | None:
         """Return the key of a token, fetched if necessary; None if the issuer has no such key."""
         now = asyncio.get_running_loop().time()
-        found = self._found(kid, algorithm) if now < self._fetched + CACHE_SECONDS else None
-        if found is not None:
+        found = self._found(kid, algorithm) if now < self._fetched + OUTAGE_SECONDS else None
+        if found is not None and now < self._fetched + CACHE_SECONDS:
             return found
         if now >= self._tried + RETRY_SECONDS:
             self._tried = now
             self._fetching = asyncio.get_running_loop().create_task(self._fetch(now))
-        if self._fetching is not None:
+        if self._fetching is not None and not (found is not None and self._has_failed):
             await asyncio.wait([self._fetching])  # a client that leaves does not cancel it for the others
-        if self._fetched < self._tried:
+        if self._fetched >= self._tried:
+            return self._found(kid, algorithm)
+        if found is None:
             raise _unavailable()
-        return self._found(kid, algorithm)
+        return found
 
     async def _fetch(self, now: float) -> None:
         try:
@@ -164,7 +168,9 @@ class JwtVerifier:
             self._set = [key for key in found["keys"] if isinstance(key, dict)]
             self._keys.clear()
             self._fetched = now
+            self._has_failed = False
         except Exception as error:
+            self._has_failed = True
             _log("the keys of the issuer cannot be fetched", error)
         finally:
             self._fetching = None
@@ -237,19 +243,7 @@ class IntrospectionVerifier:
         except Exception as error:
             _log("the issuer did not say whether a token is valid", error)
             raise _unavailable() from None
-        return found if is_active and self._is_for_us(found) else None
-
-    def _is_for_us(self, found: dict[str, Any]) -> bool:
-        audience, now = found.get("aud"), time.time()
-        audiences = [audience] if isinstance(audience, str) else audience if isinstance(audience, list) else []
-        begin, end = found.get("nbf", -inf), found.get("exp", inf)
-        return (
-            any(isinstance(each, str) and each in self._audience for each in audiences)
-            and (self._issuer is None or found.get("iss", self._issuer) == self._issuer)
-            and isinstance(begin, (int, float))
-            and isinstance(end, (int, float))
-            and begin - LEEWAY_SECONDS <= now < end + LEEWAY_SECONDS
-        )
+        return found if is_active and _is_for_us(found, self._issuer, self._audience) else None
 
 
 class _Fetcher:
@@ -280,6 +274,22 @@ class _Fetcher:
 
 async def _within_limits(work: Awaitable[T]) -> T:
     return await asyncio.wait_for(work, FETCH_SECONDS)
+
+
+def _is_for_us(claims: dict[str, Any], issuer: str | None, audience: frozenset[str]) -> bool:
+    """Return whether claims are of an issuer, for an audience, and of this time, as far as they say it."""
+    given, now = claims.get("aud"), time.time()
+    audiences = given if isinstance(given, list) else [given]
+    begins = [claims[name] for name in ("nbf", "iat") if name in claims]
+    ends = [claims[name] for name in ("exp",) if name in claims]
+    return (
+        all(isinstance(each, str) for each in audiences)
+        and not audience.isdisjoint(audiences)
+        and (issuer is None or claims.get("iss", issuer) == issuer)
+        and all(type(each) is int or type(each) is float for each in begins + ends)
+        and all(begin <= now + LEEWAY_SECONDS for begin in begins)
+        and all(now - LEEWAY_SECONDS < end < inf for end in ends)
+    )
 
 
 def _log(text: str, error: Exception) -> None:

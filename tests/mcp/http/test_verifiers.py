@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 import importlib
 import json
 import sys
 import time
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import httpx
@@ -105,10 +107,23 @@ async def test_a_valid_token_has_its_claims(name: str, algorithm: str) -> None:
     assert {name: claims[name] for name in CLAIMS} == CLAIMS
 
 
+@rows(
+    ("name", "seconds"),
+    [("exp", -8), ("exp", 60.5), ("exp", 10**400), ("nbf", 8), ("iat", 8), ("iat", -60), ("nbf", -1.5)],
+)
+async def test_times_have_a_leeway_of_ten_seconds(name: str, seconds: float) -> None:
+    assert await Issuer(public("ec")).verifier()(token(**{name: int(time.time()) + seconds})) is not None
+
+
 def unsigned() -> str:
     payload = token().split(".")[1]
     header = base64.urlsafe_b64encode(b'{"alg":"none","kid":"ec"}').rstrip(b"=").decode()
     return f"{header}.{payload}."
+
+
+def timed(name: str, made: Callable[[int], Any]) -> str:
+    """Return a token with a time that is right, but not a number."""
+    return token(**{name: made(int(time.time()) + (60 if name == "exp" else -60))})
 
 
 def signed_with_the_public_key() -> str:
@@ -132,8 +147,17 @@ def signed_with_the_public_key() -> str:
         lambda: token(aud=None),
         lambda: token(exp=int(time.time()) - 60),
         lambda: token(exp=None),
-        lambda: token(exp="soon"),
-        lambda: token(nbf=int(time.time()) + 60),
+        *[
+            partial(timed, name, made)
+            for name in ("exp", "nbf", "iat")
+            for made in (str, "soon".format, bool, lambda n: [n])
+        ],
+        lambda: token(exp=float("inf")),
+        lambda: token(exp=int(time.time()) - 11),
+        lambda: token(nbf=int(time.time()) + 12),
+        lambda: token(iat=int(time.time()) + 12),
+        lambda: token(aud={AUDIENCE: True}),
+        lambda: token(aud=[AUDIENCE, 5]),
         lambda: token(kid="unknown"),
         lambda: token(kid=None),  # which of the two keys?
         lambda: token("unfit", kid="unfit"),  # its key is for another algorithm
@@ -230,6 +254,18 @@ async def dripping(request: httpx.Request) -> httpx.Response:
     return httpx.Response(200, content=parts())
 
 
+async def swelling(request: httpx.Request) -> httpx.Response:
+    """Send 64 MiB, compressed to a thousandth."""
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield BOMB
+
+    return httpx.Response(200, content=parts(), headers={"content-encoding": "gzip"})
+
+
+BOMB = gzip.compress(b" " * 2**26)
+
+
 def sending(status: int = 200, text: bytes = b"", **headers: str) -> Any:
     async def send(request: httpx.Request) -> httpx.Response:
         return httpx.Response(status, content=text, headers=headers)
@@ -242,6 +278,7 @@ BROKEN = [
     silent,
     endless,
     dripping,
+    swelling,
     sending(500),
     sending(302, location="https://evil.example/jwks.json"),
     sending(text=b"{"),
@@ -265,6 +302,19 @@ async def test_an_issuer_that_does_not_answer_is_503_in_time(answer: Any, kind: 
     assert len(issuer.requests) == 1
 
 
+@rows("kind", ["keys", "introspection"])
+async def test_what_is_compressed_takes_no_more_room_than_its_limit(kind: str) -> None:
+    issuer = Issuer(answer=swelling)
+    verify: Any = issuer.verifier() if kind == "keys" else introspection(issuer)
+    tracemalloc.start()
+    try:
+        with pytest.raises(Refusal):
+            await verify(token())
+        assert tracemalloc.get_traced_memory()[1] < 4 * verifiers.MAX_ANSWER_BYTES
+    finally:
+        tracemalloc.stop()
+
+
 async def test_keys_that_were_not_fetched_are_asked_for_rarely() -> None:
     issuer = Issuer(public("ec"), answer=dead)
     verify = issuer.verifier()
@@ -286,6 +336,45 @@ async def test_known_keys_serve_while_a_new_one_cannot_be_fetched() -> None:
     with pytest.raises(Refusal):
         await verify(token("new", kid="new"))
     assert await verify(token()) is not None
+
+
+@rows("answer", [dead, silent])
+async def test_known_keys_serve_for_an_hour_while_they_cannot_be_fetched_again(answer: Any) -> None:
+    issuer = Issuer(public("ec"))
+    verify = issuer.verifier()
+    assert await verify(token()) is not None
+    issuer.answer = answer
+    await virtual_sleep(verifiers.CACHE_SECONDS)
+    assert await verify(token()) is not None
+    now = asyncio.get_running_loop().time
+    end = now() + verifiers.OUTAGE_SECONDS - verifiers.CACHE_SECONDS - 20
+    while (before := now()) < end:
+        assert await verify(token()) is not None
+        assert now() == before  # it waits for nothing
+        await virtual_sleep(7)
+    assert 150 < len(issuer.requests) < 2 + 3000 / verifiers.RETRY_SECONDS
+    await virtual_sleep(20)
+    with pytest.raises(Refusal) as caught:
+        await verify(token())
+    assert caught.value.status == 503
+    issuer.answer, issuer.keys = issuer.send_keys, [public("new")]
+    await virtual_sleep(verifiers.RETRY_SECONDS)
+    assert await verify(token()) is None  # the issuer has taken the key back
+    assert await verify(token("new", kid="new")) is not None
+
+
+async def test_a_key_that_was_taken_back_serves_until_the_keys_are_fetched_after_an_outage() -> None:
+    issuer = Issuer(public("ec"))
+    verify = issuer.verifier()
+    assert await verify(token()) is not None
+    issuer.answer = dead
+    await virtual_sleep(verifiers.CACHE_SECONDS)
+    assert await verify(token()) is not None
+    issuer.answer, issuer.keys = issuer.send_keys, []
+    await virtual_sleep(verifiers.RETRY_SECONDS)
+    assert await verify(token()) is not None  # nobody waits for a server that was dead
+    await virtual_sleep(1)
+    assert await verify(token()) is None
 
 
 async def test_a_client_that_leaves_does_not_stop_the_others() -> None:
@@ -318,14 +407,17 @@ ACTIVE = {"active": True, "aud": AUDIENCE, "sub": "anna"}
         ({**ACTIVE, "iss": "https://evil.example"}, False),
         ({**ACTIVE, "exp": -60}, False),
         ({**ACTIVE, "exp": "never"}, False),
+        ({**ACTIVE, "exp": True}, False),
+        ({**ACTIVE, "exp": str(2**40)}, False),
         ({**ACTIVE, "nbf": +60}, False),
+        ({**ACTIVE, "iat": +60}, False),
     ],
 )
 async def test_an_issuer_that_is_asked_says_which_tokens_are_valid(found: dict[str, Any], is_valid: bool) -> None:
     # Rows are made when the file is imported, so they give times in seconds from the time of the test.
     found = {
         **found,
-        **{name: time.time() + found[name] for name in ("exp", "nbf") if isinstance(found.get(name), int)},
+        **{name: time.time() + found[name] for name in ("exp", "nbf", "iat") if type(found.get(name)) is int},
     }
     issuer = Issuer(answer=sending(text=json.dumps(found).encode()))
     claims = await introspection(issuer, issuer=ISSUER)("opaque")
