@@ -145,6 +145,12 @@ def plain_profile(profile: Profile) -> Profile:
     return plain
 
 
+def check_batches(profile: Profile | None) -> None:
+    """Raise ValueError for a profile that cannot read the response to a batch of calls."""
+    if profile is not None and not profile.batches:
+        raise ValueError("the profile has no batches, so that their results could not be read")
+
+
 _PERMISSIONS: Final = (
     "null_request_ids",
     "null_result_ids",

@@ -26,7 +26,7 @@ from ..codec.unwritable import write_notification, write_request
 from ..errors import CallTimeout, InvalidResponse
 from ..handlers.returned import result_reader, results_reader
 from ..hooks import FoundHooks, Hooks, exchange
-from ..profile import JSONRPC, Profile
+from ..profile import JSONRPC, Profile, check_batches
 from ..types import TIMEOUT_SECONDS, UNSET, Unset
 from .inflating import ACCEPTED, Inflater
 from .library import (
@@ -162,6 +162,8 @@ class _BaseClient(ResponseReader, Generic[C]):
                 texts.append(write_request(id, method, params, **self._encoding))
         if not texts:
             raise ValueError("a batch must not be empty")
+        if calls:
+            check_batches(self._profile)
         return calls, b"[" + b",".join(texts) + b"]"
 
 
@@ -297,7 +299,8 @@ class HttpClient(_BaseClient["SyncClient"]):
         Raises:
             RpcError: The server refused the batch as a whole.
             InvalidResponse: A response belongs to no call, or two belong to one. Then none of them is used.
-            ValueError: There are no items, or not as many types as calls.
+            ValueError: There are no items, or not as many types as calls; or the profile has no batches, so that the
+                results could not be read.
             Exception: As in `call`.
         """
         seconds = self._seconds_of(timeout)

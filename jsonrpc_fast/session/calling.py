@@ -31,6 +31,7 @@ from ..codec._payloads import decoded
 from ..errors import StateError
 from ..handlers.returned import result_reader, results_reader
 from ..hooks import Outcome
+from ..profile import check_batches
 from ..transports.channel import HIGH_WATER_BYTES
 from ..transports.protocol import Transport
 from ..types import UNSET, Unset
@@ -251,13 +252,16 @@ class Caller:
             None for a notification.
 
         Raises:
-            ValueError: There are no items, or not as many types as items.
+            ValueError: There are no items, or not as many types as items; or the profile of the transport has no
+                batches, so that the results could not be read.
             StateError, ConnectionLost, EncodeError, TypeError: As in `call`, before sending.
         """
         items = list(items)
         methods = [None if isinstance(item, Notification) else item[0] for item in items]
         read = None if returns is UNSET else results_reader(returns, methods)
         count = sum(not isinstance(item, Notification) for item in items)
+        if count:
+            check_batches(self._transport.profile)
         with waiting() as is_only:
             may_exceed = is_only and count <= self._max_calls
             if not may_exceed:

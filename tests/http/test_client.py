@@ -19,6 +19,7 @@ from jsonrpc_fast import LENIENT, CallTimeout, ConnectionLost, EncodeError, Noti
 from jsonrpc_fast.errors import HttpStatusError, InvalidResponse
 from jsonrpc_fast.http import Endpoint, WsgiEndpoint
 from jsonrpc_fast.http.client import AsyncHttpClient, HttpClient
+from jsonrpc_fast.profile import LSP
 
 from ..support.memory import measured
 from ..support.tables import rows
@@ -193,6 +194,16 @@ def test_a_batch_of_notifications(way: Way) -> None:
 def test_an_empty_batch(way: Way) -> None:
     with pytest.raises(ValueError, match="must not be empty"):
         way.serve(lambda client: client.batch([]))
+
+
+@every_way
+def test_a_batch_whose_results_could_not_be_read_is_not_sent(way: Way) -> None:
+    notified.clear()
+    with pytest.raises(ValueError, match="the profile has no batches"):
+        way.serve(lambda client: client.batch([Notification("notify", [1]), ("echo", [1])]), profile=LSP)
+    assert notified == []
+    assert way.serve(lambda client: client.batch([Notification("notify", [1])]), profile=LSP) == []
+    assert notified == [1]
 
 
 @rows("timeout", [0, -1, float("inf"), float("nan")])

@@ -11,7 +11,7 @@ import pytest
 from jsonrpc_fast.codec import Notification
 from jsonrpc_fast.errors import EncodeError, RpcError
 from jsonrpc_fast.handlers import Handlers
-from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, Limits, Profile
+from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, LSP, Limits, Profile
 from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports.memory import MemoryChannel, MemoryTransport
 
@@ -135,7 +135,7 @@ async def test_a_line_of_a_log_decides_nothing() -> None:
 
 
 async def test_a_client_begins_in_the_form_of_its_profile() -> None:
-    session, peer = await connected(JSONRPC_1.replace(floats="decimal"))
+    session, peer = await connected(JSONRPC_1.replace(floats="decimal", batches=True))
     calling = asyncio.ensure_future(session.call("send", [Decimal("0.10")]))
     assert await asyncio.wait_for(peer.read.get(), 10) == '{"id":1,"method":"send","params":[0.10]}'
     peer.transport.send(b'{"result":12345678.12345678,"error":null,"id":1}\n')
@@ -154,6 +154,17 @@ async def test_a_client_begins_in_the_form_of_its_profile() -> None:
         '[{"id":4,"method":"a","params":[1]},{"id":null,"method":"b","params":[]}]'
     )
     batch.cancel()
+    await session.close()
+    await peer.transport.close()
+
+
+@rows("profile", [JSONRPC_1, LSP])
+async def test_a_batch_whose_results_could_not_be_read_is_not_sent(profile: Profile) -> None:
+    session, peer = await connected(profile)
+    with pytest.raises(ValueError, match=r"^the profile has no batches, so that their results could not be read$"):
+        await session.call_batch([("a", [1]), Notification("b")])
+    assert await session.call_batch([Notification("b", [1])]) == [None]
+    assert '"method":"b"' in await asyncio.wait_for(peer.read.get(), 10)
     await session.close()
     await peer.transport.close()
 
