@@ -14,6 +14,7 @@ from ...profile import MCP_2025_11_25
 from ...session import SessionOptions
 from ...transports.protocol import Transport, is_transport
 from ..applications import gateway_of
+from ..http.headers import BEARER_TOKEN
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.versions import REVISIONS
 from .client import Client
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from ..http.client import HttpAuth
 
-_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, section 2.1
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -176,6 +176,6 @@ def _authorized(headers: Mapping[str, str] | None, auth: str) -> tuple[Mapping[s
         from .oauth import browser  # needs another extra
 
         return headers, browser()
-    if not _TOKEN.fullmatch(auth):
+    if not BEARER_TOKEN.fullmatch(auth):
         raise ValueError('auth must be "oauth", a bearer token, or an Auth')
     return {**(headers or {}), "Authorization": f"Bearer {auth}"}, None

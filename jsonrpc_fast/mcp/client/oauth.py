@@ -9,7 +9,10 @@ refreshed tokens, more scopes on demand (step-up), client credentials and identi
 browser, keeps tokens, and bounds what the SDK reads. PyJWT signs.
 
 Rules:
-  - Tokens go to the server, and to the endpoints that its metadata names: over https, or on this machine.
+  - Tokens go to the server, and to the endpoints that its metadata names: over https; on this machine without, too, if
+    the server is there.
+  - What an authorization server sends is checked before the SDK reads it: addresses, and tokens by the rule by which
+    `connect` checks its own.
   - An authorization server must support PKCE with S256 (specification 2025-11-25, "Authorization Code Protection").
   - No error, log or `repr` holds a token, a code, a secret, or what a server sent.
   - `timeout` of `connect` begins after the sign-in in the browser, which has a limit of its own, `sign_in_seconds`. A
@@ -40,7 +43,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from ..._checks import check_callable, check_count, check_seconds, check_type
 from ..._logs import logger_of
+from ...codec._json import loads
 from ...errors import SignInError
+from ..http.headers import BEARER_TOKEN
 from ..http.pool import tls_context
 from .loopback import HOST, PATH, redirect_to
 from .token_stores import FileStore, MemoryStore, TokenStore
@@ -96,6 +101,8 @@ _CODES: Final = (
     "unsupported_response_type",
 )
 """The errors of RFC 6749 and RFC 8707 that an exception repeats."""
+_ENDPOINTS: Final = ("authorization_endpoint", "token_endpoint", "registration_endpoint")
+_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 _FAULTS: Final = {
     "start": "the tokens that are kept, or the request for authorization, cannot be used",
     "resource": "the metadata of the server is malformed, or is that of another server",
@@ -205,7 +212,7 @@ class OAuth(httpx2.Auth):
                     self._is_ready = True
                 else:
                     stage = _stage_of(outgoing)
-                    _prepare(outgoing)
+                    _prepare(outgoing, self._storage.server)
                 proofs = self._sign(outgoing, stage)
                 response = yield outgoing
                 if proofs is not None and proofs.take_nonce(response):
@@ -214,7 +221,10 @@ class OAuth(httpx2.Auth):
                     response = yield outgoing
                 if outgoing is not request or response.status_code in (401, 403):
                     _bound(response)
-                    response = await self._read(response, outgoing, request)
+                    if outgoing is not request:
+                        response = await self._read(response, outgoing, stage)
+                    elif self._storage.proofs is None and _DPOP.search(response.headers.get("www-authenticate", "")):
+                        self._storage.proofs = _proofs(None)
                 elif flow is None:
                     return
                 if outgoing is request and sent is not None:
@@ -246,21 +256,24 @@ class OAuth(httpx2.Auth):
         proofs.sign(outgoing, token)
         return proofs
 
-    async def _read(
-        self, response: httpx2.Response, outgoing: httpx2.Request, request: httpx2.Request
-    ) -> httpx2.Response:
-        """Find out whether tokens are bound to a key. Return the response as the SDK, which has no DPoP, reads it."""
-        if outgoing is request:
-            if self._storage.proofs is None and _DPOP.search(response.headers.get("www-authenticate", "")):
-                self._storage.proofs = _proofs(None)
-        elif self._storage.proofs is not None and "dpop" in outgoing.headers and response.status_code == 200:
-            await response.aread()
-            with contextlib.suppress(ValueError):
-                found = response.json()
-                self._storage.is_bound = is_bound = str(found["token_type"]).lower() == "dpop"
-                if is_bound:
-                    return httpx2.Response(200, json={**found, "token_type": "Bearer"}, request=outgoing)
-        return response
+    async def _read(self, response: httpx2.Response, outgoing: httpx2.Request, stage: str) -> httpx2.Response:
+        """Check what an authorization server sent. Return what the SDK, which has no DPoP, reads: {} if unusable."""
+        if response.status_code not in (200, 201):
+            response.headers.pop("content-type", None)  # some of the codecs that it may name are slow
+            return response
+        found = _members(await response.aread())
+        if stage == "issuer":
+            for name in _ENDPOINTS:
+                if isinstance(address := found.get(name), str):
+                    _check_address(address, self._storage.server)
+        if stage == "token":
+            is_bound = "dpop" in outgoing.headers and str(found.get("token_type")).lower() == "dpop"
+            found = {**found, "token_type": "Bearer"} if is_bound else found
+            if _tokens(found) is None:
+                found = {}
+            else:
+                self._storage.is_bound = is_bound
+        return httpx2.Response(response.status_code, json=found, request=outgoing)
 
 
 def _proofs(pem: str | None) -> Proofs:
@@ -291,14 +304,13 @@ class _Storage:
 
     async def read(self) -> None:
         text = await self._store.load(self.server)
-        with contextlib.suppress(ValueError, RecursionError):
-            found = json.loads(text or "{}")
-            self._record = found if isinstance(found, dict) else {}
+        self._record = _members((text or "").encode())
+        with contextlib.suppress(ValueError):
             if (pem := self._record.get("key")) is not None:
                 self.proofs, self.is_bound = _proofs(str(pem)), True
 
     async def get_tokens(self) -> OAuthToken | None:
-        tokens = _model(OAuthToken, self._record.get("tokens"))
+        tokens = _tokens(self._record.get("tokens"))
         until = self._record.get("until")
         if tokens is not None and isinstance(until, (int, float)):
             tokens.expires_in = int(until - time.time())
@@ -519,7 +531,7 @@ class _Redirect:
         self.context: OAuthContext
 
     async def begin(self, address: str) -> None:
-        _check_address(address)
+        _check_address(address, self.context.server_url)
         metadata = self.context.oauth_metadata
         if metadata is None:  # servers of 2025-03-26 have no metadata of the resource, and may have none at all
             if self.context.protected_resource_metadata is not None:
@@ -560,7 +572,7 @@ async def _step(step: Awaitable[httpx2.Request], stage: str, response: httpx2.Re
     token = _stage.set(stages)
     try:
         return await step
-    except (OAuthFlowError, ValueError):  # their texts hold what was sent
+    except (OAuthFlowError, ValueError, httpx2.InvalidURL):  # their texts hold what was sent
         reason = ""
         if response is not None and stage == "token":
             with contextlib.suppress(Exception):
@@ -578,9 +590,9 @@ def _stage_of(request: httpx2.Request) -> str:
     return "token" if is_form else "registration"
 
 
-def _prepare(request: httpx2.Request) -> None:
+def _prepare(request: httpx2.Request, server: str) -> None:
     """Bound a request of the SDK."""
-    _check_address(str(request.url))
+    _check_address(request.url, server)
     request.headers["accept-encoding"] = "identity"
     request.extensions["timeout"] = httpx2.Timeout(REQUEST_SECONDS).as_dict()
 
@@ -592,10 +604,14 @@ def _check_server(url: httpx2.URL, server: httpx2.URL) -> None:
         raise SignInError("these tokens are for another server: make an `auth` for each server")
 
 
-def _check_address(address: str) -> None:
-    url = urlsplit(address)
-    if url.scheme != "https" and url.hostname not in ("localhost", "127.0.0.1", "::1"):
-        raise SignInError("the authorization server has an address without https, to which no secret is sent")
+def _check_address(address: httpx2.URL | str, server: str) -> None:
+    """Check where a secret, or the person, is to go: over https, or on this machine for a server on this machine."""
+    with contextlib.suppress(httpx2.InvalidURL, UnicodeError):
+        url = httpx2.URL(address)
+        is_local = url.host in _LOCAL and httpx2.URL(server).host in _LOCAL
+        if url.scheme == "https" or (url.scheme == "http" and is_local):
+            return
+    raise SignInError("the authorization server has an address that is malformed or without https: nothing goes there")
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
@@ -635,6 +651,20 @@ def _free_port() -> int:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def _members(text: bytes) -> dict[str, Any]:
+    """Return the members of an object of JSON; {} if it is malformed."""
+    with contextlib.suppress(ValueError, RecursionError):
+        found = loads(text)
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def _tokens(value: object) -> OAuthToken | None:
+    """Return tokens; None if they are malformed, or do not fit into a header."""
+    tokens = _model(OAuthToken, value)
+    return tokens if tokens is not None and BEARER_TOKEN.fullmatch(tokens.access_token) else None
 
 
 def _model(kind: type[M], value: object) -> M | None:

@@ -37,13 +37,13 @@ from ...http.failures import RefusedFailures
 from ...http.guard import Cancellable
 from ...http.requests import Refusal
 from ..server.scopes import SCOPE, as_scopes, declared_scopes, scopes_of
+from .headers import BEARER_TOKEN
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 """The path of the metadata, before the path of the resource (RFC 9728, section 3.1)."""
 
 MAX_TOKEN_BYTES: Final = 16 * 1024
 
-_TOKEN_CHARACTERS: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~+/=")
 _UNCHECKED: Final = "The token cannot be checked."
 _UNREADABLE: Final = "The rights of the token could not be determined."
 _NOT_CLAIMS: Final = (Awaitable, Generator, AsyncGenerator, Future)
@@ -136,9 +136,9 @@ class Authorization:
         token = token.strip(b" ")
         if scheme.lower() != b"bearer" or not token:
             raise self._refusal(401, None, "A bearer token is required.", self._supported)
-        if len(token) > MAX_TOKEN_BYTES or not _TOKEN_CHARACTERS.issuperset(token):
+        text = token.decode("latin-1")
+        if len(token) > MAX_TOKEN_BYTES or not BEARER_TOKEN.fullmatch(text):
             raise self._refusal(400, "invalid_request", "The token is malformed.")
-        text = token.decode()
         with RefusedFailures(_UNCHECKED, partial(_log, text)):
             claims = await self._call(self._check, text)
             if isinstance(claims, _NOT_CLAIMS):  # it is true in a condition, and would admit every client

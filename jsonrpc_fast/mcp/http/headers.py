@@ -54,6 +54,9 @@ NAME_MEMBERS: Final[Mapping[str, str]] = {
 MAX_SAFE_INTEGER: Final = 2**53 - 1
 """The largest integer that a header may repeat, and the smallest one without its sign."""
 
+BEARER_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+"""A bearer token (RFC 6750, section 2.1)."""
+
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _PLAIN: Final = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")
 _BASE64: Final = "=?base64?"

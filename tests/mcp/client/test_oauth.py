@@ -15,6 +15,7 @@ import secrets
 import socket
 import sys
 import time
+import traceback
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -274,7 +275,20 @@ async def test_a_token_that_was_revoked_leads_to_another_sign_in() -> None:
         assert here.visits == 2
 
 
-@rows("record", ["", "{", "[]", '{"tokens": 5, "client": {}, "until": "soon"}', '{"tokens": {}}'])
+@rows(
+    "record",
+    [
+        "",
+        "{",
+        "[]",
+        "[" * 100_000,
+        '{"tokens": 5, "client": {}, "until": "soon"}',
+        '{"tokens": {}}',
+        '{"tokens": {"access_token": "a\\r\\nb"}}',
+        '{"tokens": {"access_token": "a", "refresh_token": "b"}, "until": 1e308}',
+        '{"tokens": {"access_token": "a"}, "until": -1e308, "key": "no key"}',
+    ],
+)
 async def test_a_record_that_is_broken_is_replaced(record: str) -> None:
     async with world() as here:
         await here.store.save(here.url, record)
@@ -393,14 +407,38 @@ HOSTILE: dict[str, tuple[str, Callable[[World], Any], str, int]] = {
     "authorization without https": (
         METADATA,
         lambda here: here.metadata(authorization_endpoint="http://evil.example/authorize"),
-        "an address without https",
+        "an address that is malformed or without https",
+        0,
+    ),
+    "a script for the browser": (
+        METADATA,
+        lambda here: here.metadata(authorization_endpoint="javascript://localhost/%0aalert(1)"),
+        "an address that is malformed or without https",
+        0,
+    ),
+    "a file for the browser": (
+        METADATA,
+        lambda here: here.metadata(authorization_endpoint="file:///etc/passwd"),
+        "an address that is malformed or without https",
         0,
     ),
     "tokens without https": (
         METADATA,
         lambda here: here.metadata(token_endpoint="http://evil.example/token"),
-        "an address without https",
-        1,
+        "an address that is malformed or without https",
+        0,
+    ),
+    "registration nowhere": (
+        METADATA,
+        lambda here: here.metadata(registration_endpoint="http://a\x00b/"),
+        "an address that is malformed or without https",
+        0,
+    ),
+    "an endless address": (
+        METADATA,
+        lambda here: here.metadata(authorization_endpoint=f"https://example.org/{'x' * 100_000}"),
+        "an address that is malformed or without https",
+        0,
     ),
     "endless metadata": (METADATA, lambda here: StreamingResponse(endless()), "is too large", 0),
     "compressed metadata": (
@@ -465,6 +503,69 @@ async def test_hostile_servers(name: str, caplog: pytest.LogCaptureFixture) -> N
         assert SECRET not in shown
         assert here.visits == visits
         assert "tokens" not in (await here.store.load(here.url) or "")
+
+
+@rows(
+    "members",
+    [
+        {"access_token": f"{SECRET} "},
+        {"access_token": f" {SECRET}"},
+        {"access_token": f"{SECRET}\r\nx: y"},
+        {"access_token": f"{SECRET}\0"},
+        {"access_token": f"{SECRET}\u00fc"},
+        {"access_token": f"{SECRET}\ud800"},
+        {"access_token": ""},
+        {"access_token": SECRET, "token_type": "Bearer\r\n"},
+        {"access_token": SECRET, "token_type": "DPoP"},  # which nobody asked for
+        {"access_token": SECRET, "expires_in": 10**300},
+        {"access_token": SECRET, "scope": ["read"]},
+        {"access_token": SECRET, "refresh_token": 5},
+    ],
+    ids=ascii,
+)
+@rows("status", [200, 201])
+async def test_a_token_that_fits_into_no_header_is_refused_and_not_shown(
+    members: dict[str, Any], status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(0)
+    async with world() as here:
+        here.answers["/token"] = Response(json.dumps({"token_type": "Bearer", **members}), status)
+        with pytest.raises(SignInError, match=r"gave no token that can be used$") as caught:
+            await here.connect().__aenter__()
+        assert SECRET not in "".join(traceback.format_exception(caught.value)) + caplog.text
+        assert "tokens" not in (await here.store.load(here.url) or "")
+
+
+async def test_a_new_token_that_cannot_be_used_leads_to_another_sign_in() -> None:
+    def answer(request: Request) -> Any:
+        here.provider.grants.append("bad")
+        del here.answers["/token"]
+        return JSONResponse({"access_token": "a b", "token_type": "Bearer"})
+
+    async with world() as here:
+        async with here.connect() as client:
+            await text_of(client, "read")
+        record = json.loads(await here.store.load(here.url))
+        await here.store.save(here.url, json.dumps({**record, "until": 0}))
+        here.answers["/token"] = answer
+        async with here.connect() as client:
+            assert await text_of(client, "read") == "anna"
+        assert (here.visits, here.provider.grants) == (2, ["code", "bad", "code"])
+
+
+@rows("address", ["http://localhost:1/x", "http://127.0.0.1/x", "http://[::1]/x", "http://evil.example\\@localhost/x"])
+async def test_a_server_elsewhere_makes_no_request_to_this_machine(address: str) -> None:
+    asked: list[str] = []
+
+    def serve(request: httpx2.Request) -> httpx2.Response:
+        asked.append(str(request.url))
+        return httpx2.Response(401, headers={"www-authenticate": f'Bearer resource_metadata="{address}"'})
+
+    auth = oauth.browser(store=MemoryStore())
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(serve), auth=auth) as client:
+        with pytest.raises(SignInError, match="an address that is malformed or without https"):
+            await client.get("https://example.org/mcp")
+    assert asked == ["https://example.org/mcp"]
 
 
 async def test_metadata_elsewhere_are_not_followed() -> None:
