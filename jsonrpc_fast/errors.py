@@ -28,14 +28,12 @@ Each backend derives a `ParseError` from the one here, whose `to_response` makes
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeVar
 
 from ._repr import shorten
+from ._typing import Self
 from .codes import RPC_MESSAGES, ErrorCode, Hint, ParseErrorCode, plain_error_code
 from .types import UNSET, MessageId
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class EncodeError(TypeError):

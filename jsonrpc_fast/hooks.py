@@ -22,10 +22,11 @@ import inspect
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from ._checks import check_callable
 from ._logs import logger_of
+from ._typing import Self
 from .errors import (
     CallTimeout,
     ConnectionLost,
@@ -37,9 +38,6 @@ from .errors import (
     run_callback,
 )
 from .types import MessageId
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 __all__ = [
     "CallPreparedHook",

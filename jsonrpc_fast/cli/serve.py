@@ -10,13 +10,11 @@ import argparse
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from .._typing import Self
 from .arguments import address_of
 from .output import WAITING_FOR_CLIENT, announce_waiting, printable, run_server_command
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _PROGRAM: Final = "jsonrpc-fast serve"
 

@@ -15,8 +15,9 @@ from contextvars import Context, copy_context
 from copy import copy
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from .._typing import Self, Unpack
 from ..codec import Notification, ParseError, Request
 from ..codes import ErrorCode
 from ..errors import HANDLER_FAILURES, standard_error
@@ -26,9 +27,6 @@ from .cancellation import CancelledError, is_foreign_cancellation
 from .dispatch import TEXTS, Dispatch, EncodeOptions, Served
 from .failures import on_failure
 from .handler import Handler
-
-if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
 
 _INTERNAL_ERROR: Final = int(ErrorCode.INTERNAL_ERROR)
 

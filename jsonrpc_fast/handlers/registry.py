@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from weakref import WeakSet
 
 from .._checks import check_callable, check_seconds, check_type
+from .._typing import Unpack
 from ..codec import Message, RawMessage
 from ..codec.encoders import depends_on_peer
 from ..profile import JSONRPC, Profile
@@ -17,8 +18,6 @@ from .middleware import Middleware
 from .options import HandlerOptions, make_handler
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from ..hooks import Hooks
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -17,16 +17,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 from .._checks import check_count, check_type
+from .._typing import Unpack
 from ..codec import Params
 from ..handlers.returned import result_reader
 from ..types import UNSET, Unset
 from .client import AsyncHttpClient, PostOptions
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 T = TypeVar("T")
 
@@ -61,16 +59,13 @@ class Batching:
         self._tasks: set[asyncio.Task[None]] = set()
 
     @overload
-    async def call(self, method: str, params: Params = None, **options: Unpack[PostOptions]) -> Any: ...
-
-    @overload
     async def call(
         self, method: str, params: Params = None, *, returns: type[T], **options: Unpack[PostOptions]
     ) -> T: ...
 
     @overload
     async def call(
-        self, method: str, params: Params = None, *, returns: Any, **options: Unpack[PostOptions]
+        self, method: str, params: Params = None, *, returns: Any = ..., **options: Unpack[PostOptions]
     ) -> Any: ...
 
     async def call(

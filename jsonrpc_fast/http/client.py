@@ -19,6 +19,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypedDict, TypeVar, overload
 
 from .._checks import check_callable, check_count, check_seconds, check_type
+from .._typing import Self, Unpack
 from ..codec import Notification, Params
 from ..codec._json import Default, check_option
 from ..codec.encoders import Encoders
@@ -49,7 +50,6 @@ except ImportError as _error:
 if TYPE_CHECKING:
     import httpx
     import httpx2
-    from typing_extensions import Self, Unpack
 
 library_of()  # which raises ImportError here rather than for each client
 
@@ -205,13 +205,12 @@ class HttpClient(_BaseClient["SyncClient"]):
             self._client.close()
 
     @overload
-    def call(self, method: str, params: Params = None, **options: Unpack[PostOptions]) -> Any: ...
-
-    @overload
     def call(self, method: str, params: Params = None, *, returns: type[T], **options: Unpack[PostOptions]) -> T: ...
 
     @overload
-    def call(self, method: str, params: Params = None, *, returns: Any, **options: Unpack[PostOptions]) -> Any: ...
+    def call(
+        self, method: str, params: Params = None, *, returns: Any = ..., **options: Unpack[PostOptions]
+    ) -> Any: ...
 
     def call(
         self,
@@ -360,16 +359,13 @@ class AsyncHttpClient(_BaseClient["AsyncClient"]):
             await self._client.aclose()
 
     @overload
-    async def call(self, method: str, params: Params = None, **options: Unpack[PostOptions]) -> Any: ...
-
-    @overload
     async def call(
         self, method: str, params: Params = None, *, returns: type[T], **options: Unpack[PostOptions]
     ) -> T: ...
 
     @overload
     async def call(
-        self, method: str, params: Params = None, *, returns: Any, **options: Unpack[PostOptions]
+        self, method: str, params: Params = None, *, returns: Any = ..., **options: Unpack[PostOptions]
     ) -> Any: ...
 
     async def call(

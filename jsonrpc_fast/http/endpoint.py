@@ -16,9 +16,10 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from .._checks import check_count, check_seconds
+from .._typing import Unpack
 from ..handlers import Handlers, is_awaitable
 from ..handlers.cancellation import CancelledError, is_foreign_cancellation
 from .base import (
@@ -35,9 +36,6 @@ from .base import (
 from .failures import PlainFailures
 from .guard import Cancellable
 from .requests import Header, Receive, Refusal, Scope, Send, check_body, check_repeated, is_loopback, read_body
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 BODY_SECONDS: Final = 30.0
 """How long a body may take to arrive, by default."""

@@ -8,7 +8,6 @@ Rules, besides those of `handlers.failures`:
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 
 from ..handlers.failures import is_failure
 from .requests import Refusal
@@ -30,9 +29,7 @@ class PlainFailures:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if is_failure(error) and not isinstance(error, Exception):
             raise RuntimeError(f"a function raised {type(error).__name__}") from error
 
@@ -60,9 +57,7 @@ class RefusedFailures:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None or isinstance(error, Refusal):
             return
         if is_failure(error):

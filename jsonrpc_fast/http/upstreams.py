@@ -28,10 +28,11 @@ from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from math import inf
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from .._checks import check_callable, check_count, check_seconds
 from .._logs import logger_of
+from .._typing import Self
 from ..codec import Notification, Request, decode
 from ..profile import LENIENT
 from .library import OuterTransport, library_of, url_of
@@ -40,9 +41,6 @@ try:
     import anyio
 except ImportError as _error:
     raise ImportError('the HTTP clients need the extra `http`: pip install "jsonrpc_fast[http]"') from _error
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _logger: Final = logger_of("http")
 

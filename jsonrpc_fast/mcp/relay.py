@@ -35,10 +35,10 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, cast
+from typing import Any, Final, Literal, NoReturn, cast
 
 from .._logs import logger_of
+from .._typing import Self
 from ..codec import ParseError, Raw, encode_notification
 from ..codec._payloads import decoded
 from ..codes import RPC_MESSAGES, ErrorCode
@@ -58,9 +58,6 @@ from ..transports.protocol import Received, Transport
 from ..types import TIMEOUT_SECONDS, UNSET, MessageId, Unset
 from .protocol.meta import LISTEN_METHOD, SUBSCRIPTION_ID_KEY, method_not_found
 from .session import SingleHandler
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 SideName = Literal["left", "right"]
 
@@ -453,9 +450,7 @@ class Relay:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     @property

@@ -23,9 +23,10 @@ import concurrent.futures
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, overload
+from typing import Any, Final, TypedDict, TypeVar, overload
 
 from .._checks import check_count
+from .._typing import Unpack
 from ..codec import Notification, Params, Raw
 from ..codec._payloads import decoded
 from ..errors import StateError
@@ -43,9 +44,6 @@ from .streams import Stream
 from .threads import lock, run_threadsafe
 from .tracker import Call, invalid_timeout
 from .wait_queue import WaitQueue
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 T = TypeVar("T")
 
@@ -95,16 +93,6 @@ class Caller:
         method: str,
         params: Params = None,
         *,
-        destination: Destination | None = None,
-        **options: Unpack[CallOptions],
-    ) -> Any: ...
-
-    @overload
-    async def call(
-        self,
-        method: str,
-        params: Params = None,
-        *,
         returns: type[T],
         destination: Destination | None = None,
         **options: Unpack[CallOptions],
@@ -116,7 +104,7 @@ class Caller:
         method: str,
         params: Params = None,
         *,
-        returns: Any,
+        returns: Any = ...,
         destination: Destination | None = None,
         **options: Unpack[CallOptions],
     ) -> Any: ...
@@ -297,17 +285,12 @@ class Caller:
 
     @overload
     def call_threadsafe(
-        self, method: str, params: Params = None, *, timeout: float | Unset | None = UNSET
-    ) -> concurrent.futures.Future[Any]: ...
-
-    @overload
-    def call_threadsafe(
         self, method: str, params: Params = None, *, returns: type[T], timeout: float | Unset | None = UNSET
     ) -> concurrent.futures.Future[T]: ...
 
     @overload
     def call_threadsafe(
-        self, method: str, params: Params = None, *, returns: Any, timeout: float | Unset | None = UNSET
+        self, method: str, params: Params = None, *, returns: Any = ..., timeout: float | Unset | None = UNSET
     ) -> concurrent.futures.Future[Any]: ...
 
     def call_threadsafe(

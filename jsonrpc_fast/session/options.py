@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import Any, Final, TypedDict
 
 from .._checks import check_callable, check_count, check_seconds, check_type
+from .._typing import Unpack
 from ..codec._json import Default
 from ..errors import RpcError
 from ..hooks import Hooks
@@ -13,9 +14,6 @@ from ..types import TIMEOUT_SECONDS, UNSET, Unset
 from .budget import ResponseBudget, ResponsePolicy, budget_for
 from .conventions import Convention
 from .group import SessionGroup
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 class SessionOptions(TypedDict, total=False):

@@ -32,11 +32,11 @@ import random
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
+from typing import Any, Final, Protocol, TypeVar, overload
 
 from .._checks import check_callable, check_count, check_seconds
 from .._repr import shorten
+from .._typing import Self, Unpack
 from ..codec import Notification, Params
 from ..codes import SessionErrorCode
 from ..errors import CallTimeout, ConnectionLost, RpcError, StateError, run_callback
@@ -51,9 +51,6 @@ from .running import current_run, waiting
 from .session import Session
 from .streams import ReconnectingStream, Stream
 from .tracker import invalid_timeout
-
-if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
 
 T = TypeVar("T")
 
@@ -208,9 +205,7 @@ class ReconnectingSession:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def connected(self, timeout: float | None = None) -> Session:
@@ -275,16 +270,13 @@ class ReconnectingSession:
     # Calling.
 
     @overload
-    async def call(self, method: str, params: Params = None, **options: Unpack[CallOptions]) -> Any: ...
-
-    @overload
     async def call(
         self, method: str, params: Params = None, *, returns: type[T], **options: Unpack[CallOptions]
     ) -> T: ...
 
     @overload
     async def call(
-        self, method: str, params: Params = None, *, returns: Any, **options: Unpack[CallOptions]
+        self, method: str, params: Params = None, *, returns: Any = ..., **options: Unpack[CallOptions]
     ) -> Any: ...
 
     async def call(

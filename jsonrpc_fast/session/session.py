@@ -22,10 +22,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from math import inf
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import Any, Final, overload
 
 from .._checks import check_seconds
+from .._typing import Self, Unpack
 from ..codec import ParseError
 from ..codec.encoders import PLAIN
 from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, StateError
@@ -41,10 +41,6 @@ from .engine import Engine
 from .options import SessionOptions, check_options
 from .room import Bounds
 from .running import Run, current_run, waiting
-
-if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
-
 
 OWED_SECONDS: Final = 0.2
 """Seconds that `close` gives a peer to read and to end its stream while the peer still works on a call."""
@@ -179,9 +175,7 @@ class Session(Caller):
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     @property

@@ -19,9 +19,9 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from .._typing import Self
 from ..errors import StateError
 from ..handlers.failures import on_failure
 from ..hooks import Outcome
@@ -29,9 +29,6 @@ from .engine import Engine
 from .room import memory_of
 from .running import waiting
 from .tracker import Call
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 """How much memory the unread items of a stream may take, as an estimate."""
@@ -204,9 +201,7 @@ class Stream:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.close()
 
     def __del__(self) -> None:
@@ -268,7 +263,5 @@ class ReconnectingStream:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.close()

@@ -31,19 +31,16 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from .._checks import check_count
+from .._typing import Self
 from ..codec import Raw
 from ..errors import CallTimeout, ConnectionLost, RpcError, StateError
 from ..types import UNSET, Unset
 from .reconnecting import ReconnectingSession
 from .running import current_run, waiting
 from .session import Session
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 T = TypeVar("T")
 
@@ -125,9 +122,7 @@ class Subscription:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         with contextlib.suppress(RpcError):
             await self.close()
 

@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._checks import check_callable, check_count, check_type
 from .._repr import shorten
+from .._typing import Self
 from ..codec import Params, Raw
 from ..codes import ErrorCode
 from ..errors import RpcError, standard_error
 from ..handlers import Handler, Handlers, RequestContext
 from ..types import UNSET, Unset
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Expectation:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._typing import Unpack
 from ..handlers import Handlers
 from ..session import Session, SessionOptions
 from ..transports import memory_pair
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 @asynccontextmanager

@@ -17,15 +17,13 @@ import contextlib
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from .._typing import Unpack
 from ..errors import ConnectionLost
 from .channel import Channel, Events
 from .connection import TURN_SECONDS, Connection, State
 from .options import MessageOptions
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 MAX_FAULTS: Final = 1000
 """The default of `max_faults`."""

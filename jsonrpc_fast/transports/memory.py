@@ -8,14 +8,11 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import deque
-from typing import TYPE_CHECKING
 
+from .._typing import Unpack
 from .channel import READ_BYTES, Channel, Events
 from .connection import Connection
 from .options import TransportOptions
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 def memory_pair(**options: Unpack[TransportOptions]) -> tuple[MemoryTransport, MemoryTransport]:

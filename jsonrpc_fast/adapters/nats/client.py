@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, overload
+from typing import Any, TypedDict, TypeVar, overload
 
 from nats.aio.client import Client
 from nats.errors import (
@@ -21,6 +21,7 @@ from nats.errors import TimeoutError as NatsTimeout
 from nats.js import JetStreamContext
 
 from ..._checks import check_callable, check_seconds, check_texts, check_type
+from ..._typing import Unpack
 from ...codec import Params
 from ...codec._json import Default, check_option
 from ...codec.encoders import Encoders
@@ -34,9 +35,6 @@ from ...types import TIMEOUT_SECONDS, UNSET
 from .connection import check_subject
 from .inbox import inbox_of
 from .service import REPLY_HEADER
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 T = TypeVar("T")
 
@@ -105,16 +103,13 @@ class ServiceClient(ResponseReader):
         self._hooks = None if hooks is None else FoundHooks(hooks)
 
     @overload
-    async def call(self, method: str, params: Params = None, **options: Unpack[PublishOptions]) -> Any: ...
-
-    @overload
     async def call(
         self, method: str, params: Params = None, *, returns: type[T], **options: Unpack[PublishOptions]
     ) -> T: ...
 
     @overload
     async def call(
-        self, method: str, params: Params = None, *, returns: Any, **options: Unpack[PublishOptions]
+        self, method: str, params: Params = None, *, returns: Any = ..., **options: Unpack[PublishOptions]
     ) -> Any: ...
 
     async def call(

@@ -8,7 +8,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -20,6 +20,7 @@ from nats.js.errors import NotFoundError
 
 from ..._checks import check_callable, check_count, check_seconds, check_type
 from ..._logs import logger_of
+from ..._typing import Self
 from ...codec import Error, Request, Response, decode, encode
 from ...codec._json import Default
 from ...codec.encoders import profile_for
@@ -28,9 +29,6 @@ from ...handlers import Handlers
 from ...hooks import Hooks, trace_in
 from ...profile import JSONRPC, Profile
 from .connection import CLOSE_SECONDS, MAX_SUBJECT_BYTES, check_name, check_subject, confirm
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 REPLY_HEADER: Final = "Jsonrpc-Reply-To"
 """The header with the subject for the response to a message in a stream, whose reply subject is JetStream's."""

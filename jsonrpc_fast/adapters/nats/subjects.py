@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -14,15 +14,13 @@ from nats.errors import Error as NatsError
 from nats.errors import FlushTimeoutError
 
 from ..._checks import check_count, check_type
+from ..._typing import Unpack
 from ...errors import ConnectionLost
 from ...transports.channel import Channel, Events
 from ...transports.connection import Connection
 from ...transports.options import MessageOptions
 from .connection import CLOSE_SECONDS, check_subject, close_client, confirm
 from .inbox import NO_RESPONDERS
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 class _SubjectChannel(Channel):

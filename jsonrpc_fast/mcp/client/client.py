@@ -24,10 +24,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from math import inf
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
+from typing import Any, Final, Literal, TypeVar, cast
 
 from ..._checks import check_callable, check_count, check_functions, check_seconds, check_type
+from ..._typing import Self, Unpack
 from ..._version import __version__
 from ...codec._payloads import decoded
 from ...codes import McpErrorCode
@@ -56,9 +56,6 @@ from .session import (
     capabilities_of,
 )
 from .tasks import ClientTask
-
-if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
 
 T = TypeVar("T")
 
@@ -209,9 +206,7 @@ class Client:
         finally:
             self._restarting.release()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

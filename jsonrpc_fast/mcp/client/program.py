@@ -11,14 +11,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
+from ..._typing import Unpack
 from ...codec import ParseError, decode
 from ...errors import ProgramReport, ProgramStartError
 from ...transports.channel import Events
 from ...transports.stdio.client import ChildChannel, StdioClient
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from ...transports.options import TransportOptions
 
 Stderr = Literal["inherit", "discard"] | Callable[[str], None]

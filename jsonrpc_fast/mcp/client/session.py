@@ -12,10 +12,11 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
+from ..._typing import Unpack
 from ...codec import ParseError, Request
 from ...codec._payloads import decoded
 from ...codes import RPC_MESSAGES, ErrorCode
@@ -32,9 +33,6 @@ from ..session import McpSession
 from .deadlines import seconds_left
 from .handshake import ClientHandshake, Done, SendRequest
 from .results import invalid_result
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 ServerRequestHandler = Callable[[dict[str, Any]], "dict[str, Any] | Awaitable[dict[str, Any]]"]
 """Handles one method of the server's requests: takes the params, returns the result; sync or async."""

@@ -26,6 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ..._checks import check_count, check_seconds, check_texts
+from ..._typing import Unpack
 from ...codec import Notification, ParseError, Request, Response, decode
 from ...errors import CallTimeout, ConnectionLost, HandshakeError, InvalidResponse
 from ...framing.sse import Event
@@ -54,7 +55,6 @@ from .sending import (
 if TYPE_CHECKING:
     import httpx
     import httpx2
-    from typing_extensions import Unpack
 
 __all__ = ["CONNECT_SECONDS", "MAX_REQUESTS", "MAX_STREAM_BYTES", "READ_SECONDS", "HttpAuth", "StreamableHttpClient"]
 

@@ -11,9 +11,10 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ..._logs import logger_of
+from ..._typing import Unpack
 from ...codec import Notification, ParseError, Request, decode, encode
 from ...errors import StateError
 from ...http.base import JSON_TYPE, refusal_response
@@ -48,9 +49,6 @@ from .session_requests import SessionRequests
 from .sessions import ConnectionFactory
 from .settings import HttpSettings
 from .stateless import StatelessRequests
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 _logger: Final = logger_of("mcp")
 _LIFESPAN_FAILED: Final = "the lifespan of the server failed"

@@ -13,16 +13,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, get_args, get_origin
+from typing import Any, ClassVar, Final, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ..._typing import Self
 from .versions import VERSIONS
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 
 _SCALARS: Final = (bool, str, int, float)
 

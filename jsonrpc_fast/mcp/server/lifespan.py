@@ -20,7 +20,6 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
-from types import TracebackType
 from typing import Any, Final
 
 from ...errors import StateError
@@ -81,9 +80,7 @@ class Lifespan:
             await asyncio.shield(self._ready)
         return self.value
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if (task := self._leave()) is not None:
             await asyncio.shield(task)
 

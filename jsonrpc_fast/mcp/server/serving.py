@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from ..._typing import Unpack
 from ...handlers.failures import on_failure
 from ...profile import Profile
 from ...session import SessionOptions
@@ -23,9 +24,6 @@ from .handshake import ServerHandshake
 from .in_process import InProcess
 from .lifespan import Lifespan
 from .task_store import TaskStore
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 class ServeOptions(TransportOptions, SessionOptions, total=False):

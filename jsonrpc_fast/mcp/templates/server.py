@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import watchfiles
 
 from ..._logs import logger_of
+from ..._typing import Unpack
 from ..._version import __version__
 from ...transports.protocol import Transport
 from ...transports.stdio.main import run_stdio
@@ -24,9 +25,6 @@ from ..server.context import Context
 from ..server.providers import Provider
 from ..server.server import Server
 from .prompts import TemplatePrompts
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 _DEBOUNCE_MS: Final = 200  # changes that follow each other closer than this are one
 _WATCHER_STEP_MS: Final = 50

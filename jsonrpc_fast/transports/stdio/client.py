@@ -21,18 +21,16 @@ import threading
 import warnings
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import IO, Any, ClassVar, Final, Literal
 
 from ..._checks import check_seconds, check_texts, check_type
+from ..._typing import Unpack
 from ...errors import ConnectionLost
 from ..channel import Events
 from ..connection import Connection, State
 from ..options import TransportOptions
 from ..waiters import Waiters
 from .descriptors import DescriptorChannel, Reader, open_reader, open_writer
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 STDERR_BYTES: Final = 4096
 """How much of a child's stderr is read at a time: each byte may be a line, and takes a call."""

@@ -20,17 +20,15 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..._checks import check_seconds
+from ..._typing import Unpack
 from ...errors import ConnectionLost
 from ..connection import OVERDUE_SECONDS, SERVE_SECONDS, State
 from ..options import TransportOptions
 from .server import StdioServer
 from .takeover import fill_closed_descriptors
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 def run_stdio(

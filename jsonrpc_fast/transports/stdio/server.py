@@ -9,16 +9,13 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
+from ..._typing import Unpack
 from ..channel import Events
 from ..connection import Connection
 from ..options import TransportOptions
 from .descriptors import DescriptorChannel, open_reader, open_writer
 from .takeover import StandardStreams
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 class StandardChannel(DescriptorChannel):

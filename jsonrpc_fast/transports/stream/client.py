@@ -9,14 +9,12 @@ import socket
 import ssl as tls
 from collections.abc import Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from ..._checks import MAX_PORT, check_count, check_seconds, check_type
+from ..._typing import Unpack
 from .tls import TlsLayer
 from .transport import SocketChannel, SocketOptions, StreamTransport, is_abstract, socket_path
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 T = TypeVar("T")
 

@@ -15,9 +15,10 @@ import os
 import socket
 import ssl as tls
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import Any, TypedDict, cast
 
 from ..._checks import MAX_PORT, check_callable, check_count, check_seconds, check_type
+from ..._typing import Unpack
 from ...errors import ConnectionLost, StateError
 from ...framing.http import HttpDetector
 from ..connection import OVERDUE_SECONDS, SERVE_SECONDS, State
@@ -26,9 +27,6 @@ from .client import check_context
 from .listening import BACKLOG, bind_path, check_backlog, check_socket, inode_of, listen_on, listen_on_port
 from .tls import HANDSHAKE_SECONDS, TlsLayer
 from .transport import SocketChannel, SocketOptions, SocketTransport, StreamTransport, socket_path
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 class ListeningOptions(TypedDict, total=False):

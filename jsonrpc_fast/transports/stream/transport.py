@@ -19,16 +19,14 @@ import socket
 import struct
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..._checks import check_seconds, check_type
+from ..._typing import Unpack
 from ...errors import ConnectionLost
 from ..channel import LOW_WATER_BYTES, Channel, Events
 from ..connection import Connection
 from ..options import MessageOptions, TransportOptions
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 READ_BYTES: Final = 256 * 1024
 """How many bytes are read from a socket at a time. A message that arrives in one piece is decoded in place.

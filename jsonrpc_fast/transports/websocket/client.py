@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import ssl as tls
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from websockets.client import ClientProtocol
 from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
@@ -14,6 +14,7 @@ from websockets.protocol import State as WireState
 from websockets.uri import parse_uri
 
 from ..._checks import check_seconds, check_type
+from ..._typing import Unpack
 from ...errors import ConnectionLost
 from ...profile import JSONRPC
 from ..channel import Events
@@ -21,9 +22,6 @@ from ..stream.client import CONNECT_SECONDS, check_context, open_connection, wit
 from ..stream.transport import Connect, SocketChannel
 from .channel import WebSocketChannel
 from .transport import WebSocketOptions, WebSocketTransport, limits_of
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 class ClientChannel(WebSocketChannel):

@@ -14,7 +14,7 @@ import re
 import ssl as tls
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from websockets.datastructures import Headers
 from websockets.exceptions import SecurityError
@@ -24,6 +24,7 @@ from websockets.protocol import State as WireState
 from websockets.server import ServerProtocol
 
 from ..._checks import check_callable, check_type
+from ..._typing import Unpack
 from ...profile import JSONRPC
 from ...types import UNSET, Unset
 from ..channel import Events
@@ -32,9 +33,6 @@ from ..stream.tls import HANDSHAKE_SECONDS
 from ..stream.transport import SocketChannel, SocketTransport
 from .channel import CLOSE_SECONDS, CloseCode, WebSocketChannel
 from .transport import WebSocketOptions, WebSocketTransport, limits_of
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 Authorize = Callable[[str, Headers], HTTPStatus | None]
 

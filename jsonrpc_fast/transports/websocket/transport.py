@@ -10,18 +10,16 @@ Rules:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ..._checks import check_seconds
+from ..._typing import Unpack
 from ...codec import ParseError
 from ...codes import ParseErrorCode
 from ...profile import JSONRPC, Limits, Profile
 from ..heartbeat import Heartbeat
 from ..stream.transport import MessageSocketOptions, SocketTransport
 from .channel import CloseCode, WebSocketChannel
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 PING_SECONDS: Final = 20.0
 """The default of `ping_seconds`."""
