@@ -154,13 +154,6 @@ class GatewayConnection(ClientConnection):
                 self._telling.cancel()
             await asyncio.gather(*[upstream.close() for upstream in self._upstreams.values()])
 
-    def end_streams(self) -> None:
-        """Do nothing: there are no subscriptions of modern clients."""
-
-    def can_serve(self, request: Request | None = None) -> bool:
-        """Return False: it belongs to one client."""
-        return False
-
     # The client's messages.
 
     def serve(self, params: Any, context: SessionContext) -> Any:

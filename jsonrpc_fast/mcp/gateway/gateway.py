@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from ..._checks import check_count, check_seconds, check_type
@@ -80,15 +79,15 @@ class Gateway(Served):
         timeout: Seconds until a request is given up that neither side cancels; None: never.
         max_message_bytes: Maximum size of a message of either side; by default that of the profile.
 
+    Attributes:
+        profile: The rules for the messages of both sides.
+
     Raises:
         TypeError, ValueError: A server or an option is wrong, or names would be ambiguous.
         OSError: The file cannot be read.
     """
 
     versions: Sequence[str] = HANDSHAKE_VERSIONS
-    tools: Mapping[str, Any] = MappingProxyType({})
-    """Only the servers know their tools."""
-    changes = 0
     keeps_raw: ClassVar[bool] = True
 
     def __init__(
@@ -134,13 +133,14 @@ class Gateway(Served):
         limits = MCP_2025_11_25.limits
         if max_message_bytes is not None:
             limits = limits.replace(message_bytes=max_message_bytes)
-        self._profile = MCP_2025_11_25.replace(name="mcp", batches=True, limits=limits)  # one revision has batches
+        # One revision has batches.
+        self.profile: Profile = MCP_2025_11_25.replace(name="mcp", batches=True, limits=limits)
         for entry in self._entries.values():
             if entry.local is None:
-                entry.transport(self._profile, raw=True)  # checks it
+                entry.transport(self.profile, raw=True)  # checks it
         self._info = Implementation(name=name, version=version)
         self._instructions = instructions
-        self._places = Places(self._profile, max_servers, max_calls, idle_seconds, list_seconds, timeout)
+        self._places = Places(self.profile, max_servers, max_calls, idle_seconds, list_seconds, timeout)
         self.connections: set[Any] = set()
         self.lifespan: Lifespan = Lifespan(None, self)
         self.tasks: TaskStore = TaskStore()
@@ -152,16 +152,11 @@ class Gateway(Served):
         return frozenset() if entry is None or entry.local is None else entry.local.tool_scopes(inner)
 
     @property
-    def profile(self) -> Profile:
-        """The rules for the messages of both sides."""
-        return self._profile
-
-    @property
     def running(self) -> list[str]:
         """The names of the servers that run, of all clients."""
         return sorted(upstream.name for upstream in self._places.running)
 
-    def connection(self, transport: Transport, options: SessionOptions) -> Any:
+    def connection(self, transport: Transport, options: SessionOptions) -> GatewayConnection:
         """Return the connection of one client, which is not started. The arguments are as in `run`."""
         handshake = ServerHandshake(self._info, _CAPABILITIES, versions=self.versions, instructions=self._instructions)
         return GatewayConnection(handshake, self._entries, self._prefixes, self._places, transport, options)

@@ -41,12 +41,12 @@ from ..applications import HttpOptions
 from ..protocol.meta import object_members
 from ..protocol.versions import HANDSHAKE_VERSIONS
 from ..server.lifespan import LifespanHolder
+from ..server.serving import ConnectionFactory
 from .authorization import Authorization
 from .event_store import GuardedStore, MemoryEventStore
 from .headers import NAME_MEMBERS, PARAM_HEADER_PREFIX, SESSION_ID, SINGLE_HEADERS, VERSION, accepts, is_modern
 from .responses import EVENT_TYPE, RETRY_SOON, AsgiRequest, Responder
 from .session_requests import SessionRequests
-from .sessions import ConnectionFactory
 from .settings import HttpSettings
 from .stateless import StatelessRequests
 

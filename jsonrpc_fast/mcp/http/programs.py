@@ -24,8 +24,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from types import MappingProxyType
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 from ..._checks import check_count, check_seconds
 from ..._logs import logger_of
@@ -38,9 +37,10 @@ from ...session.requests import Destination
 from ...transports.stdio.client import StdioClient
 from ...types import UNSET, MessageId, Unset
 from ..protocol.meta import LISTEN_METHOD, LOG_LEVEL_KEY, object_members
-from ..protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, REVISIONS, VERSIONS, Revision
+from ..protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, REVISIONS, Revision
 from ..relay import FaultLog, Relay, SideName
 from ..server.lifespan import Lifespan
+from ..server.serving import ClientConnection, ConnectionFactory
 from ..server.task_store import TaskStore
 from .endpoint import McpEndpoint
 from .responses import RETRY_SOON
@@ -64,7 +64,7 @@ _RELATED: Final = frozenset({"notifications/message", "notifications/progress"})
 _logger: Final = logger_of("relay")
 
 
-class ProgramServer:
+class ProgramServer(ConnectionFactory):
     """What `McpEndpoint` serves: processes of one program.
 
     Args:
@@ -75,7 +75,6 @@ class ProgramServer:
         profile: The rules for decoding.
 
     Attributes:
-        connections: The connections in use; the endpoint keeps this up to date.
         gone_seconds: How long a client whose stream broke may take to come back.
         lifespan: At its end all processes end.
         tasks: Stays empty: the program has its own.
@@ -84,10 +83,6 @@ class ProgramServer:
         TypeError, ValueError: An option has the wrong type or value.
     """
 
-    versions: Sequence[str] = VERSIONS
-    tools: Mapping[str, Any] = MappingProxyType({})
-    """Only the program knows its tools: so only the program can check the Mcp-Param headers."""
-    changes = 0
     keeps_raw = True
 
     def __init__(
@@ -115,10 +110,6 @@ class ProgramServer:
         self._make()  # checks the options
         self._running: dict[ProgramConnection, StdioClient] = {}
         self.closing: set[asyncio.Task[None]] = set()
-
-    def tool_scopes(self, name: str) -> frozenset[str]:
-        """Return no scopes: `scopes` of `Authorization` may say what a tool needs."""
-        return frozenset()
 
     def connection(self, transport: HttpTransport, options: SessionOptions) -> ProgramConnection:
         """Return the connection of a session, or of requests without one. The options of sessions do not apply."""
@@ -158,7 +149,7 @@ async def _processes_of(server: ProgramServer) -> AsyncIterator[None]:
         await server.close()
 
 
-class ProgramConnection:
+class ProgramConnection(ClientConnection):
     """A process that serves one session, or one request without a session after the other.
 
     Args:
@@ -243,7 +234,7 @@ class ProgramConnection:
             self._server.closing.add(task)
             task.add_done_callback(self._server.closing.discard)
 
-    async def close(self, grace_seconds: float | None = None) -> None:
+    async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
         """End the relay and the process."""
         if self._gone is not None:
             self._gone.cancel()
@@ -346,6 +337,6 @@ def serve_program(
     """
     kind = server_class()
     server = ProgramServer(command, max_processes=max_processes, idle_seconds=idle_seconds)
-    application = McpEndpoint(cast("Any", server), idle_seconds=idle_seconds)
+    application = McpEndpoint(server, idle_seconds=idle_seconds)
     options = {"access_log": False, "lifespan": "on", "timeout_graceful_shutdown": 5}
     return run_server(kind, application, host=host, port=port, **options)

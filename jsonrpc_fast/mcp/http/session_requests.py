@@ -22,10 +22,11 @@ from ...http.requests import Refusal
 from ...session import SessionOptions
 from ..applications import EventStore
 from ..protocol.versions import HANDSHAKE_VERSIONS, Revision
+from ..server.serving import ConnectionFactory
 from .event_store import session_of
 from .headers import LAST_EVENT_ID, SESSION_ID, VERSION, accepts
 from .responses import EVENT_TYPE, NO_LENGTH, RETRY_SOON, AsgiRequest, Responder
-from .sessions import ConnectionFactory, HttpSession, SessionTable, belongs_to
+from .sessions import HttpSession, SessionTable, belongs_to
 from .settings import HttpSettings
 from .transport import HttpTransport
 

@@ -15,15 +15,10 @@ import asyncio
 import hashlib
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
-from ...profile import Profile
-from ...session import SessionOptions
-from ...transports.protocol import Transport
-from ..server.connection import ServerConnection
-from ..server.lifespan import Lifespan
-from ..server.task_store import TaskStore
+from ..server.serving import ClientConnection
 from .responses import AsgiRequest
 from .transport import HttpTransport
 
@@ -35,39 +30,6 @@ _RANDOM_CHARACTERS: Final = ID_BYTES * 4 // 3
 _DIGEST_CHARACTERS: Final = 32
 _MAX_SWEPT: Final = 1000  # in one turn of the loop
 _SWEEP_SECONDS: Final = 0.05
-
-
-class ConnectionFactory(Protocol):
-    """A server that makes a connection for each session, and for requests without one.
-
-    Attributes:
-        connections: The connections in use; the application keeps this up to date.
-        lifespan: Its lifespan.
-        changes: Changes whenever new connections declare something else.
-        tasks: Its tasks.
-        keeps_raw: Whether its connections take payloads as `Raw`.
-    """
-
-    connections: set[ServerConnection]
-    lifespan: Lifespan
-    changes: int
-    tasks: TaskStore
-
-    @property
-    def profile(self) -> Profile: ...
-
-    @property
-    def versions(self) -> Sequence[str]: ...
-
-    @property
-    def tools(self) -> Mapping[str, Any]: ...
-
-    @property
-    def keeps_raw(self) -> bool: ...
-
-    def tool_scopes(self, name: str) -> frozenset[str]: ...
-
-    def connection(self, transport: Transport, options: SessionOptions) -> ServerConnection: ...
 
 
 def _new_id(subject: object, prefix: str) -> str:
@@ -102,12 +64,12 @@ class HttpSession:
     __slots__ = ("_streams", "connection", "id", "listener", "requests", "subject", "transport", "used")
 
     def __init__(
-        self, subject: object, transport: HttpTransport, connection: ServerConnection, now: float, prefix: str = ""
+        self, subject: object, transport: HttpTransport, connection: ClientConnection, now: float, prefix: str = ""
     ) -> None:
         self.id: str = _new_id(subject, prefix)
         self.subject: object = subject
         self.transport: HttpTransport = transport
-        self.connection: ServerConnection = connection
+        self.connection: ClientConnection = connection
         self.used: float = now
         self.requests: int = 0
         self.listener: AsgiRequest | None = None

@@ -19,10 +19,9 @@ from ...http.requests import Refusal
 from ...session import SessionOptions
 from ..protocol.meta import object_members
 from ..protocol.versions import HANDSHAKE_VERSIONS
-from ..server.connection import ServerConnection
+from ..server.serving import ClientConnection, ConnectionFactory
 from .headers import Path, check_modern, check_parameters, parameter_headers
 from .responses import NO_LENGTH, AsgiRequest, Responder
-from .sessions import ConnectionFactory
 from .settings import HttpSettings
 from .transport import HttpTransport
 
@@ -56,8 +55,8 @@ class StatelessRequests:
         self._responder = responder
         self._has_sessions = any(version in HANDSHAKE_VERSIONS for version in server.versions)
         self._parameters: dict[str, tuple[Any, dict[str, Path]]] = {}
-        self._served: set[ServerConnection] = set()
-        self._spare: deque[tuple[HttpTransport, ServerConnection]] = deque()
+        self._served: set[ClientConnection] = set()
+        self._spare: deque[tuple[HttpTransport, ClientConnection]] = deque()
         self._spare_changes = 0
 
     async def post(self, request: AsgiRequest, message: Any) -> None:
@@ -105,7 +104,7 @@ class StatelessRequests:
             else:
                 await transport.close()
 
-    async def _take_connection(self, message: Request) -> tuple[HttpTransport, ServerConnection]:
+    async def _take_connection(self, message: Request) -> tuple[HttpTransport, ClientConnection]:
         """Return a connection for one request without a session: a spare one that is like new, or a new one."""
         if self._spare_changes != self._server.changes:  # the spare ones declared what was registered then
             await self.close_spare()

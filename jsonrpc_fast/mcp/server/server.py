@@ -83,6 +83,9 @@ class Server(Decorators, Served):
         state_seconds: How long such a state is valid, that is, how long a user may take to answer.
 
     Attributes:
+        versions: The revisions that the server supports, the oldest first.
+        profile: The profile for the transports: that of the latest revision, but with batches if any revision has them.
+            Each connection refuses batches that its own revision does not have.
         tasks: The tasks. `serve_stdio` and the ASGI application close them at the end; other programs do it themselves.
         lifespan: The lifespan, an async context manager. `run` enters it; it begins once, for all connections.
 
@@ -141,7 +144,9 @@ class Server(Decorators, Served):
         given = {member: text for member, text in texts.items() if text is not None}
         self._info = Implementation(name=name, version=version, **given)
         self._instructions = instructions
-        self._versions = in_order(versions)
+        self.versions: tuple[str, ...] = in_order(versions)
+        profiles = [REVISIONS[version].profile for version in self.versions]
+        self.profile: Profile = profiles[-1].replace(batches=any(profile.batches for profile in profiles))
         self._cache_hints: dict[str, Any] = {"ttl_ms": ttl_ms, "cache_scope": cache_scope}
         self._declared = ServerCapabilities() if capabilities is None else capabilities
         self.lifespan: Lifespan = Lifespan(lifespan, self)
@@ -153,22 +158,6 @@ class Server(Decorators, Served):
         )
         self._own_provider = ServerProvider(self, self._methods, self.lifespan)
         self.connections: set[ServerConnection] = set()
-        self.changes: int = 0  # of what is registered
-
-    @property
-    def profile(self) -> Profile:
-        """The profile for the transports of this server.
-
-        It is the one of the latest revision, but allows batches if any revision has them. Each connection refuses
-        batches that its own revision does not have.
-        """
-        profiles = [REVISIONS[version].profile for version in self._versions]
-        return profiles[-1].replace(batches=any(profile.batches for profile in profiles))
-
-    @property
-    def versions(self) -> tuple[str, ...]:
-        """The revisions that the server supports, the oldest first."""
-        return self._versions
 
     def capabilities(self) -> ServerCapabilities:
         """Return the capabilities of what is registered now, and those declared in the constructor."""
@@ -186,7 +175,7 @@ class Server(Decorators, Served):
         handshake = ServerHandshake(
             self._info,
             capabilities,
-            versions=self._versions,
+            versions=self.versions,
             instructions=self._instructions,
             methods={*self.methods, *(TASK_METHODS if self.has_tasks else ())},
             **self._cache_hints,

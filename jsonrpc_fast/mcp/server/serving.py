@@ -1,15 +1,17 @@
-"""The ways to serve what makes a connection for each client: a server, or a gateway.
+"""What makes a connection for each client: a server, a gateway, or a program behind HTTP; and the ways to serve it.
 
-`Served` has them all, and asks for what differs: the connection, the profile, the revisions.
+`ConnectionFactory` is all that HTTP needs of it. `Served` adds the ways to serve.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from ..._typing import Unpack
+from ...codec import Request
 from ...handlers.failures import on_failure
 from ...profile import Profile
 from ...session import SessionOptions
@@ -17,8 +19,9 @@ from ...session.options import check_options
 from ...transports.options import TransportOptions
 from ...transports.protocol import Transport
 from ...transports.stdio.main import run_stdio
+from ...types import UNSET, Unset
 from ..applications import Application, HttpOptions, http_serving
-from ..protocol.versions import Revision
+from ..protocol.versions import VERSIONS, Revision
 from ..session import McpSession
 from .handshake import ServerHandshake
 from .in_process import InProcess
@@ -50,13 +53,16 @@ class ClientConnection:
         """Begin to serve the client. Raises what the transport raises when it starts."""
         await self._session.start()
 
-    async def close(self) -> None:
-        """Close the connection."""
+    async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
+        """Let the functions finish, and close the connection: see `Session.close`."""
         raise NotImplementedError
 
     def end_streams(self) -> None:
-        """End all subscriptions with their responses."""
-        raise NotImplementedError
+        """End all subscriptions of a modern client with their responses. By default there are none."""
+
+    def can_serve(self, request: Request | None = None) -> bool:
+        """Return whether it can serve a request of another client (None: any), of which there may be one."""
+        return False
 
     @property
     def revision(self) -> Revision | None:
@@ -65,33 +71,40 @@ class ClientConnection:
         return None if rules is None else rules.revision
 
 
-class Served:
-    """Serves clients, each with a connection of its own.
+class ConnectionFactory:
+    """Makes a connection for each client.
 
     Attributes:
+        profile: The profile for the transports.
+        versions: The revisions that it supports, the oldest first.
         lifespan: Begins with the first client, or before it, and ends with the last one.
         tasks: The tasks.
-        connections: The connections in use.
+        connections: The connections in use. Whoever serves them keeps this up to date.
+        tools: A mapping of the tools by name, as far as they are known here.
+        changes: Changes whenever new connections declare something else.
         keeps_raw: Whether the connections take payloads as `Raw`.
     """
 
+    profile: Profile
+    versions: Sequence[str] = VERSIONS
     lifespan: Lifespan
     tasks: TaskStore
     connections: set[Any]
+    tools: Any = MappingProxyType({})
+    changes: int = 0
     keeps_raw: ClassVar[bool] = False
-
-    @property
-    def profile(self) -> Profile:
-        """The profile for the transports."""
-        raise NotImplementedError
 
     def tool_scopes(self, name: str) -> frozenset[str]:
         """Return the scopes that a call of a tool needs over HTTP; none for a tool that is unknown."""
+        return frozenset()
+
+    def connection(self, transport: Any, options: SessionOptions) -> ClientConnection:
+        """Return the connection of one client, which is not started. The arguments are as in `Served.run`."""
         raise NotImplementedError
 
-    def connection(self, transport: Transport, options: SessionOptions) -> ClientConnection:
-        """Return the connection of one client, which is not started. The arguments are as in `run`."""
-        raise NotImplementedError
+
+class Served(ConnectionFactory):
+    """Serves clients, each with a connection of its own."""
 
     async def run(self, transport: Transport, **options: Unpack[SessionOptions]) -> None:
         """Serve one client until its connection closes. Cancelling this closes the connection.

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
@@ -173,7 +173,7 @@ def is_running(pid: int) -> bool:
 async def sessions_of(server: ProgramServer, count: int) -> AsyncIterator[list[httpx.AsyncClient]]:
     """Serve a program, and yield clients with a session each that read no stream."""
     async with contextlib.AsyncExitStack() as stack:
-        url = await stack.enter_async_context(serving(McpEndpoint(cast("Any", server))))
+        url = await stack.enter_async_context(serving(McpEndpoint(server)))
         clients = [httpx.AsyncClient(base_url=url, headers=ACCEPT, timeout=30) for _ in range(count)]
         for client in clients:
             await stack.enter_async_context(client)
@@ -418,3 +418,18 @@ async def test_what_a_process_sends_late_never_reaches_the_next_request(log: boo
         assert another != pid
         fifth, _ = await call(http, None, log=True)
         assert fifth == [{"level": "info", "data": "own"}]
+
+
+async def test_an_endpoint_closes_while_a_request_of_2026_07_28_is_in_flight() -> None:
+    server = ProgramServer([sys.executable, "-c", "import sys; sys.stdin.read()"])
+    endpoint = McpEndpoint(server)
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    headers = {**ACCEPT, "mcp-protocol-version": "2026-07-28", "mcp-method": "ping"}
+    async with serving(endpoint) as url, httpx.AsyncClient(headers=headers, timeout=30) as client:
+        sent = asyncio.create_task(client.post(f"{url}/mcp", json=request(1, "ping", _meta=meta)))
+        await eventually(lambda: bool(server.connections))
+        await endpoint.close(0.0)
+        assert (await sent).json()["error"]["code"] == -32000
