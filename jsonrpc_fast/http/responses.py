@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from ..codec import ParseError, Response, decode
@@ -20,6 +21,7 @@ from ..profile import Profile
 _SHOWN_BYTES: Final = 4096
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ReadResponse:
     """An HTTP response that was received as a whole.
 
@@ -27,12 +29,9 @@ class ReadResponse:
         is_success: Whether the status is 2xx.
     """
 
-    __slots__ = ("body", "headers", "status")
-
-    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        self.status: int = status
-        self.headers: Mapping[str, str] = headers
-        self.body: bytes = body
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
     @property
     def is_success(self) -> bool:

@@ -13,6 +13,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import inf
 from typing import Final
 
@@ -24,6 +25,7 @@ STALL_SECONDS: Final = 30.0
 """Seconds after which a peer is given up that reads none of too many refusals."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Reading:
     """Stops and resumes the reading of one stream.
 
@@ -40,30 +42,16 @@ class Reading:
         deadline: When to call `tick`, in seconds; infinite if there is no need.
     """
 
-    __slots__ = (
-        "_clock",
-        "_driver",
-        "_level",
-        "_seconds",
-        "deadline",
-        "full_streams",
-        "ignores_bounds",
-        "is_in_batch",
-        "is_paused",
-        "refused_bytes",
-    )
-
-    def __init__(self, driver: Driver, clock: Callable[[], float]) -> None:
-        self._driver = driver
-        self._clock = clock
-        self._level = 0  # of the unwritten bytes, when reading was paused or checked
-        self._seconds = PAUSE_SECONDS  # how long the peer may read nothing
-        self.is_paused: bool = False
-        self.is_in_batch: bool = False
-        self.full_streams: int = 0
-        self.ignores_bounds: bool = False
-        self.refused_bytes: int = 0
-        self.deadline: float = inf
+    _driver: Driver
+    _clock: Callable[[], float]
+    _level: int = 0  # of the unwritten bytes, when reading was paused or checked
+    _seconds: float = PAUSE_SECONDS  # how long the peer may read nothing
+    is_paused: bool = False
+    is_in_batch: bool = False
+    full_streams: int = 0
+    ignores_bounds: bool = False
+    refused_bytes: int = 0
+    deadline: float = inf
 
     def begin_batch(self) -> None:
         """Stop reading until `end_batch`."""

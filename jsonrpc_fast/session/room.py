@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import chain
 from sys import getsizeof
 from typing import Any, Final, NamedTuple
@@ -29,6 +30,7 @@ class Bounds(NamedTuple):
     group: SessionGroup | None = None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Room:
     """The account of one inbox.
 
@@ -42,26 +44,17 @@ class Room:
         is_overloaded: Whether a message was refused, and nothing has shown since that there is room again.
     """
 
-    __slots__ = (
-        "_group",
-        "alongside",
-        "alongside_bytes",
-        "bounds",
-        "is_overloaded",
-        "running",
-        "waiting",
-        "waiting_bytes",
-    )
+    bounds: Bounds
+    _group: SessionGroup | None = field(init=False)
+    running: int = 0
+    waiting: int = 0
+    alongside: int = 0
+    waiting_bytes: int = 0
+    alongside_bytes: int = 0
+    is_overloaded: bool = False
 
-    def __init__(self, bounds: Bounds) -> None:
-        self.bounds: Bounds = bounds
-        self.running: int = 0
-        self.waiting: int = 0
-        self.alongside: int = 0
-        self.waiting_bytes: int = 0
-        self.alongside_bytes: int = 0
-        self.is_overloaded: bool = False
-        self._group = bounds.group
+    def __post_init__(self) -> None:
+        self._group = self.bounds.group
 
     # Slots.
 

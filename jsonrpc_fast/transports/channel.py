@@ -14,6 +14,7 @@ Rules for a channel:
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 Data = bytes | bytearray | memoryview | str | list[bytes]
@@ -27,6 +28,7 @@ LOW_WATER_BYTES: Final = 64 * 1024
 """A blocked connection is unblocked when no more than this is unwritten."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Events:
     """What a channel reports.
 
@@ -40,17 +42,9 @@ class Events:
         lost: Called when the channel is closed, with what broke it; None if one of the sides closed it.
     """
 
-    __slots__ = ("drained", "lost", "received")
-
-    def __init__(
-        self,
-        received: Callable[[Data], None],
-        drained: Callable[[], None],
-        lost: Callable[[Exception | None], None],
-    ) -> None:
-        self.received: Callable[[Data], None] = received
-        self.drained: Callable[[], None] = drained
-        self.lost: Callable[[Exception | None], None] = lost
+    received: Callable[[Data], None]
+    drained: Callable[[], None]
+    lost: Callable[[Exception | None], None]
 
 
 class Channel:

@@ -40,6 +40,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -431,6 +432,7 @@ class Connection(Transport):
         asyncio.get_running_loop().call_exception_handler(context)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Delivery:
     """What one connection receives.
 
@@ -445,44 +447,23 @@ class Delivery:
         is_reading: Whether the channel is to be read. `update` alone changes it.
     """
 
-    __slots__ = (
-        "_connection",
-        "_dropped_bytes",
-        "_faults",
-        "_has_backlog",  # something is undelivered: `_undelivered` or in the reader
-        "_has_ended",  # the peer's side of the stream, by its end or by a framing fault
-        "_is_delivery_due",  # `_deliver_backlog` is scheduled
-        "_is_open",  # from `open` to `close`
-        "_is_paused",  # by the user
-        "_loop",
-        "_loss",  # the channel is lost, and this is why: reported after the backlog
-        "_max_faults",
-        "_may_deliver",  # open, and neither paused nor blocked
-        "_outbox",
-        "_reader",
-        "_undelivered",  # decoded items
-        "chunks",
-        "is_reading",
-    )
-
-    def __init__(self, connection: Connection, outbox: Outbox, reader: Reader, max_faults: int | None) -> None:
-        self._connection = connection
-        self._outbox = outbox
-        self._reader = reader
-        self._max_faults = max_faults
-        self._loop: asyncio.AbstractEventLoop
-        self._is_open = False
-        self._is_paused = False
-        self._may_deliver = False
-        self._undelivered: list[Any] = []
-        self._has_backlog = False
-        self._has_ended = False
-        self._is_delivery_due = False
-        self._loss: tuple[Exception | None] | None = None
-        self._faults = 0
-        self._dropped_bytes = 0
-        self.is_reading: bool = False
-        self.chunks: int = 0
+    _connection: Connection
+    _outbox: Outbox
+    _reader: Reader
+    _max_faults: int | None
+    _loop: asyncio.AbstractEventLoop = field(init=False)
+    _is_open: bool = False  # from `open` to `close`
+    _is_paused: bool = False  # by the user
+    _may_deliver: bool = False  # open, and neither paused nor blocked
+    _undelivered: list[Any] = field(default_factory=list)  # decoded items
+    _has_backlog: bool = False  # something is undelivered: `_undelivered` or in the reader
+    _has_ended: bool = False  # the peer's side of the stream, by its end or by a framing fault
+    _is_delivery_due: bool = False  # `_deliver_backlog` is scheduled
+    _loss: tuple[Exception | None] | None = None  # the channel is lost, and this is why: reported after the backlog
+    _faults: int = 0
+    _dropped_bytes: int = 0
+    is_reading: bool = False
+    chunks: int = 0
 
     # The state of the connection.
 
@@ -724,6 +705,7 @@ class Delivery:
             self._connection.end_because_of_faults(self._max_faults)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Outbox:
     """What one connection sends.
 
@@ -739,42 +721,22 @@ class Outbox:
         is_blocked: Whether too much is unwritten. Set by `write`, reset by `drained` and `close`.
     """
 
-    __slots__ = (
-        "_channel",
-        "_connection",
-        "_drain_waiters",
-        "_is_flush_due",  # by the loop, or at the end of the delivery of a chunk
-        "_log",
-        "_lone",
-        "_loop",
-        "_may_hold_bytes",  # the channel, so that it must be asked
-        "_queue",
-        "_queued_bytes",
-        "_reader",
-        "_takes_lines",  # fast path: bytes that end in a line break are frames, and nothing is logged
-        "_turns_lingered",
-        "is_blocked",
-        "is_open",
-        "linger_turns",
-    )
-
-    def __init__(self, connection: Connection, channel: Channel, reader: Reader) -> None:
-        self._connection = connection
-        self._channel = channel
-        self._reader = reader
-        self._loop: asyncio.AbstractEventLoop
-        self._log: debug.WireLog | None = None
-        self._queue: list[bytes] = []
-        self._queued_bytes = 0
-        self._may_hold_bytes = False
-        self._takes_lines = False
-        self._is_flush_due = False
-        self._lone = MANY
-        self._turns_lingered = 0
-        self._drain_waiters = Waiters()
-        self.linger_turns: int = 0
-        self.is_open: bool = False
-        self.is_blocked: bool = False
+    _connection: Connection
+    _channel: Channel
+    _reader: Reader
+    _loop: asyncio.AbstractEventLoop = field(init=False)
+    _log: debug.WireLog | None = None
+    _queue: list[bytes] = field(default_factory=list)
+    _queued_bytes: int = 0
+    _may_hold_bytes: bool = False  # the channel, so that it must be asked
+    _takes_lines: bool = False  # fast path: bytes that end in a line break are frames, and nothing is logged
+    _is_flush_due: bool = False  # by the loop, or at the end of the delivery of a chunk
+    _lone: int = MANY
+    _turns_lingered: int = 0
+    _drain_waiters: Waiters = field(default_factory=Waiters)
+    linger_turns: int = 0
+    is_open: bool = False
+    is_blocked: bool = False
 
     def open(self, log: debug.WireLog | None) -> None:
         """Accept frames from now on."""

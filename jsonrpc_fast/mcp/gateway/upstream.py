@@ -18,6 +18,7 @@ import contextvars
 import errno
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -54,37 +55,27 @@ _SESSION: Final[SessionOptions] = {"max_inbox": 1000, "inbox_bytes": 16 * 1024 *
 _logger: Final = logger_of("gateway")
 
 
+@dataclass(eq=False)
 class Places:
     """The bounds of the servers of one gateway, and those that run.
 
-    Args:
+    Attributes:
         profile: The rules for the messages of the servers.
         max_servers: Maximum number of servers that run.
         max_calls: Maximum number of requests in flight to one of them.
         idle_seconds: How long a server may be idle; None: no limit.
         list_seconds: How long a list waits for a server.
         timeout: Seconds until a request is given up; None: never.
-
-    Attributes:
         running: The servers that run or start.
     """
 
-    def __init__(
-        self,
-        profile: Profile,
-        max_servers: int,
-        max_calls: int,
-        idle_seconds: float | None,
-        list_seconds: float,
-        timeout: float | None,
-    ) -> None:
-        self.profile: Profile = profile
-        self.max_calls: int = max_calls
-        self.idle_seconds: float | None = idle_seconds
-        self.list_seconds: float = list_seconds
-        self.timeout: float | None = timeout
-        self.running: dict[Upstream, None] = {}
-        self._max_servers = max_servers
+    profile: Profile
+    max_servers: int
+    max_calls: int
+    idle_seconds: float | None
+    list_seconds: float
+    timeout: float | None
+    running: dict[Upstream, None] = field(default_factory=dict)
 
     async def enter(self, upstream: Upstream) -> None:
         """Give a server a place to run, if necessary that of the one that has been idle longest.
@@ -92,7 +83,7 @@ class Places:
         Raises:
             RpcError: Too many servers run.
         """
-        while len(self.running) >= self._max_servers:
+        while len(self.running) >= self.max_servers:
             now = asyncio.get_running_loop().time()
             idle = [other for other in self.running if other.is_idle and now - other.used >= MIN_IDLE_SECONDS]
             if not idle:
