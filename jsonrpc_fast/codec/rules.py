@@ -110,7 +110,7 @@ def _call_faults(kinds: Kinds, profile: Profile, expected: ExpectedKind | None) 
         found.append(RuleFault(ParseErrorCode.MISSING_ID, "id"))
     elif not is_notification and expected == "notification":
         found.append(RuleFault(ParseErrorCode.UNEXPECTED_MEMBER, "id"))
-    elif kinds.id != "absent" and not _is_id_allowed(kinds.id, profile.null_request_ids, profile):
+    elif not is_notification and not _is_id_allowed(kinds.id, profile.null_request_ids, profile):
         found.append(RuleFault(ParseErrorCode.INVALID_ID_TYPE, "id"))
     if kinds.result != "absent":
         found.append(RuleFault(ParseErrorCode.AMBIGUOUS_MESSAGE, "result"))

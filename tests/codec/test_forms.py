@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, Profile
+from jsonrpc_fast.errors import ParseError
+from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, LSP, MCP_2025_11_25, Profile
+from jsonrpc_fast.validator import JsonRpcValidator
 
 from ..support.comparison import Backends
 from ..support.tables import rows
@@ -84,6 +86,18 @@ def test_what_is_no_message(impl: ModuleType) -> None:
             impl.encode(impl.Request(None, "m"), profile)
     with pytest.raises(TypeError, match=r"^profile must be a Profile, not str$"):
         impl.encode(impl.Request(1, "m"), "1.0")
+
+
+@rows("profile", [JSONRPC_1, LSP.replace(optional_jsonrpc=True), MCP_2025_11_25.replace(optional_jsonrpc=True)])
+def test_a_null_id_without_jsonrpc_makes_a_notification(impl: ModuleType, profile: Profile) -> None:
+    """Also where requests must not have one."""
+    text = b'{"id":null,"method":"m"}'
+    for raw in (False, True):
+        assert impl.decode(text, profile, raw=raw) == impl.Notification("m")
+    assert impl.parse({"id": None, "method": "m"}, profile) == impl.Notification("m")
+    assert JsonRpcValidator(profile).validate_notification({"id": None, "method": "m"}).valid
+    with_version = impl.decode(b'{"jsonrpc":"2.0","id":null,"method":"m"}', profile)
+    assert with_version == (impl.Request(None, "m") if profile.null_request_ids else ParseError.invalid_id_type())
 
 
 TEXT = st.text(max_size=8)
