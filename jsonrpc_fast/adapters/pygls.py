@@ -153,19 +153,10 @@ class _Pipes(DescriptorChannel):
         self._reader = open_reader(self._input, events.received, self._write_failed)
         self._writer = open_writer(self._output, events.drained, self._write_failed)
 
-    def finish(self) -> None:
-        self._reader.read(True)
-        self._writer.finish(self.abort)
-
     def abort(self) -> None:
         self._reader.close()
         self._writer.close()
         asyncio.get_running_loop().call_soon(self._events.lost, self._fault)
-
-    def _write_failed(self, fault: OSError) -> None:
-        self._fault = self._fault or fault
-        self._reader.read_rest()
-        self.abort()
 
 
 class _Frames:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Awaitable, Coroutine
 from contextvars import Context, ContextVar
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from ..codec import Notification, Request
@@ -32,6 +31,9 @@ class RunState(enum.Enum):
     ENDED = enum.auto()
 
 
+_QUEUED: Final = RunState.QUEUED  # looked up once: before Python 3.12 access to enum members is slow
+
+
 class RunOwner(Protocol):
     """Starts runs and counts those that have a slot."""
 
@@ -45,7 +47,6 @@ class RunOwner(Protocol):
         """End a handler that is queued."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Run:
     """An async handler, from its call to its end.
 
@@ -59,17 +60,40 @@ class Run:
         is_concluded: Whether its outcome has been reported.
     """
 
-    owner: RunOwner
-    work: Awaitable[Any]
-    item: Item
-    request: InboundRequest | None
-    trace: Trace
-    context: Context | None
-    state: RunState = RunState.QUEUED
-    size: int = -1
-    task: Any = None
-    is_concluded: bool = False
-    waits: int = 0
+    __slots__ = (
+        "context",
+        "is_concluded",
+        "item",
+        "owner",
+        "request",
+        "size",
+        "state",
+        "task",
+        "trace",
+        "waits",
+        "work",
+    )
+
+    def __init__(
+        self,
+        owner: RunOwner,
+        work: Awaitable[Any],
+        item: Item,
+        request: InboundRequest | None,
+        trace: Trace,
+        context: Context,
+    ) -> None:
+        self.owner: RunOwner = owner
+        self.work: Awaitable[Any] = work
+        self.item: Item = item
+        self.request: InboundRequest | None = request
+        self.trace: Trace = trace
+        self.state: RunState = _QUEUED
+        self.context: Context | None = context
+        self.size: int = -1
+        self.task: Any = None
+        self.is_concluded: bool = False
+        self.waits: int = 0
 
     def begin_wait(self) -> bool:
         """An operation in the handler begins to wait for a peer. Return whether it is the only one."""

@@ -20,7 +20,6 @@ from __future__ import annotations
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Any, Final
@@ -32,7 +31,6 @@ from ..types import MessageId
 _MAX_DEAD_ENTRIES: Final = 64  # heap entries of settled calls that are not worth a clean-up
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Call:
     """A call: a request that this side sent.
 
@@ -50,21 +48,42 @@ class Call:
     The other attributes belong to the engine and to the session.
     """
 
-    id: int | str
-    method: str
-    number: int
-    started: float
-    expires: float
-    idle_seconds: float | None
-    progressed: float
-    outcome: Outcome | None = None
-    settled_by: Any = None
-    token: int | str | None = None
-    batch: Any = None
-    on_progress: Callable[[Any], object] | None = None
-    trace: Any = None
-    waiter: Any = None
-    destination: Any = None  # of the peer's request that the call belongs to
+    __slots__ = (
+        "batch",
+        "destination",
+        "expires",
+        "id",
+        "idle_seconds",
+        "method",
+        "number",
+        "on_progress",
+        "outcome",
+        "progressed",
+        "settled_by",
+        "started",
+        "token",
+        "trace",
+        "waiter",
+    )
+
+    def __init__(
+        self, id: int | str, method: str, number: int, started: float, expires: float, idle_seconds: float | None
+    ) -> None:
+        self.id: int | str = id
+        self.method: str = method
+        self.number: int = number
+        self.started: float = started
+        self.progressed: float = started
+        self.expires: float = expires
+        self.idle_seconds: float | None = idle_seconds
+        self.outcome: Outcome | None = None
+        self.settled_by: Any = None
+        self.token: int | str | None = None
+        self.batch: Any = None
+        self.on_progress: Callable[[Any], object] | None = None
+        self.trace: Any = None
+        self.waiter: Any = None
+        self.destination: Any = None  # of the peer's request that the call belongs to
 
     def deadline(self) -> float:
         """Return the earlier of both deadlines, in seconds; infinite without one."""
@@ -142,7 +161,7 @@ class Tracker:
             if not timeout >= 0:
                 raise invalid_timeout()
             expires = now + timeout
-        call = Call(id, method, number, now, expires, idle_timeout, now)
+        call = Call(id, method, number, now, expires, idle_timeout)
         if idle_timeout is not None:
             if not idle_timeout >= 0:
                 raise invalid_timeout()

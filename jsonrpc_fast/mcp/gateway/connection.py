@@ -36,11 +36,9 @@ from ..protocol.capabilities import ClientCapabilities
 from ..protocol.meta import LOG_LEVELS, HandshakeResult, method_not_found
 from ..protocol.naming import Prefixes
 from ..protocol.uris import UriTemplate, not_found
-from ..protocol.versions import Revision
 from ..relay import RELAY_ERROR
 from ..server.handshake import ServerHandshake
-from ..server.serving import ClientConnection
-from ..session import McpSession
+from ..server.serving import ClientConnection, FrontSession
 from .payloads import TOKEN, as_raw, member, replaced, text_member
 from .upstream import MAX_SUBSCRIPTIONS, Places, Upstream
 
@@ -84,18 +82,6 @@ _CHANGES: Final = frozenset({f"notifications/{each.kind}/list_changed" for each 
 _UPDATED: Final = "notifications/resources/updated"
 
 
-class _FrontSession(McpSession):
-    """The session with the client."""
-
-    def __init__(self, connection: GatewayConnection, transport: Transport, options: SessionOptions) -> None:
-        super().__init__(transport, connection.serve, options)
-        self._connection = connection
-
-    @property
-    def revision(self) -> Revision | None:
-        return self._connection.revision
-
-
 class GatewayConnection(ClientConnection):
     """The connection of one client.
 
@@ -124,7 +110,7 @@ class GatewayConnection(ClientConnection):
         self._transport = transport
         if transport.responds_after_end:
             options = {"end_seconds": _END_SECONDS, **options}
-        self._session = _FrontSession(self, transport, options)
+        self._session = FrontSession(self, transport, options)
         self._upstreams: dict[str, Upstream] = {}
         self._listings: dict[tuple[str, str], asyncio.Task[list[dict[str, Any]] | None]] = {}  # in progress
         self._late: set[asyncio.Task[list[dict[str, Any]] | None]] = set()
@@ -157,7 +143,6 @@ class GatewayConnection(ClientConnection):
     # The client's messages.
 
     def serve(self, params: Any, context: SessionContext) -> Any:
-        """Serve a request or a notification of the client. Return the result or an awaitable of it."""
         method = context.method
         payload = as_raw(params)
         if context.is_notification:

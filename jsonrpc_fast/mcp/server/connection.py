@@ -30,7 +30,6 @@ from ..protocol.capabilities import ServerCapabilities
 from ..protocol.meta import LISTEN_METHOD, LOG_LEVELS, TASKS_EXTENSION, HandshakeResult
 from ..protocol.uris import check_uri
 from ..protocol.versions import Revision
-from ..session import McpSession
 from .context import Context, open_inputs, opened_inputs
 from .functions import RegisteredFunction
 from .handshake import RequestRules, ServerHandshake
@@ -38,7 +37,7 @@ from .inputs import cannot_send, check_input_required
 from .methods import CAPABILITIES, LISTS, Method, Methods, call_method
 from .middleware import run_within
 from .request_state import StateSeal
-from .serving import ClientConnection
+from .serving import ClientConnection, FrontSession
 from .subscriptions import TASK_IDS, ClientSubscriptions, SubscriptionStream
 from .tasks import Task
 
@@ -60,22 +59,6 @@ class _OpenStream(NamedTuple):
     """Ends the stream when it is done."""
     revision: Revision
     destination: Destination | None
-
-
-class _ServerSession(McpSession):
-    """A session that ends the subscriptions first when the client ends its stream."""
-
-    def __init__(self, connection: ServerConnection, transport: Transport, options: SessionOptions) -> None:
-        super().__init__(transport, connection.serve, options)
-        self._connection = connection
-
-    @property
-    def revision(self) -> Revision | None:
-        return self._connection.revision
-
-    def _on_end(self) -> None:
-        self._connection.end_streams()
-        super()._on_end()
 
 
 class ServerConnection(ClientConnection):
@@ -121,7 +104,7 @@ class ServerConnection(ClientConnection):
         self._invoke = within(self._call_method, methods.middleware) if methods.middleware else None
         self._handle = within(self._call_notification, methods.middleware)
         self._transport = transport
-        self._session = _ServerSession(self, transport, options)
+        self._session = FrontSession(self, transport, options)
 
     async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
         """End the subscriptions, let the functions finish, and close the connection: see `Session.close`."""

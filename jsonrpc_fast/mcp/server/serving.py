@@ -14,7 +14,7 @@ from ..._typing import Unpack
 from ...codec import Request
 from ...handlers.failures import on_failure
 from ...profile import Profile
-from ...session import SessionOptions
+from ...session import SessionContext, SessionOptions
 from ...session.options import check_options
 from ...transports.options import TransportOptions
 from ...transports.protocol import Transport
@@ -39,7 +39,11 @@ class ClientConnection:
     """The connection of one client: its session, and the server's side of the handshake."""
 
     _handshake: ServerHandshake
-    _session: McpSession
+    _session: FrontSession
+
+    def serve(self, params: Any, context: SessionContext) -> Any:
+        """Serve a request or a notification of the client. Return the result or an awaitable of it."""
+        raise NotImplementedError
 
     async def run(self) -> None:
         """Serve the client until the connection closes."""
@@ -69,6 +73,22 @@ class ClientConnection:
         """The revision that `initialize` agreed on; None without it."""
         rules = self._handshake.session
         return None if rules is None else rules.revision
+
+
+class FrontSession(McpSession):
+    """The session of a connection. It ends the subscriptions first when the client ends its stream."""
+
+    def __init__(self, connection: ClientConnection, transport: Transport, options: SessionOptions) -> None:
+        super().__init__(transport, connection.serve, options)
+        self._connection = connection
+
+    @property
+    def revision(self) -> Revision | None:
+        return self._connection.revision
+
+    def _on_end(self) -> None:
+        self._connection.end_streams()
+        super()._on_end()
 
 
 class ConnectionFactory:

@@ -206,10 +206,6 @@ class ChildChannel(DescriptorChannel):
         else:
             self._process.kill()
 
-    def _read_failed(self, fault: OSError) -> None:
-        self._fault = self._fault or fault
-        self.abort()
-
     def _write_failed(self, fault: OSError) -> None:
         """Handle a stdin that the child closed, usually because it ended: then the exit code tells more."""
         self._fault = self._fault or fault

@@ -208,6 +208,19 @@ class DescriptorChannel(Channel):
     def set_reading(self, on: bool) -> None:
         self._reader.read(on)
 
+    def finish(self) -> None:
+        self._reader.read(True)  # a peer that writes before it reads must not block
+        self._writer.finish(self.abort)
+
+    def _read_failed(self, fault: OSError) -> None:
+        self._fault = self._fault or fault
+        self.abort()
+
+    def _write_failed(self, fault: OSError) -> None:
+        self._fault = self._fault or fault
+        self._reader.read_rest()
+        self.abort()
+
 
 class ReadyReader(Reader):
     """A `Reader` that the loop calls when there is something to read."""

@@ -40,10 +40,6 @@ class StandardChannel(DescriptorChannel):
         self._reader = open_reader(streams.input, events.received, self._read_failed)
         self._writer = open_writer(streams.output, events.drained, self._write_failed)
 
-    def finish(self) -> None:
-        self._reader.read(True)  # a client that writes before it reads must not block
-        self._writer.finish(self.abort)
-
     def abort(self) -> None:
         if self._streams is not None:
             self._reader.close()
@@ -54,15 +50,6 @@ class StandardChannel(DescriptorChannel):
                 self._streams.keep_away()
             self._streams = None
             asyncio.get_running_loop().call_soon(self._events.lost, self._fault)
-
-    def _read_failed(self, fault: OSError) -> None:
-        self._fault = self._fault or fault
-        self.abort()
-
-    def _write_failed(self, fault: OSError) -> None:
-        self._fault = self._fault or fault
-        self._reader.read_rest()
-        self.abort()
 
 
 class StdioServer(Connection):
