@@ -302,12 +302,11 @@ operations of it could take all memory: of "1e-999999999" `format(number, "f")` 
 MAX_EXPONENT: Final = 10**MAX_EXPONENT_DIGITS - 1
 
 
-def check_exact(text: bytes) -> None:
-    """Raise ValueError if `loads_exact` would."""
+def has_long_digits(text: bytes) -> bool:
+    """Return whether there are more digits in a row than CPython converts to an int; they may be in a string."""
     # Absent from the first releases of 3.10.
     limit = getattr(sys, "get_int_max_str_digits", int)()
-    if 0 < limit < len(text) and re.search(rb"(?<![0-9])[0-9]{%d}" % (limit + 1), text) is not None:
-        loads_exact(text)
+    return 0 < limit < len(text) and re.search(rb"(?<![0-9])[0-9]{%d}" % (limit + 1), text) is not None
 
 
 def is_wide_integer(token: bytes) -> bool:

@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 from ..profile import Profile
-from ._json import MAX_EXPONENT_DIGITS, check_exact, loads_exact, loads_valid
+from ._json import MAX_EXPONENT_DIGITS, has_long_digits, loads_exact, loads_valid
 
 EXACT_INTEGERS: Final = 1  # big_ints="exact"
 DECIMALS: Final = 2  # floats="decimal"
@@ -36,9 +36,7 @@ def loads_as(text: bytes, numbers: int) -> Any:
 def check_numbers(text: bytes, numbers: int) -> None:
     """Raise ValueError if `loads_as` would: for an integer with more digits than CPython converts, or an exponent that
     is too large."""
-    if numbers & EXACT_INTEGERS:
-        check_exact(text)
-    if numbers & DECIMALS and _LONG_EXPONENT.search(text) is not None:
+    if (numbers & EXACT_INTEGERS and has_long_digits(text)) or (numbers & DECIMALS and _LONG_EXPONENT.search(text)):
         loads_as(text, numbers)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from ..profile import JSONRPC, Profile, WrittenForm
@@ -96,7 +96,12 @@ def depends_on_peer(profile: Profile) -> bool:
 
 def profile_for(text: Any, profile: Profile) -> Profile:
     """Return the profile that the response to a text is written with, of the profile that the text is read with."""
-    return profile.replace(writes="2.0") if depends_on_peer(profile) and has_jsonrpc(text) else profile
+    return _plain_of(profile) if depends_on_peer(profile) and has_jsonrpc(text) else profile
+
+
+@lru_cache(8)  # the same object each time: the rules of a profile are found by its identity
+def _plain_of(profile: Profile) -> Profile:
+    return profile.replace(writes="2.0")
 
 
 _has_member = re.compile(rb'"(?:id|method|params|result|error)"\s*:').search

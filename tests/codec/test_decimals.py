@@ -124,6 +124,16 @@ def test_what_is_no_number(impl: ModuleType, token: bytes) -> None:
     assert describe(impl.decode(RESULT % token, DECIMAL)) == describe(impl.decode(RESULT % token))
 
 
+@rows(("token", "profile"), [(b"1" * 5000, EXACT), (b"1e-99999", DECIMAL), (b"1e-99999", EXACT)])
+def test_a_value_that_another_one_replaces_is_checked(impl: ModuleType, token: bytes, profile: Profile) -> None:
+    """Else it is read by some ways and not by others, and decoding raises."""
+    for place in PLACES:
+        for raw in (False, True):
+            found = impl.decode(place % (b'{"a":%b,"a":1.5}' % token), profile, raw=raw)
+            found = found[0] if isinstance(found, list) else found
+            assert found.code.name == "INTEGER_TOO_LARGE", place
+
+
 def test_ids_and_codes_keep_their_rules(impl: ModuleType) -> None:
     for id, expected in (
         (b"1.5", "1.5"),

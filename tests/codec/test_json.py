@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsonrpc_fast.codec._json import (
-    check_exact,
     check_option,
     dumps,
     exact_number,
@@ -21,6 +20,7 @@ from jsonrpc_fast.codec._json import (
     is_wide_integer,
     loads_exact,
 )
+from jsonrpc_fast.codec._numbers import DECIMALS, EXACT_INTEGERS, check_numbers
 from jsonrpc_fast.profile import MIN_ID_BYTES
 
 from ..support.oracle import orjson
@@ -106,11 +106,12 @@ def test_loads_exact_within_its_bounds() -> None:
         loads_exact(b"[" + 4301 * b"9" + b"]")
 
 
-def test_check_exact() -> None:
-    for text in (b"[" + 4300 * b"9" + b"]", b"[1." + 4301 * b"9" + b"]", b'["' + 4301 * b"9" + b'"]'):
-        check_exact(text)
-    with pytest.raises(ValueError, match="digits"):
-        check_exact(b"[" + 4301 * b"9" + b"]")
+def test_check_numbers() -> None:
+    for numbers in (EXACT_INTEGERS, EXACT_INTEGERS | DECIMALS):
+        for text in (b"[" + 4300 * b"9" + b"]", b"[1." + 4301 * b"9" + b"]", b'["' + 4301 * b"9" + b'"]'):
+            check_numbers(text, numbers)
+        with pytest.raises(ValueError, match="digits"):
+            check_numbers(b"[" + 4301 * b"9" + b"]", numbers)
 
 
 @given(text=st.text(), limit=st.integers(1, 40))
