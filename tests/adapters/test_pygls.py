@@ -301,6 +301,9 @@ async def serving(start: str, server: Any) -> AsyncIterator[int]:
     finally:
         with suppress(RuntimeError):  # the loop is closed: the server ends with its client
             loop.call_soon_threadsafe(server.shutdown)  # called in this thread, it would not wake the loop
+            if not isinstance(server, adapter.LanguageServer):
+                # From Python 3.12 on, pygls waits for its connection, which it does not close.
+                loop.call_soon_threadsafe(lambda: server.protocol.writer.close())
     await asyncio.to_thread(thread.join, 20)
     assert not thread.is_alive()
 
