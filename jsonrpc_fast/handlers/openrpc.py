@@ -5,7 +5,7 @@ Rules:
     accepts any value, as the function does.
   - The context of a function is no parameter of its method; neither are `*args` and `**kwargs`.
   - The schemas that types share stand in `components`. Two types of one name get two: `Item` and `Item_2`.
-  - What cannot be written as JSON is left out: a default, or the schema that has it.
+  - What cannot be written as JSON is left out: a default, or the schema that has it, and the data of an error.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, get_args
 from .._checks import check_type
 from ..codec._backend import dumps
 from ..codec._json import loads
+from ..types import UNSET
 from .handler import is_context
 from .params.arguments import Arguments, hints_of, parameters_of
 from .params.docstrings import read_docstring
@@ -26,6 +27,7 @@ from .params.types import type_of
 from .schemas import object_schema, result_schema, value_schema
 
 if TYPE_CHECKING:
+    from ..errors import RpcError
     from .options import HandlerOptions
 
 OPENRPC_VERSION: Final = "1.3.2"
@@ -104,7 +106,15 @@ def _method(
         items = get_args(returns)
         returns = list[items[0]] if items else Parameter.empty  # type: ignore[valid-type]
     result = {} if returns is Parameter.empty else _schema(lambda: result_schema(type_of(returns)), components)
-    return {**method, "result": {"name": "result", "schema": result}}
+    method["result"] = {"name": "result", "schema": result}
+    errors = options.get("errors")
+    return {**method, "errors": [_error(error) for error in errors]} if errors else method
+
+
+def _error(error: RpcError) -> dict[str, Any]:
+    """Return the error object of a declared error."""
+    found = {"code": error.code, "message": error.message.encode("utf-8", "replace").decode()}
+    return {**found, "data": error.data} if error.data is not UNSET and _is_writable(error.data) else found
 
 
 def _doc_of(function: Callable[..., Any]) -> str | None:

@@ -8,6 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from .._checks import check_seconds, check_type
+from ..errors import RpcError
 from .handler import Handler
 from .middleware import Middleware, MiddlewareHandler
 from .ordered import OrderedHandler
@@ -38,6 +39,8 @@ class HandlerOptions(TypedDict, total=False):
             ended, except pings. In an executor it goes on when its request is cancelled or late, since nothing can
             interrupt it, and what came later begins. The default is what the convention of the session says: True for
             the notifications of LSP that change documents, and otherwise False.
+        errors: What the function raises for its callers to know, such as `[RpcError(1, "Sold out")]`. The description
+            that `openrpc` makes shows it; nothing is checked by it.
     """
 
     unpack: bool
@@ -47,6 +50,7 @@ class HandlerOptions(TypedDict, total=False):
     thread: bool
     executor: Executor | None
     ordered: bool
+    errors: Sequence[RpcError]
 
 
 def make_handler(
@@ -65,6 +69,9 @@ def make_handler(
     for name in options:
         if name not in HandlerOptions.__annotations__:
             raise TypeError(f"a method has no option {name!r}")
+    check_type("errors", options.get("errors", ()), Sequence)
+    if not all(isinstance(error, RpcError) for error in options.get("errors", ())):
+        raise TypeError("errors must be a list of RpcError")
     if "params" in options or options.get("typed", False):
         if sum(name in options for name in ("unpack", "params", "typed")) > 1:
             raise TypeError("unpack, params and typed exclude each other")

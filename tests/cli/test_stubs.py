@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import inspect
 import json
 import keyword
+import shutil
 import subprocess
 import sys
 import types
 import typing
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,6 +29,7 @@ from jsonrpc_fast.cli.shapes import DocumentError
 from jsonrpc_fast.cli.stubs import stubs_of
 from jsonrpc_fast.errors import InvalidResponse
 from jsonrpc_fast.handlers import Handlers
+from jsonrpc_fast.handlers.interface import methods_of
 from jsonrpc_fast.handlers.openrpc import openrpc
 from jsonrpc_fast.handlers.returned import result_reader
 from jsonrpc_fast.session import Session
@@ -32,6 +37,8 @@ from jsonrpc_fast.session.proxies import proxy
 from jsonrpc_fast.transports import memory_pair
 
 from ..support.command_line import run_here
+from ..support.openrpc import DOCUMENTS, document
+from ..support.places import PACKAGE
 from ..support.tables import rows
 
 PETS: dict[str, Any] = {
@@ -461,12 +468,60 @@ def test_the_document_of_a_server() -> None:
     assert "class Sums(Protocol):\n    async def add(self, a: int, b: int = 0) -> int: ...\n" in done.stdout
 
 
+@rows("name", DOCUMENTS)
+async def test_documents_that_nobody_here_wrote(name: str) -> None:
+    """Each makes a module that Python runs, and whose Protocol calls every method."""
+    methods = {method["name"] for method in document(name)["methods"] if "result" in method}
+    interface = protocol_of(module_of(stubs_of(document(name))))
+    declared = methods_of(interface) if methods else {}
+    assert {method.name for method in declared.values()} == methods
+    called: set[str] = set()
+    handlers = Handlers(middleware=[lambda context, params, call_next: called.add(context.method)])
+    for method in methods:
+        handlers.register(method, lambda: None)
+    here, there = memory_pair()
+    async with Session(there, handlers), Session(here) as session:
+        for function in declared if methods else ():
+            parameters = inspect.signature(getattr(interface, function)).parameters.values()
+            required = [each for each in parameters if each.default is inspect.Parameter.empty][1:]
+            positional = [1 for each in required if each.kind is not inspect.Parameter.KEYWORD_ONLY]
+            named = {each.name: 1 for each in required if each.kind is inspect.Parameter.KEYWORD_ONLY}
+            with contextlib.suppress(InvalidResponse):  # the result is null
+                await getattr(proxy(session, interface), function)(*positional, **named)
+    assert called == methods
+
+
+CALLER = """
+from jsonrpc_fast.http.client import AsyncHttpClient
+from jsonrpc_fast.session.proxies import proxy
+from ethereum_async import EthereumJSONRPCSpecification
+
+
+async def number_of_uncles(client: AsyncHttpClient) -> int | None:
+    node = proxy(client, EthereumJSONRPCSpecification)
+    block = await node.eth_getBlockByNumber("latest", False)
+    return None if block is None else len(block["uncles"])
+"""
+
+
 @pytest.mark.slow
 def test_type_checkers_accept_the_modules(tmp_path: Path) -> None:
     pytest.importorskip("mypy", reason="mypy is not installed (extra `dev`)")
     (tmp_path / "pets.py").write_text(stubs_of(PETS))
     properties = {"int": {"type": "integer"}, "a-b": {"items": {"type": "integer"}}}
     (tmp_path / "names.py").write_text(stubs_of(with_result({"properties": properties, "required": ["int"]}, A=OBJECT)))
-    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "pets.py", "names.py"]
+    for name in DOCUMENTS:
+        for is_async in (True, False):
+            module = f"{name.replace('-', '_')}_{'async' if is_async else 'sync'}.py"
+            (tmp_path / module).write_text(stubs_of(document(name), is_async=is_async))
+    (tmp_path / "caller.py").write_text(CALLER)
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "."]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stdout
+    if shutil.which("node") is None or find_spec("pyright") is None:
+        return
+    folder = str(PACKAGE.parent)
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps({"extraPaths": [folder], "typeCheckingMode": "strict"}))
+    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout

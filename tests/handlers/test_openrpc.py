@@ -13,9 +13,11 @@ import pytest
 msgspec = pytest.importorskip("msgspec", reason="the extra `typed` is not installed")
 
 from jsonrpc_fast.codec._json import dumps  # noqa: E402
+from jsonrpc_fast.errors import RpcError  # noqa: E402
 from jsonrpc_fast.handlers import Handlers, RequestContext  # noqa: E402
 from jsonrpc_fast.handlers.openrpc import openrpc  # noqa: E402
 
+from ..support.openrpc import openrpc_faults  # noqa: E402
 from ..support.tables import rows  # noqa: E402
 
 
@@ -146,6 +148,17 @@ INTEGER = {"type": "integer"}
                 "result": result({"type": "null"}),
             },
         ),
+        (
+            lambda: None,
+            {"errors": [RpcError(1, "Sold out", {"left": 0}), RpcError(2, "a \ud800 b", object())]},
+            {
+                "paramStructure": "either",
+                "params": [],
+                "result": result({}),
+                "errors": [{"code": 1, "message": "Sold out", "data": {"left": 0}}, {"code": 2, "message": "a ? b"}],
+            },
+        ),
+        (lambda: None, {"errors": []}, {"paramStructure": "either", "params": [], "result": result({})}),
     ],
 )
 def test_a_method(function: Callable[..., Any], options: Any, method: dict[str, Any]) -> None:
@@ -161,6 +174,20 @@ def test_a_method(function: Callable[..., Any], options: Any, method: dict[str, 
             "info": {"title": "T", "version": "1"},
             "methods": document["methods"],
         }
+
+
+@rows("discover", [None, {"title": "T", "version": "1"}])
+def test_documents_by_the_schema_of_the_specification(discover: Any) -> None:
+    """The schema and its validator are not ours."""
+    handlers = Handlers(discover=discover)
+    for function in (plain, typed, positional, named, several, odd, later, numbers):
+        handlers.register(function.__name__, function)
+    handlers.register("struct", lambda item: None, params=Item, errors=[RpcError(1, "Sold out", {"left": 0})])
+    document = openrpc(handlers, title="T", version="1")
+    assert openrpc_faults(document) == []
+    document["methods"] = [{"name": "no params"}]
+    [fault] = openrpc_faults(document)
+    assert fault.startswith('[\'methods\', 0]: {"name":"no params"} is not valid')
 
 
 def test_two_types_of_one_name() -> None:
@@ -239,6 +266,12 @@ def test_discover() -> None:
     child.register("c", named)
     assert list(child.functions()) == ["a", "b", "c"]
     assert names(child) == ["a", "b", "c"]
+
+
+@rows("errors", [RpcError(1, "Sold out"), [1], [ValueError()], "Sold out", {1: RpcError(1, "Sold out")}, None])
+def test_what_errors_must_be(errors: Any) -> None:
+    with pytest.raises(TypeError, match=r"^errors must be "):
+        Handlers().register("f", plain, errors=errors)
 
 
 def test_discover_is_off_by_default() -> None:
