@@ -11,8 +11,10 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import stat
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -70,40 +72,69 @@ class FileStore:
         """Return the text for a server; None if there is none.
 
         Raises:
-            SignInError: Other users can read the file, or it is too large.
-            OSError: It cannot be read.
+            SignInError: Other users can read the file or write to the folder, or it is no file, or too large, or cannot
+                be read.
         """
-        return await asyncio.to_thread(self._load, server)
+        return await asyncio.to_thread(self._load, self._path(server))
 
     async def save(self, server: str, text: str) -> None:
         """Keep the text for a server, in place of the last one.
 
         Raises:
-            OSError: It cannot be written.
+            SignInError: It is too large, other users can write to the folder, or it cannot be written.
         """
-        await asyncio.to_thread(self._save, server, text)
+        await asyncio.to_thread(self._save, self._path(server), text.encode())
 
     def _path(self, server: str) -> Path:
         return self.folder / f"{hashlib.sha256(server.encode()).hexdigest()[:32]}.json"
 
-    def _load(self, server: str) -> str | None:
-        path = self._path(server)
-        with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-            if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
+    def _load(self, path: Path) -> str | None:
+        with _explained(f"{path} cannot be read"):
+            try:
+                self._check_folder()
+                status = path.stat()
+            except FileNotFoundError:
+                return None
+            if not stat.S_ISREG(status.st_mode):
+                raise SignInError(f"{path} is no file: remove it, and sign in again")
+            if _is_shared(status, 0o077):
                 raise SignInError(f"other users can read the tokens in {path}: delete the file, and sign in again")
-            data = file.read(MAX_RECORD_BYTES + 1)
+            with path.open("rb") as file:
+                data = file.read(MAX_RECORD_BYTES + 1)
             if len(data) > MAX_RECORD_BYTES:
                 raise SignInError(f"{path} is too large: delete it, and sign in again")
             return data.decode(errors="replace")
-        return None
 
-    def _save(self, server: str, text: str) -> None:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        number, name = tempfile.mkstemp(dir=self.folder)  # with the mode 0600
-        with on_failure(lambda: os.unlink(name)):
-            with open(number, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.replace(name, self._path(server))
+    def _save(self, path: Path, data: bytes) -> None:
+        if len(data) > MAX_RECORD_BYTES:
+            raise SignInError(f"what is to be kept for the server is larger than {MAX_RECORD_BYTES} bytes")
+        with _explained(f"{path} cannot be written"):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._check_folder()
+            number, name = tempfile.mkstemp(dir=self.folder)  # with the mode 0600
+            with on_failure(lambda: os.unlink(name)):
+                with open(number, "wb") as file:
+                    file.write(data)
+                os.replace(name, path)
+
+    def _check_folder(self) -> None:
+        """Check that other users cannot put files into the folder."""
+        if _is_shared(self.folder.stat(), 0o022):
+            raise SignInError(f"other users can write to {self.folder}: make it yours alone, with the mode 700")
+
+
+@contextlib.contextmanager
+def _explained(text: str) -> Iterator[None]:
+    """Raise SignInError with a text for an OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise SignInError(f"{text}: {error.strerror}") from error
+
+
+def _is_shared(status: os.stat_result, rights: int) -> bool:
+    """Return whether other users have rights to a file, or own it. Windows has no such rights."""
+    return os.name == "posix" and (bool(status.st_mode & rights) or status.st_uid not in (0, os.geteuid()))
 
 
 def _default_folder() -> Path:

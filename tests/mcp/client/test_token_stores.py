@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,11 +39,62 @@ async def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
         await store.load(URL)
 
 
-async def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
-    store = FileStore(tmp_path)
-    await store.save(URL, "x" * (MAX_RECORD_BYTES + 1))
-    with pytest.raises(SignInError, match="is too large"):
+def a_large_file(path: Path) -> None:
+    path.write_bytes(b"x" * (MAX_RECORD_BYTES + 1))
+    path.chmod(0o600)
+
+
+BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
+    "large": (a_large_file, "is too large"),
+    "a pipe": (lambda path: os.mkfifo(path, 0o600), "is no file"),
+    "a folder": (lambda path: path.mkdir(0o700), "is no file"),
+    "a loop": (lambda path: path.symlink_to(path), r"cannot be read: Too many levels of symbolic links"),
+    "a device": (lambda path: path.symlink_to("/dev/zero"), "is no file"),
+    "a shared folder": (lambda path: path.parent.chmod(0o777), r"other users can write to .*: make it yours alone"),
+    "a folder of a group": (lambda path: path.parent.chmod(0o770), r"other users can write to .*: make it yours alone"),
+    "a folder that is a file": (
+        lambda path: (path.parent.rmdir(), path.parent.touch(0o600)),
+        "cannot be .*: Not a dir",
+    ),
+}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no pipes and no modes")
+@rows("name", BROKEN)
+async def test_what_is_no_file_of_the_user_is_refused(name: str, tmp_path: Path) -> None:
+    store = FileStore(tmp_path / name)
+    await store.save(URL, "")
+    [path] = store.folder.iterdir()
+    path.unlink()
+    make, text = BROKEN[name]
+    make(path)
+    with pytest.raises(SignInError, match=text):
         await store.load(URL)
+    if name in ("a shared folder", "a folder of a group", "a file"):
+        with pytest.raises(SignInError, match=text):
+            await store.save(URL, "secret")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no owners")
+async def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = FileStore(tmp_path)
+    await store.save(URL, "secret")
+    [path] = tmp_path.iterdir()
+    if os.geteuid() == 0:
+        os.chown(path, 12345, 12345)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(SignInError, match="other users can"):
+        await store.load(URL)
+
+
+async def test_a_text_that_could_not_be_read_again_is_not_kept(tmp_path: Path) -> None:
+    store = FileStore(tmp_path)
+    await store.save(URL, "x" * MAX_RECORD_BYTES)
+    for text in ("x" * (MAX_RECORD_BYTES + 1), "é" * (MAX_RECORD_BYTES // 2 + 1)):
+        with pytest.raises(SignInError, match="is larger than 262144 bytes"):
+            await store.save(URL, text)
+    assert await store.load(URL) == "x" * MAX_RECORD_BYTES
 
 
 async def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
