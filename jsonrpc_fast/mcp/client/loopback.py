@@ -7,7 +7,7 @@ import contextlib
 import secrets
 from collections.abc import AsyncIterator
 from typing import Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from ...errors import SignInError
 
@@ -37,13 +37,14 @@ async def redirect_to(port: int, state: str) -> AsyncIterator[asyncio.Future[dic
         SignInError: The port is in use.
     """
     found: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
-    writers: set[asyncio.StreamWriter] = set()
+    writers: dict[asyncio.StreamWriter, None] = {}  # the oldest first
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(writers) >= _MAX_CONNECTIONS:
-            writer.transport.abort()
-            return
-        writers.add(writer)
+            oldest = next(iter(writers))
+            del writers[oldest]
+            oldest.transport.abort()
+        writers[writer] = None
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _HEAD_SECONDS)
             parameters = _parameters(head)
@@ -63,7 +64,7 @@ async def redirect_to(port: int, state: str) -> AsyncIterator[asyncio.Future[dic
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.TimeoutError, OSError):
             pass
         finally:
-            writers.discard(writer)
+            writers.pop(writer, None)
             writer.close()
 
     try:
@@ -81,13 +82,14 @@ async def redirect_to(port: int, state: str) -> AsyncIterator[asyncio.Future[dic
 
 
 def _parameters(head: bytes) -> dict[str, str] | None:
-    """Return the parameters of the request for PATH; None for other requests."""
+    """Return the parameters of the request for PATH, of which none is repeated; None for other requests."""
     words = head.split(b"\r\n", 1)[0].split(b" ")
     if len(words) != 3 or words[0] != b"GET":
         return None
     try:
         url = urlsplit(words[1].decode("ascii"))
-        query = parse_qs(url.query, max_num_fields=32) if url.path == PATH else {}
+        query = parse_qsl(url.query, keep_blank_values=True, max_num_fields=32)
     except ValueError:
         return None
-    return {name: values[0] for name, values in query.items() if len(values) == 1} if url.path == PATH else None
+    parameters = dict(query)
+    return parameters if url.path == PATH and len(parameters) == len(query) else None

@@ -41,7 +41,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
-from ..._checks import check_callable, check_count, check_seconds, check_type
+from ..._checks import MAX_PORT, check_callable, check_count, check_seconds, check_type
 from ..._logs import logger_of
 from ...codec._json import loads
 from ...errors import SignInError
@@ -289,6 +289,7 @@ class _Storage:
         server: The URL of the server.
         context: What the SDK knows; None for a provider that has no such object.
         client: The client, if it was registered beforehand.
+        port: The port of the redirect, if there is one.
         proofs: Makes the proofs of DPoP; None where no server asked for them.
         is_bound: Whether the token is bound to the key of `proofs`.
     """
@@ -299,6 +300,7 @@ class _Storage:
         self._record: dict[str, Any] = {}
         self.context: OAuthContext | None = None
         self.client: OAuthClientInformationFull | None = None
+        self.port: int | None = None
         self.proofs: Proofs | None = None
         self.is_bound = False
 
@@ -337,13 +339,13 @@ class _Storage:
         return self.client or _model(OAuthClientInformationFull, self._record.get("client"))
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self._record["client"] = _plain(client_info)
+        self._record.update(client=_plain(client_info), port=self.port)
         await self._save()
 
     def kept_port(self) -> int | None:
         """Return the port of the redirect with which the client was registered; None if it was not."""
-        known = _model(OAuthClientInformationFull, self._record.get("client"))
-        return known.redirect_uris[0].port if known is not None and known.redirect_uris else None
+        port = self._record.get("port")
+        return port if type(port) is int and 0 < port <= MAX_PORT else None
 
     async def _save(self) -> None:
         await self._store.save(self.server, json.dumps(self._record))
@@ -380,14 +382,14 @@ def browser(
     check_type("client_id", client_id, str, may_be_none=True)
     check_type("client_secret", client_secret, str, may_be_none=True)
     check_type("client_name", client_name, str)
-    check_count("redirect_port", redirect_port, 1, 65535)
+    check_count("redirect_port", redirect_port, 1, MAX_PORT)
     check_seconds("sign_in_seconds", sign_in_seconds, may_be_none=False, may_be_zero=False)
     check_callable("open_browser", open_browser, may_be_none=False)
     if client_secret is not None and client_id is None:
         raise ValueError("client_secret needs a client_id")
 
     def make(server: str, storage: _Storage) -> httpx2.Auth:
-        port = redirect_port or storage.kept_port() or _free_port()
+        port = storage.port = redirect_port or storage.kept_port() or _free_port()
         redirect_uri = f"http://{HOST}:{port}{PATH}"
         if client_id is not None:
             storage.client = OAuthClientInformationFull(

@@ -25,7 +25,7 @@ from collections.abc import Coroutine, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ..._checks import check_count, check_seconds, check_texts
+from ..._checks import check_count, check_seconds
 from ..._typing import Unpack
 from ...codec import Notification, ParseError, Request, Response, decode
 from ...errors import CallTimeout, ConnectionLost, HandshakeError, InvalidResponse
@@ -39,6 +39,7 @@ from ...types import MessageId
 from ..protocol.meta import object_members
 from .client_session import NegotiatedSession, RequestHeaders, begin_again, session_headers, session_of
 from .event_reader import END_SECONDS, Cursor, EventReader, SessionEnded
+from .headers import check_headers
 from .sending import (
     EVENT_STREAM,
     STRAY,
@@ -193,7 +194,7 @@ class StreamableHttpClient(Connection):
         check_seconds("connect_seconds", connect_seconds)
         check_seconds("read_seconds", read_seconds)
         check_count("max_stream_bytes", max_stream_bytes, 1)
-        check_texts("headers", headers)
+        check_headers(headers)
         super().__init__(_Channel(self), **options)
         self._raw = options.get("raw", False)
         self._sender = HttpSender(

@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from ..._checks import check_texts
 from ...codec import Request
 from ...codes import McpErrorCode
 from ...errors import RpcError, invalid_params
@@ -85,6 +86,21 @@ _MAX_ACCEPT_BYTES: Final = 1024
 _INTEGER: Final = re.compile(r"(-?[0-9]{1,16})(?:\.0+)?")
 
 Path = tuple[str, ...]
+
+
+def check_headers(headers: Mapping[str, str] | None) -> None:
+    """Check the headers of a user, here rather than in the HTTP library, whose errors and logs show their values.
+
+    Raises:
+        TypeError: They do not map strings to strings.
+        ValueError: HTTP does not allow a name, or the value of the one that the text names.
+    """
+    check_texts("headers", headers)
+    for name, value in (headers or {}).items():
+        if not _TOKEN.fullmatch(name):
+            raise ValueError("headers must have the names that HTTP allows: letters, digits, - and _")
+        if not _PLAIN.fullmatch(value):
+            raise ValueError(f"the header {name} must be of ASCII characters on one line, without blanks around it")
 
 
 def encode_value(value: str | int | bool) -> str:

@@ -286,7 +286,7 @@ async def test_a_token_that_was_revoked_leads_to_another_sign_in() -> None:
         '{"tokens": {}}',
         '{"tokens": {"access_token": "a\\r\\nb"}}',
         '{"tokens": {"access_token": "a", "refresh_token": "b"}, "until": 1e308}',
-        '{"tokens": {"access_token": "a"}, "until": -1e308, "key": "no key"}',
+        '{"tokens": {"access_token": "a"}, "until": -1e308, "key": "no key", "port": 99999}',
     ],
 )
 async def test_a_record_that_is_broken_is_replaced(record: str) -> None:
@@ -294,6 +294,24 @@ async def test_a_record_that_is_broken_is_replaced(record: str) -> None:
         await here.store.save(here.url, record)
         async with here.connect() as client:
             assert await text_of(client, "read") == "anna"
+
+
+@rows("redirect_uris", [None, ["http://127.0.0.1:22/callback"], ["https://example.org/callback"]], ids=str)
+async def test_a_client_keeps_the_port_that_it_registered_whatever_the_server_says(redirect_uris: Any) -> None:
+    async def register(request: Request) -> Response:
+        client = OAuthClientInformationFull(**await request.json(), client_id="c", token_endpoint_auth_method="none")
+        here.provider.clients["c"] = client.model_copy(update={"scope": "read write"})
+        return JSONResponse({"client_id": "c", "redirect_uris": redirect_uris}, 201)
+
+    async with world() as here:
+        here.answers["/register"] = register
+        async with here.connect() as client:
+            await text_of(client, "read")
+        record = json.loads(await here.store.load(here.url))
+        await here.store.save(here.url, json.dumps({**record, "tokens": None}))
+        async with here.connect() as client:
+            assert await text_of(client, "read") == "anna"
+        assert (here.visits, here.requests.count("POST /register")) == (2, 1)
 
 
 async def test_requests_share_a_sign_in_and_do_not_wait_for_each_other() -> None:
@@ -343,6 +361,8 @@ async def test_a_redirect_that_is_not_ours_changes_nothing() -> None:
             f"{target}?code=evil",
             f"{target}?code=evil&state=evil",
             f"{target}?code=evil&state={query['state'][0]}&state=evil",
+            f"{target}?code=evil&code=evil&state={query['state'][0]}",
+            f"{target}?code=evil&state={query['state'][0]}&iss=evil&iss=evil",
             target.replace("callback", "other"),
         )
         statuses.extend([httpx2.get(url).status_code for url in urls])
@@ -352,7 +372,19 @@ async def test_a_redirect_that_is_not_ours_changes_nothing() -> None:
 
     async with world() as here, here.connect(here.browser(open_browser=attacked)) as client:
         assert await text_of(client, "read") == "anna"
-    assert statuses == [404] * 5
+    assert statuses == [404] * 7
+
+
+async def test_connections_that_say_nothing_do_not_keep_the_browser_out() -> None:
+    def crowded(address: str) -> None:
+        [target] = parse_qs(urlsplit(address).query)["redirect_uri"]
+        with contextlib.ExitStack() as stack:
+            for _ in range(40):
+                stack.enter_context(socket.create_connection(("127.0.0.1", urlsplit(target).port or 0)))
+            here.visit(address)
+
+    async with world() as here, here.connect(here.browser(open_browser=crowded)) as client:
+        assert await text_of(client, "read") == "anna"
 
 
 async def test_a_port_that_is_in_use() -> None:
@@ -467,6 +499,13 @@ HOSTILE: dict[str, tuple[str, Callable[[World], Any], str, int]] = {
         "from another issuer than the one that was asked",
         1,
     ),
+    "an empty issuer": (
+        "/authorize",
+        lambda here: redirecting(code=SECRET, iss=""),
+        "from another issuer than the one that was asked",
+        1,
+    ),
+    "an empty code": ("/authorize", lambda here: redirecting(code=""), "came back without a code", 1),
     "no token": (
         "/token",
         lambda here: JSONResponse({"error": "invalid_grant", "error_description": SECRET}, 400),
