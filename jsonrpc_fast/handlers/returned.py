@@ -9,7 +9,7 @@ from typing import Any, Final
 from ..codec import Raw
 from ..errors import InvalidResponse
 from .params.problems import Misfit
-from .params.types import ValueType, type_of
+from .params.types import type_of
 
 _MAX_TYPES: Final = 256
 
@@ -76,9 +76,7 @@ def results_reader(returns: Any, methods: Sequence[str | None]) -> Callable[[lis
     return read
 
 
-@lru_cache(_MAX_TYPES)
-def _remembered_type(returns: Any) -> ValueType:
-    return type_of(returns)
+_remembered_type: Final = lru_cache(_MAX_TYPES)(type_of)
 
 
 def _plain(method: str, result: Any) -> Any:

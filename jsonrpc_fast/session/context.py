@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from ..handlers import Function, Handler, Handlers, RequestContext
+from ..types import MessageId
 from .calling import Caller
 from .requests import Destination, InboundRequest
 
@@ -33,7 +34,11 @@ class SessionContext(RequestContext):
         request: InboundRequest | None,
         destination: Destination | None = None,
     ) -> None:
-        super().__init__(method, None if request is None else request.id, request is None, session.context)
+        # Without `super().__init__`: it is made for each message.
+        self.context: Any = session.context
+        self.id: MessageId = None if request is None else request.id
+        self.is_notification: bool = request is None
+        self.method: str = method
         self.session: Caller = session
         self.destination: Destination | None = destination
         self._request = request

@@ -94,7 +94,7 @@ class Session(Caller):
         self._engine = Engine(
             self._driver,
             self.handlers,
-            clock=self._now,
+            clock=lambda: self._loop.time(),
             hooks=checked["hooks"],
             make_context=partial(SessionContext, self),
             bounds=Bounds(*(checked[name] for name in Bounds._fields)),  # type: ignore[literal-required]
@@ -119,9 +119,6 @@ class Session(Caller):
         self._waker: asyncio.Future[None] | None = None  # while it waits
         heartbeat = checked["heartbeat_seconds"]
         self._heartbeat = None if heartbeat is None else Heartbeat(heartbeat, transport, self._ping, self._on_silence)
-
-    def _now(self) -> float:
-        return self._loop.time()
 
     # Starting and closing.
 

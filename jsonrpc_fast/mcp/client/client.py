@@ -341,22 +341,22 @@ class Client:
         Raises:
             ValueError: A page is invalid, or the pages exceed MAX_PAGES or MAX_LIST_BYTES.
         """
-        return await self._list("prompts/list", "prompts", "name", timeout)
+        return await self._list("prompts/list", timeout)
 
     async def list_resources(self, *, timeout: float | Unset | None = UNSET) -> list[dict[str, Any]]:
         """Return all resources, each with its `uri` and `name`; see `list_prompts`."""
-        return await self._list("resources/list", "resources", "uri", timeout)
+        return await self._list("resources/list", timeout)
 
     async def list_resource_templates(self, *, timeout: float | Unset | None = UNSET) -> list[dict[str, Any]]:
         """Return all resource templates, each with its `uriTemplate` and `name`; see `list_prompts`."""
-        return await self._list("resources/templates/list", "resourceTemplates", "uriTemplate", timeout)
+        return await self._list("resources/templates/list", timeout)
 
     async def list_tools(self, *, timeout: float | Unset | None = UNSET) -> list[dict[str, Any]]:
         """Return all tools, each with its `name` and `inputSchema`; see `list_prompts`.
 
         From then on `call_tool` checks structured results against the `outputSchema` of these tools.
         """
-        tools = await self._list("tools/list", "tools", "name", timeout)
+        tools = await self._list("tools/list", timeout)
         schemas = {tool["name"]: tool.get("outputSchema") for tool in tools}
         self._output_schemas = {name: schema for name, schema in schemas.items() if isinstance(schema, dict)}
         return tools
@@ -530,9 +530,9 @@ class Client:
             self._output_schemas[tool] = schema
         return schema
 
-    async def _list(self, method: str, name: str, key: str, timeout: float | Unset | None) -> list[dict[str, Any]]:
+    async def _list(self, method: str, timeout: float | Unset | None) -> list[dict[str, Any]]:
         deadline = self._deadline(timeout)
-        return await all_pages(method, name, key, lambda params: self._call(method, params, deadline, None, None))
+        return await all_pages(method, lambda params: self._call(method, params, deadline, None, None))
 
 
 async def _explain(

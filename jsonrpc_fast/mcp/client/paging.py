@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ...codec._backend import dumps
 from ...errors import EncodeError
+from ..protocol.meta import LIST_METHODS
 from .results import check_named_objects, invalid_result
 
 MAX_PAGES: Final = 1000
@@ -16,19 +17,18 @@ MAX_LIST_BYTES: Final = 64 * 1024 * 1024
 
 
 async def all_pages(
-    method: str, name: str, key: str, request: Callable[[Mapping[str, Any] | None], Awaitable[dict[str, Any]]]
+    method: str, request: Callable[[Mapping[str, Any] | None], Awaitable[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
     """Request all pages of a list and return its items.
 
     Args:
-        method: The method, for error texts.
-        name: The member of a page that holds the items.
-        key: The member that each item must have.
+        method: The method, of LIST_METHODS.
         request: Takes the params of a page and returns the page.
 
     Raises:
         ValueError: A page is invalid, or the pages exceed MAX_PAGES or MAX_LIST_BYTES.
     """
+    _, name, key = LIST_METHODS[method]
     found: list[dict[str, Any]] = []
     params: dict[str, str] | None = None
     cursors: set[str] = set()

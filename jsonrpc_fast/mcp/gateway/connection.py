@@ -20,7 +20,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ..._logs import logger_of
 from ...codec import Notification, Raw, Request
@@ -33,7 +33,7 @@ from ...transports.protocol import Transport
 from ...types import Unset
 from ..client.entries import ServerEntry
 from ..protocol.capabilities import ClientCapabilities
-from ..protocol.meta import LOG_LEVELS, HandshakeResult, method_not_found
+from ..protocol.meta import LIST_METHODS, LOG_LEVELS, HandshakeResult, method_not_found
 from ..protocol.naming import Prefixes
 from ..protocol.uris import UriTemplate, not_found
 from ..relay import RELAY_ERROR
@@ -64,21 +64,7 @@ _CAPABILITIES: Final = {
 _logger: Final = logger_of("gateway")
 
 
-class _List(NamedTuple):
-    """A list: the member with its items, the member that identifies an item, and the kind for `list_changed`."""
-
-    member: str
-    key: str
-    kind: str
-
-
-_LISTS: Final = {
-    "tools/list": _List("tools", "name", "tools"),
-    "prompts/list": _List("prompts", "name", "prompts"),
-    "resources/list": _List("resources", "uri", "resources"),
-    "resources/templates/list": _List("resourceTemplates", "uriTemplate", "resources"),
-}
-_CHANGES: Final = frozenset({f"notifications/{each.kind}/list_changed" for each in _LISTS.values()})
+_CHANGES: Final = frozenset({f"notifications/{each.kind}/list_changed" for each in LIST_METHODS.values()})
 _UPDATED: Final = "notifications/resources/updated"
 
 
@@ -122,7 +108,7 @@ class GatewayConnection(ClientConnection):
         self._changes: dict[tuple[str, bytes], None] = {}  # the client is not yet told of these
         self._telling: asyncio.Task[None] | None = None
         self._methods: dict[str, Callable[[str, Raw, SessionContext], Any]] = {
-            **dict.fromkeys(_LISTS, self._list),
+            **dict.fromkeys(LIST_METHODS, self._list),
             **dict.fromkeys(("tools/call", "prompts/get"), self._call_named),
             **dict.fromkeys(("resources/read", "resources/subscribe", "resources/unsubscribe"), self._call_owner),
             "completion/complete": self._complete,
@@ -259,7 +245,7 @@ class GatewayConnection(ClientConnection):
     # Lists.
 
     async def _list(self, method: str, params: Raw, context: SessionContext) -> Any:
-        name, key, _ = _LISTS[method]
+        _, name, key = LIST_METHODS[method]
         if params.get(("cursor",)) is not None:  # no list has a second page
             raise invalid_params("Invalid cursor")
         found: dict[str, Raw] = {}
@@ -315,7 +301,7 @@ class GatewayConnection(ClientConnection):
         if task in self._late:
             self._late.discard(task)
             if not task.cancelled() and task.result():
-                self._tell_soon(f"notifications/{_LISTS[place[0]].kind}/list_changed")
+                self._tell_soon(f"notifications/{LIST_METHODS[place[0]].kind}/list_changed")
 
     # The messages of the servers.
 
@@ -380,9 +366,8 @@ class GatewayConnection(ClientConnection):
 
 async def _list_of(upstream: Upstream, method: str) -> list[dict[str, Any]] | None:
     """Return the items of a list of one server; None if it does not respond with any."""
-    name, key, _ = _LISTS[method]
     try:
-        return await upstream.list(method, name, key)
+        return await upstream.list(method)
     except (RpcError, ValueError) as error:
         code = f", error {error.code}" if isinstance(error, RpcError) else ""
         _logger.warning("%s: is left out of %s%s", upstream.name, method, code)

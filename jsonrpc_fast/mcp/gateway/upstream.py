@@ -17,7 +17,7 @@ import asyncio
 import contextvars
 import errno
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -38,7 +38,7 @@ from ..client.paging import all_pages
 from ..client.restarts import Restarts
 from ..client.session import ClientSession
 from ..protocol.capabilities import ClientCapabilities, Implementation
-from ..protocol.meta import HandshakeResult
+from ..protocol.meta import LIST_METHODS, HandshakeResult
 from ..relay import RELAY_ERROR
 from .payloads import TOKEN, as_raw, member, replaced
 
@@ -114,6 +114,7 @@ class _Session(ClientSession):
         return self._receive_message(as_raw(params), context)
 
 
+@dataclass(eq=False, repr=False)
 class Upstream:
     """One server, for one client.
 
@@ -135,37 +136,28 @@ class Upstream:
         used: When the last one ended, by the loop's clock.
     """
 
-    def __init__(
-        self,
-        name: str,
-        entry: ServerEntry,
-        places: Places,
-        info: Implementation,
-        capabilities: ClientCapabilities,
-        ask: Callable[[Upstream, str, Raw, Destination | None], Any],
-        tell: Callable[[Upstream, str, Raw, Destination | None], None],
-    ) -> None:
-        self.name = name
-        self.server: ServerContext | None = None
-        self.level: str | None = None
-        self.subscriptions: dict[str, None] = {}
-        self.used: float = asyncio.get_running_loop().time()
-        self._entry = entry
-        self._places = places
-        self._info = info
-        self._capabilities = capabilities
-        self._ask = ask
-        self._tell = tell
-        self._session: _Session | None = None
-        self._starting: asyncio.Task[_Session] | None = None
-        self._ending: asyncio.Task[None] | None = None
-        self._restarts = Restarts(MAX_RESTARTS)
-        self._has_failed = False
-        self._is_closed = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._requests: dict[int, Destination | None] = {}  # the places of those in flight, the latest last
-        self._tokens: dict[int, tuple[Raw, Destination | None]] = {}  # the client's tokens by those of the gateway
-        self._count = itertools.count(1)
+    name: str
+    _entry: ServerEntry
+    _places: Places
+    _info: Implementation
+    _capabilities: ClientCapabilities
+    _ask: Callable[[Upstream, str, Raw, Destination | None], Any]
+    _tell: Callable[[Upstream, str, Raw, Destination | None], None]
+    server: ServerContext | None = None
+    level: str | None = None
+    subscriptions: dict[str, None] = field(default_factory=dict)
+    used: float = field(default_factory=lambda: asyncio.get_running_loop().time())
+    _session: _Session | None = None
+    _starting: asyncio.Task[_Session] | None = None
+    _ending: asyncio.Task[None] | None = None
+    _restarts: Restarts = field(default_factory=lambda: Restarts(MAX_RESTARTS))
+    _has_failed: bool = False
+    _is_closed: bool = False
+    _timer: asyncio.TimerHandle | None = None
+    _requests: dict[int, Destination | None] = field(default_factory=dict)  # the places of those in flight, in order
+    # The client's tokens by those of the gateway.
+    _tokens: dict[int, tuple[Raw, Destination | None]] = field(default_factory=dict)
+    _count: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     # Requests of the client.
 
@@ -200,13 +192,11 @@ class Upstream:
             self._tokens.pop(number, None)
             self._watch()
 
-    async def list(self, method: str, name: str, key: str) -> list[dict[str, Any]]:
+    async def list(self, method: str) -> list[dict[str, Any]]:
         """Return all items of a list; none of a server that has no such list.
 
         Args:
-            method: The method.
-            name: The member of the result that holds the items.
-            key: The member that each item must have.
+            method: The method, of LIST_METHODS.
 
         Raises:
             RpcError: As in `call`.
@@ -214,14 +204,14 @@ class Upstream:
         """
         with waiting():
             await self._started()
-        if not self.supports(method.partition("/")[0]):
+        if not self.supports(LIST_METHODS[method].kind):
             return []
 
         async def page(params: Any) -> dict[str, Any]:
             result = decoded(await self.call(method, params))
             return result if isinstance(result, dict) else {}
 
-        return await all_pages(method, name, key, page)
+        return await all_pages(method, page)
 
     def supports(self, capability: str) -> bool:
         """Return whether the server has a capability, as far as it is known."""

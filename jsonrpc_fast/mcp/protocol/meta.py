@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ...codec._payloads import decoded
 from ...codes import RPC_MESSAGES, ErrorCode
@@ -44,6 +44,29 @@ MISSING_SERVER_REQUESTS: Final[dict[str, frozenset[str]]] = {
     name: _SERVER_REQUESTS - REVISIONS[name].server_requests for name in VERSIONS
 }
 """By version: the server requests that only other revisions define."""
+
+
+class ListMethod(NamedTuple):
+    """A list that clients ask for.
+
+    Attributes:
+        kind: The capability that it needs, and the kind for `list_changed`.
+        member: The member of the result with the items.
+        key: The member that identifies an item.
+    """
+
+    kind: str
+    member: str
+    key: str
+
+
+LIST_METHODS: Final = {
+    "prompts/list": ListMethod("prompts", "prompts", "name"),
+    "resources/list": ListMethod("resources", "resources", "uri"),
+    "resources/templates/list": ListMethod("resources", "resourceTemplates", "uriTemplate"),
+    "tools/list": ListMethod("tools", "tools", "name"),
+}
+"""The lists by method."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,14 +27,14 @@ from ...transports.protocol import Transport, is_strict_enough
 from ...types import UNSET, Unset
 from ...validator import JsonRpcValidator, Report
 from ..protocol.capabilities import ServerCapabilities
-from ..protocol.meta import LISTEN_METHOD, LOG_LEVELS, TASKS_EXTENSION, HandshakeResult
+from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVELS, TASKS_EXTENSION, HandshakeResult
 from ..protocol.uris import check_uri
 from ..protocol.versions import Revision
 from .context import Context, open_inputs, opened_inputs
 from .functions import RegisteredFunction
 from .handshake import RequestRules, ServerHandshake
 from .inputs import cannot_send, check_input_required
-from .methods import CAPABILITIES, LISTS, Method, Methods, call_method
+from .methods import CAPABILITIES, Method, Methods, call_method
 from .middleware import run_within
 from .request_state import StateSeal
 from .serving import ClientConnection, FrontSession
@@ -46,7 +46,7 @@ DEFAULT_LOG_LEVEL: Final = "info"
 
 _MAX_UNWRITTEN_BYTES: Final = 1024 * 1024  # a client with more than this does not read
 _BLOCKED_SECONDS: Final = 0.5
-_WITHOUT_SLOT: Final = frozenset({*LISTS, "tasks/result"})
+_WITHOUT_SLOT: Final = frozenset({*LIST_METHODS, "tasks/result"})
 """The lists, which may wait for providers, and the results that wait for tasks."""
 
 _TASK_EXITS: Final = (*LOOP_EXITS, asyncio.CancelledError, GeneratorExit)  # they end a task, whatever it serves

@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -35,7 +36,7 @@ from ...handlers.middleware import within
 from ...handlers.params.problems import Misfit
 from ..protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
 from ..protocol.faults import SchemaFault
-from ..protocol.meta import MAX_COMPLETIONS, method_not_found
+from ..protocol.meta import LIST_METHODS, MAX_COMPLETIONS, ListMethod, method_not_found
 from ..protocol.uris import UnsafePart, check_uri, is_unsafe_part, is_unsafe_uri, not_found
 from ..protocol.versions import Revision
 from .contents import made_blocks, made_contents, made_prompt
@@ -77,52 +78,46 @@ class _List(NamedTuple):
     """A list that clients ask for.
 
     Attributes:
-        kind: The capability that it needs.
-        member: The member of the result with the items.
+        method: What the protocol says of it.
         type: The class of an item.
         name: Returns the unique name of an item.
         own: Returns the registered items, by name.
         provided: Returns the items of a provider.
     """
 
-    kind: FeatureKind
-    member: str
+    method: ListMethod
     type: type[Definition]
     name: Callable[[Any], str]
     own: Callable[[Registry], Mapping[str, Definition]]
     provided: Callable[[Provider, Context], Awaitable[Sequence[Definition]]]
 
 
-LISTS: Final = {
+_LISTS: Final = {
     "prompts/list": _List(
-        "prompts",
-        "prompts",
+        LIST_METHODS["prompts/list"],
         Prompt,
-        lambda item: str(item.name),
+        attrgetter("name"),
         lambda registry: {name: each.prompt for name, each in registry.prompts.items()},
         lambda provider, context: provider.list_prompts(context),
     ),
     "resources/list": _List(
-        "resources",
-        "resources",
+        LIST_METHODS["resources/list"],
         Resource,
-        lambda item: str(item.uri),
+        attrgetter("uri"),
         lambda registry: {uri: each.resource for uri, each in registry.resources.items()},
         lambda provider, context: provider.list_resources(context),
     ),
     "resources/templates/list": _List(
-        "resources",
-        "resourceTemplates",
+        LIST_METHODS["resources/templates/list"],
         ResourceTemplate,
-        lambda item: str(item.uri_template),
+        attrgetter("uri_template"),
         lambda registry: {uri: each.template for uri, each in registry.resource_templates.items()},
         lambda provider, context: provider.list_resource_templates(context),
     ),
     "tools/list": _List(
-        "tools",
-        "tools",
+        LIST_METHODS["tools/list"],
         Tool,
-        lambda item: str(item.name),
+        attrgetter("name"),
         lambda registry: {name: each.checked.tool for name, each in registry.tools.items()},
         lambda provider, context: provider.list_tools(context),
     ),
@@ -173,9 +168,9 @@ class Methods:
             "prompts/get": ("prompts", self._get_prompt, True),
             "resources/read": ("resources", self._read_resource, True),
             "tools/call": ("tools", self._call_tool, True),
-            **{method: (each.kind, partial(self._list, each), True) for method, each in LISTS.items()},
+            **{method: (each.method.kind, partial(self._list, each), True) for method, each in _LISTS.items()},
         }
-        self._own_lists = {method: partial(self._list_own, each) for method, each in LISTS.items()}
+        self._own_lists = {method: partial(self._list_own, each) for method, each in _LISTS.items()}
         self._shadowed: set[str] = set()  # names that were logged
 
     @property
@@ -242,11 +237,11 @@ class Methods:
         page, next_cursor = paginate(
             items.items(), params.get("cursor"), key=lambda named: named[0], page_size=self._page_size
         )
-        result: dict[str, Any] = {what.member: [_written(item, context.revision) for _, item in page]}
+        result: dict[str, Any] = {what.method.member: [_written(item, context.revision) for _, item in page]}
         return result if next_cursor is None else {**result, "nextCursor": next_cursor}
 
     async def _list(self, what: _List, params: dict[str, Any], context: Context) -> dict[str, Any]:
-        mounts = [mount for mount in self._registry.mounts if what.kind in mount.provider.kinds]
+        mounts = [mount for mount in self._registry.mounts if what.method.kind in mount.provider.kinds]
         found = await asyncio.gather(*[_provided(what, mount, context) for mount in mounts], return_exceptions=True)
         own = what.own(self._registry)
         others: dict[str, Definition] = {}
@@ -254,12 +249,12 @@ class Methods:
             if isinstance(items, BaseException):
                 if not isinstance(items, Exception):
                     raise items
-                _logger.error("%s of a provider failed: it is left out", what.member, exc_info=items)
+                _logger.error("%s of a provider failed: it is left out", what.method.member, exc_info=items)
                 continue
             for item in items:
                 name = what.name(item)
                 if name in own or name in others:
-                    self._warn_of(what.member, name)
+                    self._warn_of(what.method.member, name)
                 else:
                     others[name] = item
         return self._list_own(what, params, context, others)
@@ -445,7 +440,7 @@ async def _provided(what: _List, mount: Mount, context: Context) -> list[Definit
     items: list[Definition] = []
     for item in await what.provided(mount.provider, context):
         shown = item
-        if mount.prefix and what.kind != "resources":
+        if mount.prefix and what.method.kind != "resources":
             shown = msgspec.structs.replace(item, name=mount.prefix + item.name)
         written = to_json(_written(shown, context.revision))
         what.type.from_dict(written)

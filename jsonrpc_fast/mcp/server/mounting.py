@@ -18,6 +18,7 @@ from typing import Any, TypeVar, get_args
 import msgspec
 
 from ..protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
+from ..protocol.meta import LIST_METHODS
 from .context import Context, ContextConnection, MountedContext
 from .lifespan import Lifespan
 from .methods import Methods, UnknownName
@@ -67,23 +68,23 @@ class ServerProvider(Provider):
         return self._lifespan if self._lifespan.exists else None
 
     async def list_tools(self, context: Context) -> list[Tool]:
-        found = await self._list("tools/list", "tools", Tool.from_dict, context)
+        found = await self._list("tools/list", Tool.from_dict, context)
         return [msgspec.structs.replace(tool, execution=msgspec.UNSET) for tool in found]
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Context) -> dict[str, Any] | None:
         return await self._serve("tools/call", {"name": name, "arguments": arguments}, context)
 
     async def list_prompts(self, context: Context) -> list[Prompt]:
-        return await self._list("prompts/list", "prompts", Prompt.from_dict, context)
+        return await self._list("prompts/list", Prompt.from_dict, context)
 
     async def get_prompt(self, name: str, arguments: dict[str, str], context: Context) -> dict[str, Any] | None:
         return await self._serve("prompts/get", {"name": name, "arguments": arguments}, context)
 
     async def list_resources(self, context: Context) -> list[Resource]:
-        return await self._list("resources/list", "resources", Resource.from_dict, context)
+        return await self._list("resources/list", Resource.from_dict, context)
 
     async def list_resource_templates(self, context: Context) -> list[ResourceTemplate]:
-        return await self._list("resources/templates/list", "resourceTemplates", ResourceTemplate.from_dict, context)
+        return await self._list("resources/templates/list", ResourceTemplate.from_dict, context)
 
     async def read_resource(self, uri: str, context: Context) -> dict[str, Any] | None:
         return await self._serve("resources/read", {"uri": uri}, context)
@@ -95,11 +96,11 @@ class ServerProvider(Provider):
         result = await self._serve("completion/complete", params, context)
         return None if result is None else result["completion"]
 
-    async def _list(self, method: str, member: str, read: Callable[[object], D], context: Context) -> list[D]:
+    async def _list(self, method: str, read: Callable[[object], D], context: Context) -> list[D]:
         items: list[D] = []
         params: dict[str, Any] = {}
         while (page := await self._serve(method, params, context)) is not None:
-            items += map(read, page[member])
+            items += map(read, page[LIST_METHODS[method].member])
             if "nextCursor" not in page:
                 break
             params = {"cursor": page["nextCursor"]}

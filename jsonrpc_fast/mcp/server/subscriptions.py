@@ -31,7 +31,7 @@ subscribes to."""
 MAX_SUBSCRIBED_URI_CHARACTERS: Final = 2048
 """Maximum length of the URI of a subscribed resource: the connection keeps it."""
 
-LISTS: Final = {
+_CHANGES: Final = {
     "tools": "toolsListChanged",
     "prompts": "promptsListChanged",
     "resources": "resourcesListChanged",
@@ -132,7 +132,7 @@ class ClientSubscriptions:
         if is_legacy:
             yield Notification(method)
         for stream in self._streams:
-            if stream.filter.get(LISTS[kind]):
+            if stream.filter.get(_CHANGES[kind]):
                 yield Notification(method, {"_meta": stream.meta()})
 
     def resource_updated(self, uri: str, is_legacy: bool) -> Iterator[Notification]:
@@ -162,7 +162,7 @@ class ClientSubscriptions:
         if not isinstance(filter, dict):
             raise invalid_params("notifications must be an object")
         supported: dict[str, Any] = {}
-        for kind, name in LISTS.items():
+        for kind, name in _CHANGES.items():
             wanted = filter.get(name, False)
             if type(wanted) is not bool:
                 raise invalid_params(f"notifications/{name} must be a boolean")

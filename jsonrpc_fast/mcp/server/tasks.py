@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
@@ -23,18 +24,16 @@ Owner = tuple[object, object]
 """Who may see a task: the session or None, and the subject of the token or None."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Question:
     """A request of a task to its client, and its response."""
 
-    __slots__ = ("is_sent", "key", "method", "params", "response", "timeout")
-
-    def __init__(self, key: str, method: str, params: dict[str, Any] | None, timeout: float | Unset | None) -> None:
-        self.key: str = key
-        self.method: str = method
-        self.params: dict[str, Any] | None = params
-        self.timeout: float | Unset | None = timeout
-        self.is_sent: bool = False
-        self.response: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+    key: str
+    method: str
+    params: dict[str, Any] | None
+    timeout: float | Unset | None
+    is_sent: bool = False
+    response: asyncio.Future[dict[str, Any]] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def settle(self, response: dict[str, Any] | Exception) -> None:
         if self.response.done():
@@ -45,6 +44,7 @@ class Question:
             self.response.set_result(response)
 
 
+@dataclass(eq=False, repr=False)
 class Task:
     """One task.
 
@@ -65,33 +65,26 @@ class Task:
         waiting_results: The number of `tasks/result` requests that wait for it.
     """
 
-    def __init__(
-        self,
-        owner: Owner,
-        is_modern: bool,
-        ttl_ms: int,
-        poll_interval_ms: int,
-        number: int,
-        on_change: Callable[[Task], None],
-    ) -> None:
-        self.id: str = secrets.token_urlsafe(24)
-        self.owner: Owner = owner
-        self.is_modern: bool = is_modern
-        self.number: int = number
-        self.status: str = "working"
-        self.status_message: str | None = None
-        self.result: dict[str, Any] | None = None
-        self.error: dict[str, Any] | None = None
-        self.waiting_results: int = 0
-        self.run: asyncio.Task[Any] | None = None
-        self.expiry: asyncio.TimerHandle | None = None
-        self._ttl_ms = ttl_ms
-        self._poll_interval_ms = poll_interval_ms
-        self._on_change = on_change
+    owner: Owner
+    is_modern: bool
+    _ttl_ms: int
+    _poll_interval_ms: int
+    number: int
+    _on_change: Callable[[Task], None]
+    id: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    status: str = "working"
+    status_message: str | None = None
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    waiting_results: int = 0
+    run: asyncio.Task[Any] | None = None
+    expiry: asyncio.TimerHandle | None = None
+    _questions: dict[str, Question] = field(default_factory=dict)
+    _used_keys: set[str] = field(default_factory=set)
+    _waiters: Waiters = field(default_factory=Waiters)
+
+    def __post_init__(self) -> None:
         self._created = self._updated = datetime.now(timezone.utc)
-        self._questions: dict[str, Question] = {}
-        self._used_keys: set[str] = set()
-        self._waiters = Waiters()
 
     @property
     def is_final(self) -> bool:

@@ -127,17 +127,16 @@ class CheckedTool:
         else:
             value = value if value is None or type(value) is str else to_json(value)
             structured = UNSET if value is None or isinstance(value, str) else value
-            content = [] if value is None else [text_content(value if isinstance(value, str) else _as_text(value))]
-        return self._with_structured({"content": content}, structured, revision)
+            content = []
+            if value is not None:
+                content = [text_content(value if isinstance(value, str) else dumps(value).decode())]
+        return _with_structured({"content": content}, structured if self._is_structured else UNSET, revision)
 
     def _result_of(self, value: ToolResult, revision: Revision) -> dict[str, Any]:
         structured = UNSET if value.structured_content is UNSET else to_json(value.structured_content)
         if self._output is not None and not value.is_error and (faults := self._output.faults(structured)):
             return self._refused_result(faults)
         return whole_result(value, structured if self._is_structured else UNSET, revision)
-
-    def _with_structured(self, result: dict[str, Any], structured: Any, revision: Revision) -> dict[str, Any]:
-        return _with_structured(result, structured if self._is_structured else UNSET, revision)
 
     def _refused_result(self, faults: list[SchemaFault]) -> dict[str, Any]:
         return error_result(_text_of(f"The result of tool {self.tool.name} does not match its output schema", faults))
@@ -227,10 +226,6 @@ def error_result(text: str) -> dict[str, Any]:
 def text_content(text: str) -> dict[str, Any]:
     """Return a content block of text."""
     return {"type": "text", "text": text}
-
-
-def _as_text(value: Any) -> str:
-    return dumps(value).decode()
 
 
 def _text_of(summary: str, faults: list[SchemaFault]) -> str:
