@@ -14,7 +14,7 @@ from jsonrpc_fast import Notification, Request, Response, encode_notification, e
 from jsonrpc_fast.codes import SessionErrorCode
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateError
 from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Session, SessionContext
-from jsonrpc_fast.transports import TcpClient, TcpServer, Transport, memory_pair
+from jsonrpc_fast.transports import MemoryTransport, TcpClient, TcpServer, Transport, memory_pair
 
 from ..support.session_pairs import Faults, session_and_wire, sessions, slow
 from ..support.tables import rows
@@ -193,6 +193,15 @@ async def test_after_a_goodbye_it_is_known_what_was_not_served(how: str, ids: st
         assert served == [1, 2, 3, 4]
         assert client.fault is None
         assert await outcome_of(client.call("work", [10])) is False
+
+
+async def test_what_the_transport_refuses_was_not_sent() -> None:
+    """The transport has just begun to close, which the session does not know yet."""
+    async with session_and_wire() as (session, wire):
+        assert isinstance(wire.other, MemoryTransport)
+        wire.other.begin_closing()
+        for sending in (session.call("m"), session.call_batch([("m", None)]), session.notify("m")):
+            assert await outcome_of(sending) is False
 
 
 @pytest.mark.virtual_time
