@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsonrpc_fast.profile import JSONRPC, LENIENT, MCP_2025_03_26, PRESETS, Limits, Profile
+from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, LENIENT, MCP_2025_03_26, PRESETS, Limits, Profile
 from jsonrpc_fast.types import UNSET
 
 from ..fuzz.mutate import LINES, REPLACEMENTS, mutants
@@ -29,6 +29,7 @@ PROFILES = [
     JSONRPC.replace(big_ints="reject"),
     JSONRPC.replace(floats="decimal"),
     JSONRPC.replace(floats="decimal", big_ints="exact", extra_members="keep"),
+    JSONRPC_1.replace(floats="decimal", null_request_ids=False, batches=True),
     JSONRPC.replace(limits=TINY),
     JSONRPC.replace(limits=TINY, extra_members=False, big_ints="reject"),
     MCP_2025_03_26.replace(limits=Limits(depth=2, method_bytes=10, id_bytes=40), big_ints="exact"),

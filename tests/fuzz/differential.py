@@ -23,7 +23,7 @@ from array import array
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-from jsonrpc_fast import JSONRPC, PRESETS, Limits, Profile
+from jsonrpc_fast import JSONRPC, JSONRPC_1, PRESETS, Limits, Profile
 from jsonrpc_fast.codec import _core, _pure
 from jsonrpc_fast.errors import EncodeError, ParseError
 from jsonrpc_fast.framing.frames import FRAMINGS
@@ -61,6 +61,7 @@ PROFILES: list[Profile] = [
     JSONRPC.replace(big_ints="reject"),
     JSONRPC.replace(floats="decimal"),
     JSONRPC.replace(floats="decimal", big_ints="exact", extra_members="keep"),
+    JSONRPC_1.replace(floats="decimal", null_request_ids=False, batches=True),
     JSONRPC.replace(limits=Limits(depth=2, id_bytes=32, method_bytes=4, batch_items=2, message_bytes=300)),
 ]
 

@@ -1,9 +1,11 @@
-"""The laws of raw payloads, as an oracle for fuzz targets and property tests.
+"""The laws of what is passed on, as an oracle for fuzz targets and property tests.
 
 - `json.loads` accepts each `Raw`, and reads from it the value of the plain decode.
 - What a gateway writes from a raw message decodes to the message that it passes on. A reader that takes the last of
   two equal members sees the same message as one that refuses duplicates.
 - `Raw.get`, `keys` and `items` find what the plain decode has.
+- What is decoded, plainly or raw, can be encoded by the same profile, and is decoded as the same message. orjson writes
+  no integer beyond 64 bits, and nothing that nests deeper than 254.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from jsonrpc_fast.types import UNSET
 
 from .comparison import exactly, plain
 from .oracle import orjson
+
+_NOT_WRITTEN: Final = ("Integer exceeds 64-bit range", "Recursion limit reached")
 
 NEW_ID: Final = 987_654_321
 """The id that a gateway gives to a message."""
@@ -67,7 +71,12 @@ def broken_law_of_item(module: ModuleType, raw: Any, eager: Any, profile: Profil
         return broken_law_of_stream(module, raw, eager, profile) or _broken_batch_law(module, raw, eager, profile)
     if type(raw) is not type(eager) or isinstance(raw, ParseError):
         return None if plain(module, raw) == plain(module, eager) else f"raw {raw!r}, plain {eager!r}"
-    return _broken_payload_law(module, raw, eager, profile) or _broken_gateway_law(module, raw, eager, profile)
+    return (
+        _broken_payload_law(module, raw, eager, profile)
+        or _broken_gateway_law(module, raw, eager, profile)
+        or _broken_writing_law(module, raw, eager, profile)
+        or _broken_writing_law(module, eager, eager, profile)
+    )
 
 
 def payload_fault(raw: Any, value: Any, profile: Profile = JSONRPC) -> str | None:
@@ -141,6 +150,21 @@ def _broken_gateway_law(module: ModuleType, raw: Any, eager: Any, profile: Profi
         if found is not None:
             return found
     return None
+
+
+def _broken_writing_law(module: ModuleType, written: Any, eager: Any, profile: Profile) -> str | None:
+    """Check what the profile itself writes of a message."""
+    try:
+        line = module.encode(written, profile)
+    except EncodeError as error:
+        return None if str(error) in _NOT_WRITTEN else f"{written!r} is not written: {error}"
+    except ValueError:
+        is_null = profile.writes != "2.0" and isinstance(eager, module.Request) and eager.id is None
+        return None if is_null else f"{written!r} is not written"
+    found = module.decode(line, profile.replace(limits=_reading(profile).limits))
+    if profile.writes == "1.0" and not isinstance(eager, module.Response) and eager.params is None:
+        eager = eager.__replace__(params=[])
+    return None if plain(module, found) == plain(module, eager) else f"{line!r} decodes to {found!r}, not to {eager!r}"
 
 
 def _broken_batch_law(module: ModuleType, raw: list[Any], eager: list[Any], profile: Profile) -> str | None:
