@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from .support import async_tests, loops, memory, needs, tables
+from .support import async_tests, forking, loops, memory, needs, tables
 from .support.command_line import MIXED
 from .support.examples import register_profiles
 from .support.waiting import blocking_eventually
@@ -47,6 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     tables.chosen = config.getoption("--row")
+    forking.install()
     # A shell without job control starts a background job with SIGINT ignored, and the children of the tests inherit it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -192,10 +193,10 @@ def virtual_time() -> Iterator[None]:
 def no_descriptor_left() -> Iterator[None]:
     """The test closes each descriptor that it opens."""
     memory.collect()  # what earlier tests have left closes its descriptors now, not during the test
-    before = os.listdir("/proc/self/fd")
+    before = _descriptors()
     yield
     # A thread closes its descriptor when it wakes up.
-    blocking_eventually(lambda: len(os.listdir("/proc/self/fd")) <= len(before), 2)
+    blocking_eventually(lambda: _descriptors() <= before, 2)
 
 
 @pytest.fixture
@@ -206,13 +207,17 @@ def no_child_left() -> Iterator[None]:
     assert _children() <= before
 
 
+def _descriptors() -> int:
+    return len(os.listdir("/proc/self/fd")) - forking.forks.descriptors()
+
+
 def _children() -> set[str]:
-    """Return the ids of the children of this process, of any of its threads."""
+    """Return the ids of the children of this process, of any of its threads, beside the one that forks."""
     found: set[str] = set()
     for path in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError):  # the thread has ended
             found.update(path.read_text().split())
-    return found
+    return {pid for pid in found if not forking.forks.is_child(pid)}
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import textwrap
 from typing import Any
 
 from . import loops
+from .forking import MARK
 
 ECHO = """
     import ctypes, os, signal, subprocess, sys, time
@@ -30,7 +31,7 @@ REPLY = b'{"jsonrpc":"2.0","id":1,"result":[1]}\n'
 
 
 def script(*parts: str) -> list[str]:
-    return [sys.executable, "-c", "\n".join(textwrap.dedent(part) for part in (loops.prelude(), *parts))]
+    return [sys.executable, "-c", MARK + "\n".join(textwrap.dedent(part) for part in (loops.prelude(), *parts))]
 
 
 def echo(changes: str = "") -> list[str]:

@@ -1,0 +1,300 @@
+"""Processes of Python that are forked from one which has imported the package, for a tenth of the cost (Linux).
+
+A test starts `python -m jsonrpc_fast`, an example or a script with MARK in its first line, in any way: itself, or
+through the package. `subprocess.Popen` then asks a process for a child instead of starting an interpreter. All else is
+as before: the child is one of the process of the tests, and has the streams, the directory and the environment that
+were asked for. At its end it does what an interpreter does, except that it does not free the modules one by one: their
+memory would be copied for that.
+
+An interpreter does start where what it reads at its beginning matters: other options, or settings in the environment.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import gc
+import importlib
+import io
+import json
+import os
+import pkgutil
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+MARK: Final = "# may be forked\n"
+EXAMPLES: Final = Path(__file__).parents[2] / "examples"
+READ_AT_THE_START: Final = ("COVERAGE_", "JSONRPC_FAST_", "LANG", "LC_", "LD_", "MALLOC_", "PYTHON")
+OF_STREAMS: Final = {"PYTHONIOENCODING": ("", "utf-8"), "PYTHONUNBUFFERED": ("", "1")}
+"""Settings that a forked child follows, and their values."""
+LEFT_OUT: Final = ("adapters", "testing")
+"""The folders of the package that programs seldom need."""
+SET_CHILD_SUBREAPER: Final = 36
+MAX_BYTES: Final = 1 << 17
+ARGUMENTS: Final = (
+    *("args", "executable", "preexec_fn", "close_fds", "pass_fds", "cwd", "env", "startupinfo", "creationflags"),
+    *("shell", "p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite", "restore_signals"),
+    *("gid", "gids", "uid", "umask", "start_new_session", "process_group"),
+)
+"""What `Popen` hands to the method that starts a process, in the order of CPython 3.10 to 3.14."""
+PLAIN: Final = {
+    "executable": None,
+    "preexec_fn": None,
+    "close_fds": True,
+    "pass_fds": (),
+    "shell": False,
+    "restore_signals": True,
+    "gid": None,
+    "gids": None,
+    "uid": None,
+    "umask": -1,
+    "process_group": -1,
+}
+
+
+class Forks:
+    """The process that forks, which starts when the first child is needed, and ends with the process of the tests."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._environment: dict[str, str] = {}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def descriptors(self) -> int:
+        """Return how many descriptors this process has open for it."""
+        return 0 if self._socket is None else 1
+
+    def is_child(self, pid: str) -> bool:
+        """Tell whether a process is the one that forks."""
+        return self.process is not None and pid == str(self.process.pid)
+
+    def child(self, given: dict[str, Any]) -> int | None:
+        """Return the id of a new child of this process, or None if an interpreter has to start."""
+        words = given["args"]
+        is_plain = all(given.get(name, value) == value for name, value in PLAIN.items())
+        if isinstance(words, (str, bytes, os.PathLike)) or not is_plain:
+            return None
+        words = [os.fsdecode(word) for word in words]
+        if not _may_be_forked(words):
+            return None
+        given_environment = os.environ if given["env"] is None else given["env"]
+        environment = {os.fsdecode(name): os.fsdecode(value) for name, value in given_environment.items()}
+        folder = os.path.abspath(os.fsdecode(given["cwd"] or "."))
+        with self._lock:
+            self._start()
+            if self._socket is None or not os.path.isdir(folder) or not self._has_settings_of(environment):
+                return None
+            job = json.dumps([words[1:], folder, environment, bool(given["start_new_session"])]).encode()
+            if len(job) > MAX_BYTES:
+                return None
+            ends = (given["p2cread"], given["c2pwrite"], given["errwrite"])
+            streams = [number if end == -1 else end for number, end in enumerate(ends)]
+            _adopt_orphans(True)
+            try:
+                socket.send_fds(self._socket, [job], streams)
+                pid = int(self._socket.recv(100))
+                assert self._socket.recv(100) == b"forked"
+            finally:
+                _adopt_orphans(False)
+            return pid
+
+    def _start(self) -> None:
+        if self.process is not None:
+            return
+        package = importlib.import_module("jsonrpc_fast").__path__[0]
+        path = os.pathsep.join(filter(None, [os.path.dirname(package), os.environ.get("PYTHONPATH", "")]))
+        self._environment = {**os.environ, "PYTHONPATH": path}
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * MAX_BYTES)
+        with theirs:
+            command = [sys.executable, __file__, str(theirs.fileno())]
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, env=self._environment, pass_fds=[theirs.fileno()]
+            )
+        if ours.recv(100) == b"ready":
+            self._socket = ours
+        else:
+            ours.close()
+
+    def _has_settings_of(self, environment: dict[str, str]) -> bool:
+        for name in {*environment, *self._environment}:
+            if name == "PYTHONPATH":
+                own, other = (set(each.get(name, "").split(os.pathsep)) for each in (self._environment, environment))
+                if not other - {""} <= own:
+                    return False
+            elif name in OF_STREAMS:
+                if environment.get(name, "") not in OF_STREAMS[name]:
+                    return False
+            elif name.startswith(READ_AT_THE_START) and environment.get(name) != self._environment.get(name):
+                return False
+        return True
+
+
+def _may_be_forked(words: list[str]) -> bool:
+    if len(words) < 2 or words[0] != sys.executable:
+        return False
+    if words[1] == "-c":
+        return len(words) > 2 and words[2].startswith(MARK)
+    # `run` takes the place of libraries that are not imported yet.
+    return (words[1:3] == ["-m", "jsonrpc_fast"] and "run" not in words) or Path(words[1]).parent == EXAMPLES
+
+
+def _adopt_orphans(is_on: bool) -> None:
+    """Let this process become the parent of processes whose own parent has ended: so a grandchild becomes a child."""
+    ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, int(is_on), 0, 0, 0)
+
+
+forks: Final = Forks()
+
+
+def is_possible() -> bool:
+    is_measured = any(name.startswith("COVERAGE_") for name in os.environ)
+    return sys.platform == "linux" and sys.implementation.name == "cpython" and not is_measured
+
+
+def install() -> None:
+    """Let `subprocess.Popen`, and with it asyncio and the package, take children from the process that forks."""
+    if not is_possible():
+        return
+    start = subprocess.Popen._execute_child  # type: ignore[attr-defined]
+    if start.__module__ == __name__:  # a run of pytest inside a test
+        return
+
+    def fork(process: Any, *arguments: Any) -> None:
+        given = dict(zip(ARGUMENTS, arguments, strict=False))
+        pid = forks.child(given)
+        if pid is None:
+            start(process, *arguments)
+            return
+        process.pid, process._child_created = pid, True
+        process._close_pipe_fds(*arguments[10:16])
+
+    subprocess.Popen._execute_child = fork  # type: ignore[attr-defined]
+
+
+def serve(connection: socket.socket) -> tuple[list[str], str, dict[str, str], bool]:
+    """Fork a child for each message. In a child, take its streams and return its job."""
+    connection.send(b"ready")
+    while True:
+        job, streams, _, _ = socket.recv_fds(connection, MAX_BYTES, 3)
+        if not job:
+            os._exit(0)
+        middle = os.fork()
+        if not middle:
+            own = os.getpid()
+            child = os.fork()
+            if child:
+                connection.send(str(child).encode())
+                os._exit(0)
+            while os.getppid() == own:  # until the process of the tests is the parent
+                os.sched_yield()
+            for number, stream in enumerate(streams):
+                os.dup2(stream, number)
+            connection.close()
+            for stream in streams:
+                os.close(stream)
+            words, folder, environment, is_new_session = json.loads(job)
+            return words, folder, environment, is_new_session
+        os.waitpid(middle, 0)
+        for stream in streams:
+            os.close(stream)
+        connection.send(b"forked")
+
+
+def become(words: list[str], folder: str, environment: dict[str, str], is_new_session: bool) -> None:
+    """Run what `python` would run with these arguments, there, in this process."""
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    if is_new_session:
+        os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    is_unbuffered = bool(environment.get("PYTHONUNBUFFERED"))
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(open(0, "rb", closefd=False), encoding="utf-8")  # noqa: SIM115
+    for number, name, errors in ((1, "stdout", "strict"), (2, "stderr", "backslashreplace")):
+        stream = io.TextIOWrapper(
+            open(number, "wb", closefd=False),  # noqa: SIM115
+            encoding="utf-8",
+            errors=errors,
+            line_buffering=number == 2 or os.isatty(number),
+            write_through=is_unbuffered,
+        )
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    end(lambda: run(words, folder))
+
+
+def run(words: list[str], folder: str) -> None:
+    if words[0] == "-m":
+        sys.argv, sys.path[0] = words[1:], folder
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    elif words[0] == "-c":
+        sys.argv, sys.path[0] = ["-c", *words[2:]], ""
+        module = sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(compile(words[1], "<string>", "exec"), module.__dict__)
+    else:
+        sys.argv, sys.path[0] = words, os.path.dirname(words[0])
+        runpy.run_path(words[0], run_name="__main__")
+
+
+def end(work: Callable[[], None]) -> None:
+    """Do some work, and end this process as an interpreter ends."""
+    status: Any = 0
+    try:
+        work()
+    except SystemExit as exit:
+        status = exit.code or 0
+        if not isinstance(status, int):
+            print(status, file=sys.stderr)
+            status = 1
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        status = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    program = vars(sys.modules["__main__"])
+    if program is not globals():
+        program.clear()
+    gc.collect()  # what the program has made may say something when it is freed
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.flush()
+    try:
+        if sys.stdout is not None and not sys.stdout.closed:
+            sys.stdout.flush()
+    except (OSError, ValueError) as error:
+        print(f"Exception ignored in: {sys.stdout}\n{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        status = 120
+    if status == -signal.SIGINT:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    os._exit(status & 0xFF)
+
+
+def import_package() -> None:
+    package = importlib.import_module("jsonrpc_fast")
+    for each in pkgutil.walk_packages(package.__path__, "jsonrpc_fast."):
+        if each.name.split(".")[1] not in LEFT_OUT and not each.name.endswith("__main__"):
+            with contextlib.suppress(ImportError):  # an extra is not installed
+                importlib.import_module(each.name)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.path.pop(0)
+    sys.path.insert(0, "")
+    gc.disable()
+    import_package()
+    assert threading.active_count() == 1
+    gc.freeze()
+    gc.enable()
+    become(*serve(socket.socket(fileno=int(sys.argv[1]))))
