@@ -166,7 +166,8 @@ async def test_hostile_requests_are_answered_as_by_aiorpcx(protocol: str) -> Non
 async def test_calls_end_as_with_aiorpcx(protocol: str) -> None:
     texts = hostile_messages.responses(b"0", mutations=500)
     found = {
-        name: [await ended(module, protocol, text) for module in (jsonrpc, adapter)] for name, text in texts.items()
+        name: [await ended(jsonrpc, protocol, text), await ended(adapter, protocol, text)]
+        for name, text in texts.items()
     }
     assert {name: both for name, both in found.items() if both[0] != both[1]} == {}
     assert sum(both[0] != "open" for both in found.values()) > 30
