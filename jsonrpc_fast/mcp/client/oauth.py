@@ -529,7 +529,7 @@ class _Redirect:
         self._port = port
         self._open_browser = open_browser
         self._seconds = seconds
-        self._address = ""
+        self._address = self._state = ""
         self.context: OAuthContext
 
     async def begin(self, address: str) -> None:
@@ -540,11 +540,12 @@ class _Redirect:
                 raise SignInError(f"sign-in failed: {_FAULTS['issuer']}")
         elif "S256" not in (metadata.code_challenge_methods_supported or ()):
             raise SignInError("the authorization server does not say that it supports PKCE with S256")
-        self._address = address
+        endpoint, _, query = address.rpartition("?")  # which the SDK adds to an address that may have a query already
+        self._address = f"{endpoint}{'&' if '?' in endpoint else '?'}{query}"
+        [self._state] = parse_qs(query)["state"]
 
     async def result(self) -> AuthorizationCodeResult:
-        [state] = parse_qs(urlsplit(self._address).query)["state"]
-        async with redirect_to(self._port, state) as redirect:
+        async with redirect_to(self._port, self._state) as redirect:
             if await asyncio.to_thread(self._open_browser, self._address) is False:
                 print(f"Open this address to sign in:\n{self._address}", file=sys.stderr)
             try:
@@ -611,7 +612,8 @@ def _check_address(address: httpx2.URL | str, server: str) -> None:
     with contextlib.suppress(httpx2.InvalidURL, UnicodeError):
         url = httpx2.URL(address)
         is_local = url.host in _LOCAL and httpx2.URL(server).host in _LOCAL
-        if url.scheme == "https" or (url.scheme == "http" and is_local):
+        is_plain = not url.fragment and not url.userinfo  # what follows would be lost, or hide where it leads
+        if is_plain and (url.scheme == "https" or (url.scheme == "http" and is_local)):
             return
     raise SignInError("the authorization server has an address that is malformed or without https: nothing goes there")
 

@@ -19,7 +19,7 @@ import traceback
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
@@ -197,6 +197,14 @@ class World:
         }
         return JSONResponse({name: value for name, value in members.items() if value is not None})
 
+    def at(self, path: str) -> Any:
+        """Return what the authorization server has at a path."""
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await self.oauth({**scope, "path": path, "raw_path": path.encode()}, receive, send)
+
+        return app
+
     def visit(self, address: str) -> None:
         """Do what a person does, whom the authorization server lets in at once."""
         self.visits += 1
@@ -312,6 +320,25 @@ async def test_a_client_keeps_the_port_that_it_registered_whatever_the_server_sa
         async with here.connect() as client:
             assert await text_of(client, "read") == "anna"
         assert (here.visits, here.requests.count("POST /register")) == (2, 1)
+
+
+@rows("query", ["policy=a%20b", "state=evil&policy=a%20b"])
+async def test_an_address_that_has_a_query_keeps_it(query: str) -> None:
+    def authorize(request: Request) -> Any:
+        parameters = list(request.query_params.multi_items())
+        policies.append(request.query_params["policy"])
+        assert f"?{query}&response_type=code&" in str(request.url)
+        clean = {name: value for name, value in parameters if name != "policy" and value != "evil"}
+        return RedirectResponse(f"{here.base}/authorize2?{urlencode(clean)}")
+
+    policies: list[str] = []
+    async with world() as here:
+        here.answers[METADATA] = here.metadata(authorization_endpoint=f"{here.base}/authorize?{query}")
+        here.answers["/authorize"] = authorize
+        here.answers["/authorize2"] = lambda: here.at("/authorize")
+        async with here.connect() as client:
+            assert await text_of(client, "read") == "anna"
+    assert policies == ["a b"]
 
 
 async def test_requests_share_a_sign_in_and_do_not_wait_for_each_other() -> None:
@@ -439,6 +466,18 @@ HOSTILE: dict[str, tuple[str, Callable[[World], Any], str, int]] = {
     "authorization without https": (
         METADATA,
         lambda here: here.metadata(authorization_endpoint="http://evil.example/authorize"),
+        "an address that is malformed or without https",
+        0,
+    ),
+    "a fragment": (
+        METADATA,
+        lambda here: here.metadata(authorization_endpoint=f"{here.base}/authorize#x"),
+        "an address that is malformed or without https",
+        0,
+    ),
+    "a user in the address": (
+        METADATA,
+        lambda here: here.metadata(authorization_endpoint="https://good.example@evil.example/authorize"),
         "an address that is malformed or without https",
         0,
     ),
