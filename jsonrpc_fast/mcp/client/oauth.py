@@ -306,7 +306,7 @@ class _Storage:
 
     async def read(self) -> None:
         text = await self._store.load(self.server)
-        self._record = _members((text or "").encode())
+        self._record = _members(text or "{}")
         with contextlib.suppress(ValueError):
             if (pem := self._record.get("key")) is not None:
                 self.proofs, self.is_bound = _proofs(str(pem)), True
@@ -657,7 +657,7 @@ def _free_port() -> int:
         return port
 
 
-def _members(text: bytes) -> dict[str, Any]:
+def _members(text: str | bytes) -> dict[str, Any]:
     """Return the members of an object of JSON; {} if it is malformed."""
     with contextlib.suppress(ValueError, RecursionError):
         found = loads(text)

@@ -290,6 +290,7 @@ async def test_a_token_that_was_revoked_leads_to_another_sign_in() -> None:
         "{",
         "[]",
         "[" * 100_000,
+        "\ud800",
         '{"tokens": 5, "client": {}, "until": "soon"}',
         '{"tokens": {}}',
         '{"tokens": {"access_token": "a\\r\\nb"}}',
