@@ -62,16 +62,20 @@ class Encoders:
         """Return the `default` that payloads are written with."""
         return default_of(self._profile, default)
 
-    def listener(self) -> Callable[[Any], None] | None:
-        """Return a function for each text of the peer, before it is decoded; None if no text changes anything."""
+    def listener(self) -> Callable[[Any], bool] | None:
+        """Return a function for each text of the peer, before it is decoded; None if no text changes anything.
+
+        It returns whether the form is settled: no further text changes it.
+        """
         return None if self._is_peer_known else self._listen
 
-    def _listen(self, text: Any) -> None:
+    def _listen(self, text: Any) -> bool:
         if not self._is_peer_known:
             found = has_jsonrpc(text)
             self._is_peer_known = found is not None
             if found:
                 self.form = "2.0"
+        return self._is_peer_known
 
     def _encode(self, message: Any, *, delimited: bool = True, default: Default = None, option: int = 0) -> bytes:
         return encode_as(encode, message, self._profile, delimited, default, option, self.form)

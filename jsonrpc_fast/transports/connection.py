@@ -529,7 +529,7 @@ class Delivery:
             self._keep(data)
             return
         reader = self._reader
-        is_small = len(data) <= readers.SMALL_BYTES
+        is_small = len(data) <= reader.small_bytes
         try:
             items = reader.feed(data) if is_small else reader.feed(data, readers.TURN_ITEMS)
         except Exception as error:

@@ -27,7 +27,7 @@ STEP_BYTES: Final = 4096
 """A longer text is decoded in a step of its own."""
 
 Read: TypeAlias = "Callable[[Any], Any]"
-Listen: TypeAlias = "Callable[[Any], None]"
+Listen: TypeAlias = "Callable[[Any], bool]"
 
 
 class _TextDecoder(StreamDecoder[Any]):
@@ -41,9 +41,13 @@ class _TextDecoder(StreamDecoder[Any]):
         self._decode_text = decode
         self._listen = listen
 
+    def _read(self, data: bytes, max_items: int | None) -> list[Any]:
+        # While `listen` waits, each item is delivered before it gets the next text, which may arrive later, too.
+        return super()._read(data, max_items if self._listen is None or max_items is None else 1)
+
     def _item(self, frame: Frame) -> Any:
-        if self._listen is not None and frame.text is not None:
-            self._listen(frame.text)
+        if self._listen is not None and frame.text is not None and self._listen(frame.text):
+            self._listen = None
         return super()._item(frame)
 
     def _decode(self, data: bytes) -> Any:
@@ -61,15 +65,16 @@ class StreamReader:
         profile: The rules, with the limits.
         raw: Whether payloads are left undecoded.
         read: Reads each text in place of the codec; None: the codec reads.
-        listen: Called with each text before it is read, or with the part of it that is there; None: nothing is.
+        listen: Called with each text before it is read, or with the part of it that is there, until it returns True.
 
     Attributes:
         feed: Reads what has just arrived, while nothing is kept. Returns at most the given number of items, if one is
             given; see `has_more`. A batch adds the number of its messages.
         partial_bytes: About how many bytes of an incomplete message were fed; the delivery counts them.
+        small_bytes: The size up to which a chunk is decoded at once.
     """
 
-    __slots__ = ("_decoder", "_is_last_due", "_kept", "feed", "partial_bytes")
+    __slots__ = ("_decoder", "_is_last_due", "_kept", "feed", "partial_bytes", "small_bytes")
 
     def __init__(
         self, framing: Framing, profile: Profile, raw: bool, read: Read | None, listen: Listen | None = None
@@ -81,6 +86,7 @@ class StreamReader:
             self._decoder = _TextDecoder(framing, profile, read or partial(decode, profile=profile, raw=raw), listen)
         self.feed: Callable[..., list[Any]] = self._decoder.feed
         self.partial_bytes: int = 0
+        self.small_bytes: int = SMALL_BYTES if listen is None else 0
         self._kept = bytearray()
         self._is_last_due = False  # the stream has ended, and the decoder does not know yet
 
@@ -142,6 +148,7 @@ class TextReader:
 
     __slots__ = ("_kept", "_log", "_read", "feed", "partial_bytes")
     framing: None = None
+    small_bytes: int = SMALL_BYTES
     has_ended: bool = False
 
     def __init__(self, profile: Profile, raw: bool, read: Read | None, listen: Listen | None = None) -> None:

@@ -94,6 +94,8 @@ NEW = '{"jsonrpc":"2.0","id":8,"method":"double","params":[2]}'
 OLD = '{"id":8,"method":"double","params":[2]}'
 INVALID = '"error":{"code":-32600,"message":"Invalid Request"}'
 NOT_JSON = '"error":{"code":-32700,"message":"Parse error"}'
+OLD_INVALID = '{"id":null,' + INVALID + ',"result":null}'
+OLD_NOT_JSON = '{"id":null,' + NOT_JSON + ',"result":null}'
 
 
 @rows(
@@ -109,6 +111,9 @@ NOT_JSON = '"error":{"code":-32700,"message":"Parse error"}'
         ("[" + OLD + "]", '{"id":null,' + INVALID + ',"result":null} {"id":8,"result":4,"error":null}'),
         ('{"id":9', '{"id":null,' + NOT_JSON + ',"result":null} {"id":8,"result":4,"error":null}'),
         ('{"id":null,"method":"m"}', '{"id":8,"result":4,"error":null}'),
+        # What does not decide gets the form of the profile, even if the next text has arrived with it.
+        ("ready\n[]\n" + NEW, f"{OLD_NOT_JSON} {OLD_INVALID} " + '{"jsonrpc":"2.0","id":8,"result":4}'),
+        ("ready\n" + OLD, OLD_NOT_JSON + ' {"id":8,"result":4,"error":null}'),
     ],
 )
 @rows("second", [NEW, OLD])
