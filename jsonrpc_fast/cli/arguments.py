@@ -79,6 +79,8 @@ def params_of(words: Sequence[str]) -> Raw | None:
     named: dict[str, str] = {}
     for word in words:
         name, equals, text = word.partition("=")
+        if word.lstrip()[:1] in ("{", "["):
+            raise ValueError("a JSON object or array must be the only word of the params")
         if not name or not equals:
             raise ValueError(f"{printable(word)} is not NAME=VALUE, nor a JSON object or array")
         if name in named:

@@ -25,6 +25,10 @@ def explained(error: EncodeError, method: str, params: Any, default: Default = N
         default: As in `encode`.
         option: As in `encode`.
     """
+    try:
+        method.encode()
+    except UnicodeEncodeError:
+        return EncodeError(f"{error}: the method")
     place = _place_of(params, default, option)
     return EncodeError(f"{error}: {place or 'the params'} of {method}")
 

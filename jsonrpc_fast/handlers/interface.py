@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -57,12 +57,20 @@ def method(name: str, *, params: Mapping[str, str] | None = None) -> Callable[[F
 def methods_of(interface: object) -> dict[str, Method]:
     """Return the public methods that a class declares or inherits, by the names of their functions, in order.
 
+    A `Protocol` has nothing else, since a proxy would not have what a type checker sees. A member that is None, or a
+    class, is no part of the interface.
+
     Raises:
-        TypeError: It is not a class, declares no method, or one that needs no object or is a generator.
+        TypeError: It is not a class, declares no method, or one that needs no object, is a generator, or has overloads
+            and no signature; or a Protocol has a property or an attribute.
     """
     if not isinstance(interface, type):
         raise TypeError(f"interface must be a class, not {type(interface).__name__}")
-    members = {name: member for base in reversed(interface.__mro__) for name, member in vars(base).items()}
+    is_protocol = getattr(interface, "_is_protocol", False)
+    members: dict[str, Any] = {}
+    for base in reversed(interface.__mro__):
+        members.update(dict.fromkeys(_annotated(base), ...) if is_protocol else {})
+        members.update(vars(base))
     found: dict[str, Method] = {}
     for name, member in members.items():
         if name.startswith("_"):
@@ -71,7 +79,18 @@ def methods_of(interface: object) -> dict[str, Method]:
             raise TypeError(f"{name} must be an ordinary method")
         if inspect.isfunction(member):
             declared, params = _named.get(member, (name, {}))
+            if member.__name__ == "_overload_dummy":
+                raise TypeError(f"{name} must have one signature after its overloads")
             found[name] = Method(declared, member, params)
+        elif is_protocol and member is not None and not isinstance(member, type):
+            raise TypeError(f"{name} must be an ordinary method")
     if not found:
         raise TypeError(f"{interface.__name__} must declare a method")
     return found
+
+
+def _annotated(base: type) -> Iterable[str]:
+    try:
+        return inspect.get_annotations(base)
+    except NameError:  # Python 3.14: an annotation names what is there for type checkers alone
+        return ()

@@ -82,7 +82,7 @@ class Handlers:
 
         Args:
             method: The method name.
-            function: A sync or async function, or one that returns an async generator, whose items are the result.
+            function: A sync or async function, or an async generator function, whose items are the result.
             options: See `HandlerOptions`.
 
         Returns:

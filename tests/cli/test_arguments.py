@@ -82,7 +82,8 @@ def test_params_keep_their_text() -> None:
     [
         (["1"], "^1 is not NAME=VALUE, nor a JSON object or array$"),
         (["=1"], "is not NAME=VALUE"),
-        (["a=1", "{}"], "is not NAME=VALUE"),
+        (["a=1", "{}"], "^a JSON object or array must be the only word of the params$"),
+        (['{"a": 1}', "b=2"], "^a JSON object or array must be the only word of the params$"),
         (["a=1", "a=2"], "^a is given twice$"),
         (["{a: 1}"], "^the params are not JSON$"),
         (["[NaN]"], "^the params are not JSON$"),

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -20,6 +20,7 @@ from jsonrpc_fast.errors import HttpStatusError, InvalidResponse
 from jsonrpc_fast.http import Endpoint, WsgiEndpoint
 from jsonrpc_fast.http.client import AsyncHttpClient, HttpClient
 from jsonrpc_fast.profile import LSP
+from jsonrpc_fast.session.proxies import proxy
 
 from ..support.memory import measured
 from ..support.tables import rows
@@ -133,6 +134,30 @@ def test_a_result_with_a_type(way: Way) -> None:
         with pytest.raises(RpcError) as caught:
             way.serve(lambda client: client.call("fail", returns=int), raw=raw)
         assert caught.value.data == data
+
+
+class Calls(Protocol):
+    def add(self, a: int, b: int = 2) -> int: ...
+
+    def echo(self, value: list[int]) -> set[int]: ...
+
+
+class AsyncCalls(Protocol):
+    async def add(self, a: int, b: int = 2) -> int: ...
+
+    async def echo(self, value: list[int]) -> set[int]: ...
+
+
+@every_way
+def test_calls_as_methods(way: Way) -> None:
+    pytest.importorskip("msgspec", reason="the extra `typed` is not installed")
+    interface: Any = AsyncCalls if way.is_async else Calls
+    assert way.serve(lambda client: proxy(client, interface).add(1, b=2)) == 3
+    assert way.serve(lambda client: proxy(client, interface).echo([1, 2])) == {1, 2}
+    with pytest.raises(InvalidResponse, match=r"^the result of add has another type"):
+        way.serve(lambda client: proxy(client, interface).add("a", "b"))
+    with pytest.raises(TypeError, match=r"^add must be (no )?async def, like the call of the caller$"):
+        way.serve(lambda client: proxy(client, Calls if way.is_async else AsyncCalls))
 
 
 @every_way

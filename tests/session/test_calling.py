@@ -100,6 +100,8 @@ async def test_params_that_cannot_be_written_are_named() -> None:
             await client.call("shop.buy", [{(): 1}])
         with pytest.raises(EncodeError, match=r": the params of shop\.buy$"):
             await client.call("shop.buy", {(): 1})
+        with pytest.raises(EncodeError, match=r": the method$"):
+            await client.call("shop\ud800", [1])
 
 
 async def test_a_malformed_answer_is_raised() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import lru_cache
+from typing import Any, Protocol, overload
 
 import pytest
 
@@ -166,8 +167,35 @@ class Without(Shop, Protocol):
     price = None  # type: ignore[assignment]
 
 
-class Empty(Protocol):
+class Empty(Protocol): ...
+
+
+class Attribute(Protocol):
     value: int
+
+    async def f(self) -> int: ...
+
+
+class Function(Protocol):
+    f: Callable[[int], Awaitable[int]]
+
+
+class Property(Shop, Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+class Cached(Shop, Protocol):
+    @lru_cache  # noqa: B019
+    def cached(self) -> int: ...
+
+
+class Overloaded(Protocol):
+    @overload
+    async def f(self, a: int) -> int: ...
+
+    @overload
+    async def f(self, a: str) -> str: ...
 
 
 @rows(
@@ -179,6 +207,11 @@ class Empty(Protocol):
         (Static, "f must be an ordinary method"),
         (Generator, "f must be an ordinary method"),
         (Empty, "Empty must declare a method"),
+        (Attribute, "value must be an ordinary method"),
+        (Function, "f must be an ordinary method"),
+        (Property, "name must be an ordinary method"),
+        (Cached, "cached must be an ordinary method"),
+        (Overloaded, "f must have one signature after its overloads"),
         (Corner(), "interface must be a class, not Corner"),
     ],
 )
@@ -187,6 +220,40 @@ async def test_a_class_that_does_not_fit(interface: Any, said: str) -> None:
     with pytest.raises(TypeError) as caught:
         proxy(Session(here), interface)
     assert str(caught.value) == said
+
+
+class Both(Protocol):
+    class Word(str): ...
+
+    @overload
+    async def f(self, a: int) -> int: ...
+
+    @overload
+    async def f(self, a: str) -> str: ...
+
+    async def f(self, a: Any) -> Any: ...
+
+
+class Concrete:
+    count: int = 1
+
+    @property
+    def name(self) -> str:
+        return "concrete"
+
+    async def f(self, a: int) -> int:
+        return a
+
+
+@rows("interface", [Both, Concrete])
+async def test_a_class_with_more_than_methods(interface: Any) -> None:
+    """A Protocol with types and overloads; a class that is none may have attributes, which are not served."""
+    handlers = Handlers()
+    handlers.add(Concrete(), interface)
+    assert list(handlers.functions()) == ["f"]
+    here, there = memory_pair()
+    async with Session(there, handlers), Session(here) as session:
+        assert await proxy(session, interface).f(5) == 5
 
 
 def test_what_is_added() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import nats
 import pytest
 
 from jsonrpc_fast.adapters.nats import Service, ServiceClient, SubjectTransport
 from jsonrpc_fast.errors import InvalidResponse, RpcError
+from jsonrpc_fast.session.proxies import proxy
 
 from ...support.nats_server import NatsServer, connected, needs_server
 from ...support.tables import rows
@@ -34,6 +35,10 @@ async def test_answers_that_are_not_responses_to_the_call(server: NatsServer) ->
             await ServiceClient(connection, "s", timeout=10).call("m")
 
 
+class Numbers(Protocol):
+    async def m(self) -> set[int]: ...
+
+
 async def test_a_result_with_a_type(server: NatsServer) -> None:
     async def answer(message: Any) -> None:
         await message.respond(texts.pop())
@@ -43,7 +48,7 @@ async def test_a_result_with_a_type(server: NatsServer) -> None:
     async with connected(server) as connection:
         await connection.subscribe("s", cb=answer)
         client = ServiceClient(connection, "s", timeout=10)
-        assert await client.call("m", returns=set[int]) == {1, 2}
+        assert await proxy(client, Numbers).m() == {1, 2}
         with pytest.raises(InvalidResponse, match=r"^the result of m has another type: /0: Expected `str`"):
             await client.call("m", returns=list[str])
         with pytest.raises(RpcError) as caught:
