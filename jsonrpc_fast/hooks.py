@@ -160,7 +160,7 @@ class FoundHooks:
     peer's at debug level only, because it can cause any number of them.
 
     Raises:
-        TypeError: A hook is not callable, or is async.
+        TypeError: A hook is not callable, or is async; or the object has none.
     """
 
     __slots__ = (
@@ -184,6 +184,8 @@ class FoundHooks:
         self.request_served: Hook | None = _find(hooks, "request_served")
         found = _find(hooks, "fault")
         names_handler = found is not None and _takes_three(hooks.fault)  # type: ignore[union-attr]
+        if hooks is not None and found is None and not any(getattr(self, name, None) for name in self.__slots__):
+            raise TypeError(f"hooks must have a method such as request_served: {type(hooks).__name__} has none")
         fault = (lambda error: found(error, None, None)) if found and names_handler else found
         self.fault: Hook = fault or log_fault
         self.peer_fault: Hook = fault or log_peer_fault

@@ -11,6 +11,8 @@ import pytest
 
 from jsonrpc_fast import Request
 from jsonrpc_fast.errors import CallTimeout, RpcError
+from jsonrpc_fast.handlers import Handlers
+from jsonrpc_fast.http import Endpoint
 from jsonrpc_fast.session import LspConvention, Outcome, Session, SessionContext
 from jsonrpc_fast.transports import memory_pair
 
@@ -248,3 +250,18 @@ async def test_what_is_not_a_hook_is_refused(hook: Any, expected: str) -> None:
 
     with pytest.raises(TypeError, match=expected):
         Session(memory_pair()[0], hooks=Hooks())
+
+
+class Misspelt:
+    def request_serve(self, *details: Any) -> None: ...
+
+
+@rows("hooks", [Misspelt(), 3, "log", print])
+async def test_an_object_without_any_hook_is_refused(hooks: Any) -> None:
+    for take in (
+        lambda: Session(memory_pair()[0], hooks=hooks),
+        lambda: Endpoint({}, hooks=hooks),
+        lambda: Handlers().prepare(hooks=hooks),
+    ):
+        with pytest.raises(TypeError, match=r"^hooks must have a method such as request_served: "):
+            take()
