@@ -192,26 +192,21 @@ exit status:
   130  interrupted
   143  terminated
 """
-_SERVE_STATUS: Final = """\
+_SERVING_STATUS: Final = """\
 exit status:
   0    the client closed standard input, or the HTTP server ended
   1    standard output cannot be written, or the client did not read all of it
-  2    the command line is wrong, the folder cannot be read, or the extra `mcp` or
-       `mcp-http` is not installed
+  2    the command line is wrong, {}
   3    the address is in use, or cannot be listened on
   130  interrupted
   143  terminated
 """
-_GATEWAY_STATUS: Final = """\
-exit status:
-  0    the client closed standard input, or the HTTP server ended
-  1    standard output cannot be written, or the client did not read all of it
-  2    the command line is wrong, the file cannot be read or is wrong, or the
-       extra `mcp`, `http` or `mcp-http` is not installed
-  3    the address is in use, or cannot be listened on
-  130  interrupted
-  143  terminated
-"""
+_SERVE_STATUS: Final = _SERVING_STATUS.format(
+    "the folder cannot be read, or the extra `mcp` or\n       `mcp-http` is not installed"
+)
+_GATEWAY_STATUS: Final = _SERVING_STATUS.format(
+    "the file cannot be read or is wrong, or the\n       extra `mcp`, `http` or `mcp-http` is not installed"
+)
 _INFO_STATUS: Final = """\
 exit status:
   0    success

@@ -18,21 +18,18 @@ from typing import Any, Final
 
 from ..codes import DEADLINE_MESSAGE, SessionErrorCode
 from ..errors import RpcError, StateError
-from .handler import Handler, RequestContext, is_awaitable
+from .handler import Handler, OuterHandler, RequestContext, is_awaitable
 
 _COUNTS_CANCELLATIONS: Final = sys.version_info >= (3, 11)
 
 
-class DeadlineHandler(Handler):
+class DeadlineHandler(OuterHandler):
     """A handler with a deadline for what it awaits."""
 
-    __slots__ = ("_inner", "_seconds")
+    __slots__ = ("_seconds",)
 
     def __init__(self, inner: Handler, seconds: float) -> None:
-        self.plain: Callable[..., Any] | None = None
-        self.wants_context: bool = inner.wants_context
-        self.takes_raw: bool = inner.takes_raw
-        self._inner = self._function = inner
+        super().__init__(inner)
         self._seconds = seconds
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:

@@ -18,18 +18,17 @@ import asyncio
 import concurrent.futures
 import contextvars
 import inspect
-from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Final
 
 from .failures import on_failure
-from .handler import Handler, RequestContext
+from .handler import Handler, OuterHandler, RequestContext
 
 # Its threads share no objects, and its class is a subclass of ThreadPoolExecutor (Python 3.14).
 _INTERPRETERS: Final[type | None] = getattr(concurrent.futures, "InterpreterPoolExecutor", None)
 
 
-class ExecutorHandler(Handler):
+class ExecutorHandler(OuterHandler):
     """A sync handler that runs in an executor.
 
     Args:
@@ -41,7 +40,7 @@ class ExecutorHandler(Handler):
         TypeError: `executor` is not an Executor, `function` is async, or it wants the context in another process.
     """
 
-    __slots__ = ("_executor", "_has_context", "_inner")
+    __slots__ = ("_executor", "_has_context")
 
     def __init__(self, inner: Handler, function: object, executor: Executor | None) -> None:
         if executor is not None and not isinstance(executor, Executor):
@@ -54,10 +53,8 @@ class ExecutorHandler(Handler):
         )
         if inner.wants_context and not self._has_context:
             raise TypeError("a function in another process cannot take the RequestContext")
-        self.plain: Callable[..., Any] | None = None
-        self.wants_context: bool = inner.wants_context
-        self.takes_raw: bool = inner.takes_raw and self._has_context
-        self._inner = self._function = inner
+        super().__init__(inner)
+        self.takes_raw &= self._has_context
         self._executor = executor
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:

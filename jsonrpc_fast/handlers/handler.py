@@ -240,6 +240,18 @@ class Handler:
         return problems + [Problem("", IS_UNKNOWN)] * is_unknown
 
 
+class OuterHandler(Handler):
+    """A handler around another one, as the options of a method make it."""
+
+    __slots__ = ("_inner",)
+
+    def __init__(self, inner: Handler) -> None:
+        self.plain: Callable[..., Any] | None = None
+        self.wants_context: bool = inner.wants_context
+        self.takes_raw: bool = inner.takes_raw
+        self._inner = self._function = inner
+
+
 def is_awaitable(result: object) -> bool:
     """Return whether `await` accepts a result. Like `await`, ask the type: an attribute of a result may run code."""
     return type(result) not in NEVER_AWAITABLE and hasattr(type(result), "__await__")

@@ -24,7 +24,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypeVar
 
-from .handler import Handler, RequestContext, is_awaitable
+from .handler import Handler, OuterHandler, RequestContext, is_awaitable
 
 CallNext: TypeAlias = Callable[[Any], Any]
 """Calls the next middleware, or the handler, with the params, and returns its result or an awaitable of it."""
@@ -35,7 +35,7 @@ Middleware: TypeAlias = Callable[[RequestContext, Any, CallNext], Any]
 C = TypeVar("C")
 
 
-class MiddlewareHandler(Handler):
+class MiddlewareHandler(OuterHandler):
     """A handler inside middleware.
 
     Raises:
@@ -45,10 +45,8 @@ class MiddlewareHandler(Handler):
     __slots__ = ("_invoke",)
 
     def __init__(self, inner: Handler, middleware: Iterable[Middleware]) -> None:
-        self.plain: Callable[..., Any] | None = None
-        self.wants_context: bool = True
-        self.takes_raw: bool = False
-        self._function = inner
+        super().__init__(inner)
+        self.wants_context, self.takes_raw = True, False
         self._invoke: Callable[[Any, RequestContext], Any] = within(inner.invoke, middleware)
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from .handler import Handler, RequestContext
+from .handler import Handler, OuterHandler, RequestContext
 
 
-class OrderedHandler(Handler):
+class OrderedHandler(OuterHandler):
     """A handler with the option `ordered`. What it does is up to the session."""
 
-    __slots__ = ("_inner", "is_ordered")
+    __slots__ = ("is_ordered",)
 
     def __init__(self, inner: Handler, is_ordered: bool) -> None:
-        self.plain: Callable[..., Any] | None = None
+        super().__init__(inner)
         # A session registers the requests of a function with a context before the call, and so those of this one.
-        self.wants_context: bool = is_ordered or inner.wants_context
-        self.takes_raw: bool = inner.takes_raw
+        self.wants_context |= is_ordered
         self.is_ordered: bool | None = is_ordered
-        self._inner = self._function = inner
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:
         """Call the function; see `Handler.invoke`."""

@@ -17,13 +17,13 @@ from typing import Any, Final
 
 from ..codes import ErrorCode
 from ..errors import RpcError
-from .handler import Handler, RequestContext
+from .handler import Handler, OuterHandler, RequestContext
 
 MAX_ITEMS: Final = 100_000
 """The largest number of items in one response."""
 
 
-class StreamHandler(Handler):
+class StreamHandler(OuterHandler):
     """A handler whose function returns an async generator.
 
     Args:
@@ -32,13 +32,11 @@ class StreamHandler(Handler):
             any.
     """
 
-    __slots__ = ("_inner", "_taken")
+    __slots__ = ("_taken",)
 
     def __init__(self, inner: Handler, names: frozenset[str] | None) -> None:
-        self.plain: Callable[..., Any] | None = None
-        self.wants_context: bool = True
-        self.takes_raw: bool = inner.takes_raw
-        self._inner = inner
+        super().__init__(inner)
+        self.wants_context = True
         self._taken = names
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .handler import Handler, RequestContext, is_context
+from .handler import Handler, OuterHandler, RequestContext, is_context
 from .params.arguments import Arguments, hints_of, parameters_of
 from .params.problems import Misfit
 from .params.types import type_of
 
 
-class TypedHandler(Handler):
+class TypedHandler(OuterHandler):
     """A handler whose params are converted before it is called.
 
     Args:
@@ -23,16 +23,14 @@ class TypedHandler(Handler):
         function: The function of `inner`, if the converted params are its only argument.
     """
 
-    __slots__ = ("_convert", "_direct", "_inner")
+    __slots__ = ("_convert", "_direct")
 
     def __init__(
         self, inner: Handler, convert: Callable[[Any], Any], function: Callable[[Any], Any] | None = None
     ) -> None:
+        super().__init__(inner)
+        self.takes_raw = True
         self._direct = None if inner.wants_context else function
-        self.plain: Callable[..., Any] | None = None
-        self.wants_context: bool = inner.wants_context
-        self.takes_raw: bool = True
-        self._inner = self._function = inner
         self._convert = convert
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:

@@ -34,6 +34,7 @@ from ..handlers.failures import on_failure
 from ..transports.connection import Connection
 from ..transports.heartbeat import Heartbeat
 from ..transports.protocol import Transport, check_transport
+from ..transports.waiters import Waiters
 from ..types import UNSET, Unset
 from .calling import Caller
 from .context import SessionContext
@@ -87,8 +88,14 @@ class Session(Caller):
         response_policy = checked["response_policy"]
         if isinstance(response_policy, Unset):
             response_policy = "always" if transport.responds_to_faults else "never"
+        self._idle = Waiters()  # woken when handlers have finished, or `close` waits no longer for them
         super().__init__(
-            transport, checked["timeout"], checked["context"], checked["max_calls"], self._on_idle, self._abort_soon
+            transport,
+            checked["timeout"],
+            checked["context"],
+            checked["max_calls"],
+            self._idle.wake,
+            self._abort_soon,
         )
         self.handlers: Handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
         self._engine = Engine(
@@ -116,7 +123,6 @@ class Session(Caller):
         self._closed: asyncio.Future[None]
         self._closer: asyncio.Task[None] | None = None
         self._deadline = inf  # until when `close` waits for handlers
-        self._waker: asyncio.Future[None] | None = None  # while it waits
         heartbeat = checked["heartbeat_seconds"]
         self._heartbeat = None if heartbeat is None else Heartbeat(heartbeat, transport, self._ping, self._on_silence)
 
@@ -280,21 +286,15 @@ class Session(Caller):
     def _finish_by(self, deadline: float) -> None:
         """Let `close` wait no longer than this for handlers."""
         self._deadline = min(self._deadline, deadline)
-        self._on_idle()
-
-    def _on_idle(self) -> None:
-        if self._waker is not None and not self._waker.done():
-            self._waker.set_result(None)
+        self._idle.wake()
 
     async def _wait_until_served(self) -> None:
         """Wait until every received message is served, or until the deadline."""
         while not self._engine.inbox.has_served and self._loop.time() < self._deadline:
-            self._waker = self._loop.create_future()
-            timer = None if self._deadline == inf else self._loop.call_at(self._deadline, self._on_idle)
+            timer = None if self._deadline == inf else self._loop.call_at(self._deadline, self._idle.wake)
             try:
-                await self._waker
+                await self._idle.wait()
             finally:
-                self._waker = None
                 if timer is not None:
                     timer.cancel()
         self._engine.finish_batch()

@@ -25,6 +25,7 @@ from .._typing import Self
 from ..errors import StateError
 from ..handlers.failures import on_failure
 from ..hooks import Outcome
+from ..transports.waiters import Waiters
 from .engine import Engine
 from .room import memory_of
 from .running import waiting
@@ -51,7 +52,7 @@ class _Items:
         self._max_items = max_items
         self._queue: deque[tuple[Any, int]] = deque()  # with their sizes in bytes
         self._size = 0
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiters = Waiters()
         self._timer: asyncio.TimerHandle | None = None  # while the queue is full
         self._is_resting = False
 
@@ -61,7 +62,7 @@ class _Items:
         size = memory_of([item], MAX_BYTES)
         self._queue.append((item, size))
         self._size += size
-        self._wake()
+        self._waiters.wake()
         if self._is_beyond(2):
             self.end(StateError(f"{len(self._queue)} items of the stream are not read"))
         elif self._is_beyond(1) and self._timer is None:
@@ -104,7 +105,7 @@ class _Items:
             self.has_ended = True
             self.error = error
             self._go_on()
-            self._wake()
+            self._waiters.wake()
             if self.call is not None:
                 self._engine.cancel(self.call)
 
@@ -113,21 +114,13 @@ class _Items:
         self._queue.clear()
         self.end(None)
 
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
     async def next(self) -> Any:
         while not self._queue:
             if self.has_ended:
                 if self.error is not None:
                     raise self.error
                 raise StopAsyncIteration
-            self._waiter = self._loop.create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
+            await self._waiters.wait()
         item, size = self._queue.popleft()
         self._size -= size
         if self._timer is not None and not (self._queue and self._is_beyond(0.5)):

@@ -37,6 +37,7 @@ from .._checks import check_count
 from .._typing import Self
 from ..codec import Raw
 from ..errors import CallTimeout, ConnectionLost, RpcError, StateError
+from ..transports.waiters import Waiters
 from ..types import UNSET, Unset
 from .reconnecting import ReconnectingSession
 from .running import current_run, waiting
@@ -74,7 +75,7 @@ class Subscription:
         self._params = params
         self._lost_at: float | None = None  # when the connection ended
         self._items: deque[Any] = deque()
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiters = Waiters()
         self._is_closed = False
         self._fault: Exception | None = None
         self._unsubscribing: asyncio.Task[Exception | None] | None = None
@@ -96,13 +97,9 @@ class Subscription:
                 raise self._fault
             if self._is_closed:
                 raise StopAsyncIteration
-            if self._waiter is not None:
+            if len(self._waiters):
                 raise StateError("another task reads this subscription")
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
+            await self._waiters.wait()
         return self._items.popleft()
 
     async def close(self) -> None:
@@ -141,7 +138,7 @@ class Subscription:
             self._end(StateError(f"more than {max_items} results of the subscription are not read"))
         elif not self._is_closed:
             self._items.append(result)
-            self._wake()
+            self._waiters.wake()
 
     def _end(self, fault: Exception | None) -> None:
         if self._is_closed:
@@ -149,11 +146,7 @@ class Subscription:
         self._is_closed = True
         self._fault = fault
         self._unsubscribing = self._owner._forget(self)
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._waiters.wake()
 
 
 class _Routes:

@@ -99,7 +99,6 @@ class TemplatePrompts:
 
     Args:
         directory: The folder.
-        folder_limits: How much of the folder is read.
         render_limits: What rendering one template may use.
         read: Whether to read the folder now. Otherwise the first `refresh` reads it, and it appears empty before.
 
@@ -111,14 +110,12 @@ class TemplatePrompts:
         self,
         directory: Path | str,
         *,
-        folder_limits: FolderLimits | None = None,
         render_limits: RenderLimits | None = None,
         read: bool = True,
     ) -> None:
         self._directory = Path(directory)
         if not self._directory.is_dir():
             raise NotADirectoryError(f"{self._directory} is not a folder")
-        self._folder_limits = folder_limits or FolderLimits()
         self._renderer = Renderer(render_limits)
         self._refreshing = threading.Lock()
         self._is_closed = False
@@ -131,7 +128,7 @@ class TemplatePrompts:
         """Read the files that have changed, and return what is different."""
         with self._refreshing:
             old = self._snapshot
-            folder = read_folder(self._directory, self._folder_limits, old.folder.files)
+            folder = read_folder(self._directory, FolderLimits(), old.folder.files)
             skipped = folder.skipped.items() - old.folder.skipped.items()
             _warn([f"template {name!a} is skipped: {why}" for name, why in sorted(skipped)])
             if folder == old.folder and _NO_TIME not in old.analyses.values():
