@@ -15,15 +15,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
 from typing import Any, Final
 
 from .._typing import Unpack
 from ..errors import ConnectionLost
-from .channel import Channel, Events
+from .channel import Events
 from .connection import TURN_SECONDS, Connection, State
 from .options import MessageOptions
+from .queued import QueuedChannel
 
 MAX_FAULTS: Final = 1000
 """The default of `max_faults`."""
@@ -35,7 +35,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _CLOSED_NORMALLY: Final = (1000, 1001, 1005)
 
 
-class AsgiChannel(Channel):
+class AsgiChannel(QueuedChannel):
     """A channel of texts: a WebSocket of an ASGI server; `AsgiWebSocket` describes the arguments.
 
     Attributes:
@@ -44,9 +44,8 @@ class AsgiChannel(Channel):
         tasks: The tasks that read and write.
     """
 
-    carries_texts = True
-
     def __init__(self, scope: Scope, receive: Receive, send: Send, subprotocol: str | None) -> None:
+        super().__init__()
         self.scope: Scope = scope
         self.closing_code: int = 1000
         self.close_code: int | None = None
@@ -54,15 +53,9 @@ class AsgiChannel(Channel):
         self._receive = receive
         self._send = send
         self._subprotocol = subprotocol
-        self._events: Events
-        self._pending: deque[bytes] = deque()
-        self._unwritten = 0
         self._has_received = False  # the handshake
         self._is_handshake_open = True  # the handshake
-        self._is_finishing = False
         self._is_lost = False
-        self._reads = asyncio.Event()
-        self._has_work = asyncio.Event()
 
     @property
     def name(self) -> str:
@@ -101,12 +94,6 @@ class AsgiChannel(Channel):
             event = await self._receive()
             self._is_handshake_open = event["type"] == "websocket.connect"
 
-    def set_reading(self, on: bool) -> None:
-        if on:
-            self._reads.set()
-        else:
-            self._reads.clear()
-
     async def _read(self) -> None:
         """Receive events until the connection is closed. Events of an unknown type are ignored."""
         time = asyncio.get_running_loop().time
@@ -120,8 +107,8 @@ class AsgiChannel(Channel):
                 if event["type"] == "websocket.receive":
                     text = event.get("text")
                     self._events.received((event["bytes"] if text is None else text) or b" ")
-                if not self._reads.is_set():
-                    await self._reads.wait()
+                if not self._may_read.is_set():
+                    await self._may_read.wait()
                     seconds = 0.0
                     continue
                 seconds += time() - begun
@@ -139,35 +126,21 @@ class AsgiChannel(Channel):
         """Send what is queued, then close the connection if this side closes."""
         try:
             while True:
-                while self._pending:
-                    text = self._pending[0]
+                while self._outgoing:
+                    text = self._outgoing[0]
                     await self._send({"type": "websocket.send", "text": text.decode()})
-                    self._pending.popleft()
+                    self._outgoing.popleft()
                     self._unwritten -= len(text)
                     self._events.drained()
                 if self._is_finishing:
                     await self._send({"type": "websocket.close", "code": self.closing_code})
                     break
-                self._has_work.clear()
-                await self._has_work.wait()
+                self._may_write.clear()
+                await self._may_write.wait()
         except Exception as fault:  # each ASGI server has exceptions of its own for a peer that is gone
             self._lose(ConnectionLost("the connection is closed"), fault)
         else:
             self._lose(None)
-
-    def write(self, data: bytes) -> None:
-        self._pending.append(data)
-        self._unwritten += len(data)
-        self._has_work.set()
-
-    @property
-    def unwritten(self) -> int:
-        return self._unwritten
-
-    def finish(self) -> None:
-        self._is_finishing = True
-        self._reads.set()
-        self._has_work.set()
 
     def abort(self) -> None:
         if self.tasks:
@@ -177,7 +150,7 @@ class AsgiChannel(Channel):
         if self._is_lost:
             return
         self._is_lost = True
-        self._pending.clear()
+        self._outgoing.clear()
         for task in self.tasks:
             if task is not asyncio.current_task():
                 task.cancel()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,18 +15,16 @@ from nats.errors import FlushTimeoutError
 from ..._checks import check_count, check_type
 from ..._typing import Unpack
 from ...errors import ConnectionLost
-from ...transports.channel import Channel, Events
+from ...transports.channel import Events
 from ...transports.connection import Connection
 from ...transports.options import MessageOptions
+from ...transports.queued import QueuedChannel
 from .connection import CLOSE_SECONDS, check_subject, close_client, confirm
 from .inbox import NO_RESPONDERS
 
 
-class _SubjectChannel(Channel):
+class _SubjectChannel(QueuedChannel):
     """The channel of a `SubjectTransport`, which describes the arguments."""
-
-    carries_texts = True
-    _events: Events
 
     def __init__(
         self,
@@ -37,17 +34,13 @@ class _SubjectChannel(Channel):
         nats_options: Mapping[str, Any] | None,
         max_waiting: int,
     ) -> None:
+        super().__init__()
         self._receives = receives
         self._sends = sends
         self._servers = servers
         self._nats_options = dict(nats_options or {})
         self._max_waiting = max_waiting
         self._client: Client | None = None
-        self._outgoing: deque[bytes] = deque()
-        self._unwritten = 0
-        self._is_finishing = False
-        self._may_read = asyncio.Event()
-        self._may_write = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
@@ -77,26 +70,6 @@ class _SubjectChannel(Channel):
     @property
     def name(self) -> str:
         return f"nats {self._receives}"
-
-    def set_reading(self, on: bool) -> None:
-        if on:
-            self._may_read.set()
-        else:
-            self._may_read.clear()
-
-    def write(self, data: bytes) -> None:
-        self._outgoing.append(data)
-        self._unwritten += len(data)
-        self._may_write.set()
-
-    @property
-    def unwritten(self) -> int:
-        return self._unwritten
-
-    def finish(self) -> None:
-        self._is_finishing = True
-        self._may_read.set()
-        self._may_write.set()
 
     def abort(self) -> None:
         if self._client is not None:

@@ -153,7 +153,7 @@ class ServerConnection(ClientConnection):
             return self._complete(request, result, context, rules)
         if asyncio.isfuture(result):
             return result
-        return self._run_async(request, partial(_same, result), context, rules)
+        return self._run_async(request, lambda: result, context, rules)
 
     def _on_notification(self, request: SessionContext, params: Any) -> Any:
         is_due = self._handshake.receive_notification(request.method)
@@ -344,10 +344,6 @@ class ServerConnection(ClientConnection):
                 self._session.notify_soon(notification.method, notification.params, destination=destination)
             except (ConnectionLost, StateError):
                 return
-
-
-async def _same(work: Awaitable[Any]) -> Any:
-    return await work
 
 
 def _raise_error(report: Report) -> None:

@@ -120,12 +120,8 @@ class Server(Decorators, Served):
     ) -> None:
         check_type("name", name, str)
         check_type("version", version, str)
-        for member, text in {
-            "title": title,
-            "description": description,
-            "instructions": instructions,
-            "website_url": website_url,
-        }.items():
+        texts: dict[str, Any] = {"title": title, "description": description, "website_url": website_url}
+        for member, text in {**texts, "instructions": instructions}.items():
             check_type(member, text, str, may_be_none=True)
         check_type("icons", icons, list, tuple, may_be_none=True)
         check_callable("lifespan", lifespan)
@@ -138,7 +134,6 @@ class Server(Decorators, Served):
         for each in middleware:
             check_callable("a middleware", each, may_be_none=False)
         super().__init__(provider=name, strict=strict, ignore_unknown=ignore_unknown, show_errors=show_errors)
-        texts: dict[str, Any] = {"title": title, "description": description, "website_url": website_url}
         if icons is not None:
             texts["icons"] = list(icons)
         given = {member: text for member, text in texts.items() if text is not None}
