@@ -351,20 +351,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
 
+    def add(name: str, about: str, text: str, status: str, usage: str | None = None) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=about, description=text, epilog=status, usage=usage, **layout)
+
     for name, about, text, status, usage in (
         ("call", "call a method of a server", _CALL, _CALL_STATUS, "TARGET METHOD [NAME=VALUE ... | JSON]"),
         ("list", "list what a server offers", _LIST, _CALL_STATUS, "TARGET"),
         ("stubs", "write the typed interface of a server", _STUBS, _STUBS_STATUS, "SOURCE"),
         ("replay", "send a recording to a server, and compare", _REPLAY, _REPLAY_STATUS, "FILE TARGET"),
     ):
-        command = commands.add_parser(
-            name,
-            help=about,
-            description=text,
-            usage=f"%(prog)s [options] {usage}\n       %(prog)s [options] {_PLACE.sub('', usage + ' ')}-- COMMAND ...",
-            epilog=status,
-            **layout,
-        )
+        usage = f"%(prog)s [options] {usage}\n       %(prog)s [options] {_PLACE.sub('', usage + ' ')}-- COMMAND ..."
+        command = add(name, about, text, status, usage)
         command.add_argument("words", nargs="*", metavar="WORD", help=argparse.SUPPRESS)
         if name in ("call", "list"):
             command.add_argument(
@@ -406,18 +403,10 @@ def _parser() -> argparse.ArgumentParser:
         help="a place that may differ, such as /result/time or /result/*/id; may be repeated",
     )
 
-    commands.add_parser(
-        "run",
-        help="run a program of another library on this codec",
-        description=_RUN,
-        usage="%(prog)s PROGRAM [ARGUMENT ...]\n       %(prog)s -m MODULE [ARGUMENT ...]",
-        epilog=_RUN_STATUS,
-        **layout,
-    )
+    usage = "%(prog)s PROGRAM [ARGUMENT ...]\n       %(prog)s -m MODULE [ARGUMENT ...]"
+    add("run", "run a program of another library on this codec", _RUN, _RUN_STATUS, usage)
 
-    command = commands.add_parser(
-        "check", help="validate streams of messages", description=_CHECK, epilog=_CHECK_STATUS, **layout
-    )
+    command = add("check", "validate streams of messages", _CHECK, _CHECK_STATUS)
     _add_rules(command, None)
     command.add_argument("files", nargs="*", metavar="FILE", help="a file to read; - or no file means standard input")
     _add_number(command, "--max-faults", 10, "show at most N faults of each file")
@@ -425,14 +414,8 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("-q", "--quiet", action="store_true", help="print no summaries, only faults")
     command.add_argument("--json", action="store_true", help="print each fault and each summary as one JSON object")
 
-    command = commands.add_parser(
-        "tap",
-        help="log the messages between a server and its client",
-        description=_TAP,
-        usage="jsonrpc-fast tap [options] -- COMMAND ...\n       jsonrpc-fast tap --http HOST:PORT [options] URL",
-        epilog=_TAP_STATUS,
-        **layout,
-    )
+    usage = "jsonrpc-fast tap [options] -- COMMAND ...\n       jsonrpc-fast tap --http HOST:PORT [options] URL"
+    command = add("tap", "log the messages between a server and its client", _TAP, _TAP_STATUS, usage)
     _add_rules(command, "auto")
     command.add_argument("url", nargs="?", metavar="URL", help="the URL of a server on HTTP; with --http")
     command.add_argument("--http", metavar="HOST:PORT", help="where to receive the requests for the URL's server")
@@ -442,23 +425,15 @@ def _parser() -> argparse.ArgumentParser:
         "--record", metavar="FILE", help="append each message to FILE as a line of JSON, which `replay` reads"
     )
 
-    command = commands.add_parser(
-        "serve", help="serve a folder of templates over MCP", description=_SERVE, epilog=_SERVE_STATUS, **layout
-    )
+    command = add("serve", "serve a folder of templates over MCP", _SERVE, _SERVE_STATUS)
     command.add_argument(
         "--template-dir", default="templates", metavar="DIR", help="the folder of templates (default: ./%(default)s)"
     )
     _add_shared(command, "--http", "--allow-host", "--allow-origin")
     _add_shared(command, "--debug")
 
-    command = commands.add_parser(
-        "relay",
-        help="connect an MCP client and a server over other transports",
-        description=_RELAY,
-        usage="jsonrpc-fast relay [options] URL\n       jsonrpc-fast relay --http HOST:PORT [options] -- COMMAND ...",
-        epilog=_RELAY_STATUS,
-        **layout,
-    )
+    usage = "jsonrpc-fast relay [options] URL\n       jsonrpc-fast relay --http HOST:PORT [options] -- COMMAND ..."
+    command = add("relay", "connect an MCP client and a server over other transports", _RELAY, _RELAY_STATUS, usage)
     command.add_argument("url", nargs="?", metavar="URL", help="the URL of a remote server")
     _add_shared(command, "--header")
     command.add_argument("--http", metavar="HOST:PORT", help="where to serve the command over HTTP, at the path /mcp")
@@ -468,13 +443,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_shared(command, "--debug")
 
-    command = commands.add_parser(
-        "gateway",
-        help="serve many MCP servers as one",
-        description=_GATEWAY,
-        epilog=_GATEWAY_STATUS,
-        **layout,
-    )
+    command = add("gateway", "serve many MCP servers as one", _GATEWAY, _GATEWAY_STATUS)
     command.add_argument("file", metavar="FILE", help="the file of servers")
     _add_shared(command, "--http", "--allow-host", "--allow-origin")
     command.add_argument(
@@ -494,9 +463,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_shared(command, "--debug")
 
-    command = commands.add_parser(
-        "info", help="show versions, backend and profiles", description=_INFO, epilog=_INFO_STATUS, **layout
-    )
+    command = add("info", "show versions, backend and profiles", _INFO, _INFO_STATUS)
     command.add_argument("--json", action="store_true", help="print one JSON object")
     for command in commands.choices.values():
         command.set_defaults(parser=command)
