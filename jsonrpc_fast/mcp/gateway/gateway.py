@@ -156,7 +156,7 @@ class Gateway(Served):
         """The names of the servers that run, of all clients."""
         return sorted(upstream.name for upstream in self._places.running)
 
-    def connection(self, transport: Transport, options: SessionOptions) -> GatewayConnection:
+    def connection(self, transport: Transport, options: SessionOptions) -> Any:
         """Return the connection of one client, which is not started. The arguments are as in `run`."""
         handshake = ServerHandshake(self._info, _CAPABILITIES, versions=self.versions, instructions=self._instructions)
         return GatewayConnection(handshake, self._entries, self._prefixes, self._places, transport, options)
