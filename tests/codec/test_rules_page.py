@@ -1,4 +1,4 @@
-"""docs/rules.md: the verdict of each row, by each profile and backend."""
+"""docs/rules.md: the verdict of each row, by each profile and backend, and what is written."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ PROFILES = {
 }
 MARKED = table_rows(PAGE, "text with marks", "`decode`, HTTP", "first line of a stream", "later line")
 ROWS = table_rows(PAGE, "text", "`JSONRPC`", "other profiles")
+FORMS: Final = ("2.0", "1.0", "unversioned")
+WRITTEN = table_rows(PAGE, "message", *[f'`"{form}"`' for form in FORMS])
 
 
 def code(cell: str) -> str:
@@ -82,6 +84,14 @@ def test_no_byte_order_mark_is_written(impl: ModuleType) -> None:
     assert text.startswith(b'{"jsonrpc"')
     for framing in ("newline", "content-length", "sse", "concatenated"):
         assert not frame(text, framing).startswith(b"\xef\xbb\xbf")
+
+
+@rows("row", WRITTEN, ids=[row[0].strip("`") for row in WRITTEN])
+def test_what_is_written(impl: ModuleType, row: list[str]) -> None:
+    message = eval(code(row[0]), vars(impl))  # of the page
+    for form, expected in zip(FORMS, row[1:], strict=True):
+        profile = jsonrpc_fast.JSONRPC.replace(writes=form)
+        assert impl.encode(message, profile, delimited=False).decode() == code(expected)
 
 
 CALL: Final = Kinds(jsonrpc="2.0", id="integer", method="string")

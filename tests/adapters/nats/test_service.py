@@ -17,6 +17,7 @@ from jsonrpc_fast.adapters.nats import Service, ServiceClient
 from jsonrpc_fast.adapters.nats.service import consumer_name
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError
 from jsonrpc_fast.handlers import Handlers, RequestContext
+from jsonrpc_fast.profile import JSONRPC_1
 
 from ...isolated import nats_load
 from ...support.nats_server import NatsServer, connected, nats_server, needs_server
@@ -236,6 +237,28 @@ class TestServices:
                 reply = await connection.request("s", batch, timeout=10)
                 assert reply.data.startswith(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32009,')
                 await service.stop(grace_seconds=0)
+
+    async def test_each_text_is_answered_in_its_form(self, server: NatsServer) -> None:
+        """Also where it is refused."""
+        profile = JSONRPC_1.replace(batches=True)
+        handlers = {"add": sum_of, "wait": forever}
+        async with connected(server) as connection:
+            service = Service(connection, "s", handlers, profile=profile, max_handlers=1, max_waiting=0)
+            await service.start()
+
+            async def replied(text: bytes) -> str:
+                return str((await connection.request("s", text, timeout=10)).data.decode())
+
+            plain = b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}'
+            first = plain.replace(b'"jsonrpc":"2.0",', b"")
+            assert await replied(plain) == '{"jsonrpc":"2.0","id":1,"result":3}'
+            assert await replied(first) == '{"id":1,"result":3,"error":null}'
+            await connection.publish("s", b'{"id":null,"method":"wait","params":[]}')
+            error = '"error":{"code":-32009,"message":"the service has too many messages"}'
+            assert await replied(plain) == '{"jsonrpc":"2.0","id":1,' + error + "}"
+            assert await replied(first) == '{"id":1,' + error + ',"result":null}'
+            assert await replied(b"[" + first + b"]") == '[{"id":1,' + error + ',"result":null}]'
+            await service.stop(grace_seconds=0)
 
     async def test_stop_serves_what_has_arrived(self, server: NatsServer) -> None:
         async with connected(server) as connection, connected(server) as other:
