@@ -12,6 +12,7 @@ import orjson
 
 from ..support.command_line import posix
 from ..support.places import PACKAGE, ROOT
+from ..support.tables import rows
 
 BARE = """
 import importlib, json, sys
@@ -83,3 +84,30 @@ def test_the_extras_exist() -> None:
     for needed in NEEDED.values():
         for extra in needed.removeprefix("jsonrpc_fast[").removesuffix("]").split(","):
             assert re.search(rf"^{re.escape(extra)} = \[", text, re.MULTILINE) or needed == "mcp>=2"
+
+
+FEATURES = (
+    *("asyncio", "logging", "msgspec", "pydantic", "opentelemetry", "httpx2", "httpx"),
+    *("jsonrpc_fast.hooks", "jsonrpc_fast.handlers", "jsonrpc_fast.session", "jsonrpc_fast.http", "jsonrpc_fast.mcp"),
+    *("jsonrpc_fast.telemetry", "jsonrpc_fast.recordings", "jsonrpc_fast.testing", "jsonrpc_fast.adapters"),
+    *("jsonrpc_fast.cli", "jsonrpc_fast.codec._decimals", "jsonrpc_fast.codec.encoders"),
+    *("jsonrpc_fast.session.proxies", "jsonrpc_fast.handlers.openrpc", "jsonrpc_fast.handlers.typed"),
+    *("jsonrpc_fast.handlers.observed", "jsonrpc_fast.http.upstreams", "jsonrpc_fast.http.batching"),
+)
+HANDLERS = ("jsonrpc_fast.handlers", "jsonrpc_fast.codec.encoders")
+ASYNC = (*HANDLERS, "asyncio", "logging", "jsonrpc_fast.hooks")
+
+
+@rows(
+    ("statement", "loaded"),
+    [
+        ("import jsonrpc_fast", ()),
+        ("from jsonrpc_fast.handlers import Handlers; Handlers({'a': abs})", HANDLERS),
+        ("from jsonrpc_fast.http import Endpoint; Endpoint({'a': abs})", (*ASYNC, "jsonrpc_fast.http")),
+        ("from jsonrpc_fast.session import Session", (*ASYNC, "jsonrpc_fast.session")),
+    ],
+)
+def test_what_is_not_used_is_not_loaded(statement: str, loaded: tuple[str, ...]) -> None:
+    code = f"import sys; {statement}; print(*[name for name in {FEATURES!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert set(done.stdout.split()) == set(loaded)
