@@ -165,6 +165,8 @@ class JwtVerifier:
     async def _fetch(self, now: float) -> None:
         try:
             found = await _within_limits(self._fetcher.fetch("GET"))
+            if not isinstance(found.get("keys"), list):
+                raise InvalidResponse("the answer is no key set")
             self._set = [key for key in found["keys"] if isinstance(key, dict)]
             self._keys.clear()
             self._fetched = now
