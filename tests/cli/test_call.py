@@ -18,6 +18,7 @@ import pytest
 from jsonrpc_fast.cli.main import main
 
 from ..support.command_line import SECONDS, Terminal, command, environment, posix
+from ..support.forking import MARK
 from ..support.http_process import serving
 from ..support.tables import rows
 from ..support.waiting import blocking_eventually
@@ -92,7 +93,9 @@ print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": describe}), f
 sys.stdin.read()
 """
 NOISE = "import sys; print('noise', flush=True); sys.stdin.read()"
-SOCKETS = """
+SOCKETS = (
+    MARK
+    + """
 import asyncio
 import sys
 from jsonrpc_fast.session import Session
@@ -112,6 +115,7 @@ async def main():
 
 asyncio.run(main())
 """
+)
 MCP_SERVER = '''
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp.server import Server

@@ -12,9 +12,12 @@ import pytest
 from jsonrpc_fast.recordings import Sender, record_line
 
 from ..support.command_line import run_here
+from ..support.forking import MARK
 from ..support.tables import rows
 
-SERVER = """
+SERVER = (
+    MARK
+    + """
 import asyncio, sys
 from jsonrpc_fast import RpcError
 from jsonrpc_fast.session import Session
@@ -40,6 +43,7 @@ async def serve(transport):
         await session.wait_closed()
 raise SystemExit(run_stdio(serve))
 """
+)
 COMMAND = ["--", sys.executable, "-c", SERVER]
 
 

@@ -37,6 +37,7 @@ from jsonrpc_fast.session.proxies import proxy
 from jsonrpc_fast.transports import memory_pair
 
 from ..support.command_line import run_here
+from ..support.forking import MARK
 from ..support.openrpc import DOCUMENTS, document
 from ..support.places import PACKAGE
 from ..support.tables import rows
@@ -447,7 +448,9 @@ def test_the_command(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr.rpartition(": ")[2]) == (2, "No such file or directory\n")
 
 
-SERVER = """
+SERVER = (
+    MARK
+    + """
 from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports import run_stdio
@@ -460,6 +463,7 @@ async def serve(transport):
         await session.wait_closed()
 raise SystemExit(run_stdio(serve))
 """
+)
 
 
 def test_the_document_of_a_server() -> None:

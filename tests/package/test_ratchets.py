@@ -1,8 +1,8 @@
-"""What the tests do without: waits in real time, and private names of modules that are not theirs."""
+"""What the tests do without: waits in real time, private names of modules that are not theirs, clocks at import."""
 
 from __future__ import annotations
 
-from ..support.ratchets import private_uses, real_sleeps
+from ..support.ratchets import early_clocks, private_uses, real_sleeps
 
 
 def test_no_test_waits_in_real_time_unless_it_is_slow() -> None:
@@ -11,3 +11,7 @@ def test_no_test_waits_in_real_time_unless_it_is_slow() -> None:
 
 def test_no_test_uses_a_private_name_of_a_module_that_is_not_its_own() -> None:
     assert list(private_uses()) == []
+
+
+def test_no_test_reads_a_clock_or_takes_a_port_when_its_module_is_imported() -> None:
+    assert list(early_clocks()) == []

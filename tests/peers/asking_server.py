@@ -1,3 +1,4 @@
+# may be forked
 """A server of this package on stdin and stdout whose functions call the client."""
 
 from __future__ import annotations

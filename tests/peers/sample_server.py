@@ -1,3 +1,4 @@
+# may be forked
 """A small server of this package on stdin and stdout."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Processes of Python that are forked from one which has imported the package, for a tenth of the cost (Linux).
 
-A test starts `python -m jsonrpc_fast`, an example or a script with MARK in its first line, in any way: itself, or
+A test starts `python -m jsonrpc_fast`, an example, or code or a file that begins with MARK, in any way: itself, or
 through the package. `subprocess.Popen` then asks a process for a child instead of starting an interpreter. All else is
 as before: the child is one of the process of the tests, and has the streams, the directory and the environment that
 were asked for. At its end it does what an interpreter does, except that it does not free the modules one by one: their
@@ -145,8 +145,12 @@ def _may_be_forked(words: list[str]) -> bool:
         return False
     if words[1] == "-c":
         return len(words) > 2 and words[2].startswith(MARK)
-    # `run` takes the place of libraries that are not imported yet.
-    return (words[1:3] == ["-m", "jsonrpc_fast"] and "run" not in words) or Path(words[1]).parent == EXAMPLES
+    if words[1] == "-m":
+        return words[2:3] == ["jsonrpc_fast"] and "run" not in words  # which replaces libraries that come later
+    path = Path(words[1])
+    if path.parent == EXAMPLES:
+        return True
+    return path.suffix == ".py" and path.is_file() and path.read_text(encoding="utf-8").startswith(MARK)
 
 
 def _adopt_orphans(is_on: bool) -> None:

@@ -1,10 +1,11 @@
-"""Finds what the tests do without in their sources: waits in real time, and private uses."""
+"""Finds what the tests do without in their sources: waits in real time, private uses, and clocks read too early."""
 
 from __future__ import annotations
 
 import ast
+import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from .places import PACKAGE, TESTS
@@ -25,6 +26,7 @@ NOT_REAL: Final = {"slow", "virtual_time"}
 SLEEP: Final = re.compile(r"\bsleep\(")
 PRIVATE: Final = re.compile(r"(?<!\bself)(?<!\bcls)(?<!\bsuper\(\))\._[a-zA-Z]|import .*\b_|^ +_\w+,$", re.MULTILINE)
 """What a source has that may wait, or use a private name: the others, which are most, are not parsed."""
+CLOCK: Final = re.compile(r"\b(time\.(time|monotonic)(_ns)?|(now|utcnow|today)|free_port)\(")
 SLEEPS: Final = {"asyncio.sleep", "anyio.sleep", "time.sleep"}
 VIRTUAL: Final = ("simulation",)
 """Folders where all time is virtual."""
@@ -44,7 +46,39 @@ def sources(pattern: re.Pattern[str]) -> Iterator[tuple[str, ast.Module]]:
             continue
         text = path.read_text(encoding="utf-8")
         if pattern.search(text):
-            yield name, ast.parse(text)
+            yield name, _tree(text)
+
+
+@functools.cache
+def _tree(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+def early_clocks() -> Iterator[str]:
+    """Yield the place of each clock that is read, and each port that is taken, when a module is imported: `file:line`.
+
+    Its tests may run minutes later.
+    """
+    for name, tree in sources(CLOCK):
+        if not name.startswith(PROGRAMS):
+            yield from (f"{name}:{line}" for line in _early(tree))
+
+
+def _early(node: ast.AST) -> Iterator[int]:
+    if isinstance(node, ast.Call) and CLOCK.search(f"{ast.unparse(node.func)}("):
+        yield node.lineno
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        children: Iterable[ast.AST] = [*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)]
+    elif isinstance(node, ast.Lambda) or _is_main(node):
+        return
+    else:
+        children = ast.iter_child_nodes(node)
+    for child in children:
+        yield from _early(child)
+
+
+def _is_main(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
 
 
 def real_sleeps() -> Iterator[str]:

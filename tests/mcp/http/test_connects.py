@@ -9,6 +9,7 @@ import pytest
 
 from ...isolated.mcp_http_connects import MODES, run
 from ...support.asgi_servers import serving
+from ...support.forking import MARK
 from ...support.mcp_http import Gate
 from ...support.tables import rows
 
@@ -29,7 +30,9 @@ async def test_clients_that_come_and_go_leave_nothing(mode: str) -> None:
         assert (served.files, served.tasks) == (first[1].files, first[1].tasks)
 
 
-CLOSED_LOOP = """
+CLOSED_LOOP = (
+    MARK
+    + """
 import asyncio, gc, sys
 from jsonrpc_fast import mcp
 async def main(url):
@@ -50,6 +53,7 @@ else:
         gc.collect()
 print("end", flush=True)
 """
+)
 
 
 @pytest.mark.parametrize("mode", [pytest.param("legacy", marks=pytest.mark.slow), "auto"])

@@ -14,12 +14,15 @@ import pytest
 
 from jsonrpc_fast.cli.main import main
 
+from ...support.forking import MARK
 from ...support.mcp_http import ACCEPT, call, initialize
 from ...support.tables import rows
 from ...support.waiting import accepts, blocking_eventually, free_port
 
 SECONDS = 60
-PROGRAM = """
+PROGRAM = (
+    MARK
+    + """
 import asyncio, sys
 from jsonrpc_fast.mcp.server import Context, Server
 
@@ -33,6 +36,7 @@ async def wait(context: Context) -> str:
 
 sys.exit(server.serve_http(port=int(sys.argv[1]), uvicorn_options={"log_level": "warning"}))
 """
+)
 
 
 @pytest.fixture
