@@ -3,7 +3,7 @@
 Rules:
   - A message is served by the first expectation with its method and params that is not used up. An expectation is for
     one message, unless `times` says otherwise.
-  - A request that nobody expected gets the error -32601.
+  - A request that nobody expected gets the error -32601 with the reason.
   - `check` reports what was not expected, and what was expected and did not come.
 """
 
@@ -18,7 +18,7 @@ from .._repr import shorten
 from .._typing import Self
 from ..codec import Params, Raw
 from ..codes import ErrorCode
-from ..errors import RpcError, standard_error
+from ..errors import RpcError
 from ..handlers import Handler, Handlers, RequestContext
 from ..types import UNSET, Unset
 
@@ -136,8 +136,9 @@ class ExpectedCalls(Handlers):
         for expectation in self._expected:
             if expectation.fits(context.method, params):
                 return expectation.serve(params)
-        self._unexpected.append(_shown(context.method, params))
-        raise standard_error(ErrorCode.METHOD_NOT_FOUND)
+        shown = _shown(context.method, params)
+        self._unexpected.append(shown)
+        raise RpcError(ErrorCode.METHOD_NOT_FOUND, f"the test does not expect {shown}")
 
 
 async def _wait(_: Any) -> None:

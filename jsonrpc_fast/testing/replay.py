@@ -6,8 +6,8 @@ Rules:
   - A recorded response is sent when its request has come, with the id that the request has now. Any other message of
     the server is sent when the message of the client has come that it followed in the recording. Messages that wait for
     the same one are sent in their order.
-  - A request that does not fit gets the error -32601, and is a fault. So is anything else that does not fit, and what
-    has not come in the end. Methods that begin with `rpc.`, such as pings, are none: timers send them.
+  - A request that does not fit gets the error -32601 with the reason, and is a fault. So is anything else that does not
+    fit, and what has not come in the end. Methods that begin with `rpc.`, such as pings, are none: timers send them.
   - The items of a batch count as single messages, and so do their responses.
 """
 
@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
+from .._checks import check_callable
 from .._repr import shorten
 from ..codec import Error, Notification, Request, Response, decode
-from ..codes import RPC_MESSAGES, ErrorCode
+from ..codes import ErrorCode
 from ..profile import JSONRPC, Profile
 from ..recordings import Recorded
 
@@ -51,10 +52,12 @@ class Replay:
         greeting: What the server sends before the client has sent anything.
 
     Raises:
+        TypeError: `fits` is not callable.
         ValueError: A message of the recording is invalid. The text names the line.
     """
 
     def __init__(self, recording: Iterable[Recorded], *, fits: Fits | None = None, profile: Profile = JSONRPC) -> None:
+        check_callable("fits", fits)
         self.faults: list[str] = []
         self._fits = fits
         self._steps: list[_Step] = []
@@ -84,8 +87,8 @@ class Replay:
                 self.faults.append(f"unexpected: {_shown(message)}")
             if not isinstance(message, Request):
                 return []
-            code = ErrorCode.METHOD_NOT_FOUND
-            return [Response(message.id, error=Error(code, RPC_MESSAGES[code]))]
+            reason = f"the recording does not have {_shown(message)}"
+            return [Response(message.id, error=Error(ErrorCode.METHOD_NOT_FOUND, reason))]
         step.has_come = True
         if isinstance(message, Request):
             self._ids[_key(step.message.id)] = message.id

@@ -81,7 +81,8 @@ def test_check(expect: Act, text: str) -> None:
     calls = ExpectedCalls()
     expect(calls)
     response = calls.dispatch('{"jsonrpc":"2.0","id":1,"method":"a","params":[1]}')
-    assert (b"-32601" in response) == ("unexpected" in text)
+    reason = b'"error":{"code":-32601,"message":"the test does not expect \'a\' with [1]"}'
+    assert (reason in response) == ("unexpected" in text)
     with pytest.raises(AssertionError) as caught:
         calls.check()
     assert str(caught.value) == text

@@ -75,7 +75,9 @@ def test_errors_and_batches() -> None:
 def test_what_does_not_fit(message: Any, text: str) -> None:
     replay = Replay(RECORDING)
     answers: list[Any] = replay.received(message)
-    assert [answer.error.code for answer in answers] == ([-32601] if isinstance(message, Request) else [])
+    reason = text.replace("unexpected: ", "the recording does not have ")
+    errors = [Error(-32601, reason)] if isinstance(message, Request) else []
+    assert [answer.error for answer in answers] == errors
     with pytest.raises(AssertionError) as caught:
         replay.check()
     assert str(caught.value).splitlines() == [
@@ -102,6 +104,8 @@ def test_params_that_differ_on_purpose() -> None:
 
 
 def test_recordings_that_cannot_be_replayed() -> None:
+    with pytest.raises(TypeError, match=r"^fits must be callable"):
+        Replay([], fits=3)  # type: ignore[arg-type]
     for message, text in ((Raw(b"{}"), "an invalid message"), (None, "no message")):
         with pytest.raises(ValueError, match=f"^line 7 of the recording has {text}$"):
             Replay([Recorded(0.0, "client", message, line=7)])
