@@ -64,6 +64,8 @@ from ..support.places import ROOT
 CHANNELS: Final = ("tcp", "tls", "unix", "websocket", "wss", "stdio")
 SECURE: Final = ("tls", "wss")
 SERVED: Final = struct.Struct("<Q")
+HANG_SECONDS: Final = 300.0
+"""How much longer than planned a round may take: on a busy machine each start of a far end takes half a minute."""
 EXPECTED: Final = (OSError, StateError, RpcError, ParseError)
 """The faults that may be reported. A ParseError is the last message of an end that was killed."""
 
@@ -457,7 +459,9 @@ async def chaos(
         seed += len(group)
         found = reports  # of no round in particular, such as what is left
         try:
-            await asyncio.wait_for(asyncio.gather(*[one.run(round_seconds) for one in group]), round_seconds + 120)
+            await asyncio.wait_for(
+                asyncio.gather(*[one.run(round_seconds) for one in group]), round_seconds + HANG_SECONDS
+            )
         except asyncio.TimeoutError:
             found.append("the round hangs")
         async for left in what_is_left(before):

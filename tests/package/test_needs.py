@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -45,3 +47,16 @@ def test_what_is_missing_is_one_line_for_each_command() -> None:
 def test_the_page_for_contributors_names_every_program() -> None:
     packages = " ".join(sorted(set(needs.DEBIAN.values())))
     assert f"apt-get install {packages}\n" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def test_the_programs_whose_processes_come_and_go_start_without_pytest() -> None:
+    """It would take a fifth of the time in which a peer of theirs starts."""
+    script = """
+import sys
+
+sys.modules["pytest"] = None
+from tests.isolated import session_chaos, session_soak, transport_soak
+"""
+    pytest.importorskip("websockets", reason="the extra `websocket` is not installed")
+    ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")

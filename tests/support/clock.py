@@ -24,8 +24,7 @@ import selectors
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
-
-import pytest
+from unittest import SkipTest
 
 START: Final = 1000.0
 """The time of a new loop: not zero, which code could take for none."""
@@ -39,7 +38,7 @@ def moving_clock() -> Callable[[float], None]:
     """
     loop = asyncio.get_running_loop()
     if not isinstance(loop, asyncio.BaseEventLoop):
-        pytest.skip("the clock of uvloop cannot be moved")
+        raise SkipTest("the clock of uvloop cannot be moved")
     moved = 0.0
     time_of_loop = loop.time
 
