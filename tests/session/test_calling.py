@@ -256,6 +256,16 @@ async def test_an_answer_and_a_cancellation_in_one_turn() -> None:
         assert wire.received == []
 
 
+async def test_a_call_is_cancelled_whose_connection_is_lost_meanwhile() -> None:
+    async with session_and_wire() as (session, wire):
+        call = asyncio.create_task(session.call("m"))
+        await wire.next()
+        call.cancel()
+        await wire.other.disconnect()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+
 async def test_callbacks() -> None:
     results: list[Any] = []
     loops: list[int] = []
