@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, Final
@@ -9,6 +10,11 @@ from typing import Any, Final
 MAX_PORT: Final = 65535
 MISSING: Final = object()
 """Stands for an argument that is not given. Unlike UNSET it is never passed."""
+
+HEADER_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+"""The name of an HTTP header (RFC 9110, section 5.1)."""
+HEADER_VALUE: Final = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")
+"""The value of an HTTP header, in ASCII alone (RFC 9110, section 5.5)."""
 
 
 def check_seconds(
@@ -111,6 +117,21 @@ def check_texts(name: str, value: object, *, may_be_none: bool = True) -> None:
         for key, text in value.items():
             check_type(f"a name in {name}", key, str)
             check_type(f"a value in {name}", text, str)
+
+
+def check_headers(headers: Mapping[str, str] | None) -> None:
+    """Check the headers of a user, here rather than in the HTTP library, whose errors and logs show their values.
+
+    Raises:
+        TypeError: They do not map strings to strings.
+        ValueError: HTTP does not allow a name, or the value of the one that the text names.
+    """
+    check_texts("headers", headers)
+    for name, value in (headers or {}).items():
+        if not HEADER_NAME.fullmatch(name):
+            raise ValueError("headers must have the names that HTTP allows: letters, digits, - and _")
+        if not HEADER_VALUE.fullmatch(value):
+            raise ValueError(f"the header {name} must be of ASCII characters on one line, without blanks around it")
 
 
 def check_functions(name: str, value: object, *, may_be_none: bool = True) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypedDict, TypeVar, overload
 
-from .._checks import check_callable, check_count, check_seconds, check_type
+from .._checks import check_callable, check_count, check_headers, check_seconds, check_type
 from .._typing import Self, Unpack
 from ..codec import Notification, Params
 from ..codec._json import Default, check_option
@@ -126,6 +126,7 @@ class _BaseClient(ResponseReader, Generic[C]):
 
     def _options(self, body: bytes, headers: Mapping[str, str] | None, seconds: float | None) -> dict[str, Any]:
         """Return the arguments of `Client.stream`."""
+        check_headers(headers)
         sent = self._library.Headers(_HEADERS)
         sent.update(headers)
         return {"method": "POST", "url": self._url, "content": body, "headers": sent, "timeout": seconds}
@@ -241,7 +242,7 @@ class HttpClient(_BaseClient["SyncClient"]):
             InvalidResponse: What the server sent is not a response to this call, is too large, or has a result that
                 is not of the type `returns`.
             EncodeError, TypeError: The params cannot be encoded, or the type `returns` is not supported.
-            ValueError: `timeout` is not more than 0, or not finite.
+            ValueError: `timeout` is not more than 0, or not finite, or HTTP does not allow a header.
         """
         read = None if returns is UNSET else result_reader(returns)
         seconds = self._seconds_of(timeout)

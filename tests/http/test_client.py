@@ -9,6 +9,7 @@ import importlib.util
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -491,6 +492,19 @@ def test_headers_replace_those_of_the_client_in_any_case(way: Way) -> None:
 
     headers = {"Content-Type": "application/json-rpc"}
     assert way.answered(lambda client: client.call("m", headers=headers), answer) == ["application/json-rpc"]
+
+
+@rows("value", [f"{SECRET}\n", f"{SECRET}\r\nx: y", f" {SECRET}", f"{SECRET}\0", f"{SECRET}é"])
+@every_way
+def test_a_header_that_http_does_not_allow_is_refused_and_not_shown(
+    way: Way, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The libraries, which refuse some of them, show the value in their errors and in their logs."""
+    caplog.set_level(0)
+    with pytest.raises(ValueError, match=r"^the header authorization must be") as caught:
+        way.answered(lambda client: client.call("m", headers={"authorization": value}), lambda _: None)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    assert SECRET not in caplog.text
 
 
 @rows("coding", ["gzip, gzip", "br", "zstd", "unknown"])

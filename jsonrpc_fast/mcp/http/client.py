@@ -25,7 +25,7 @@ from collections.abc import Coroutine, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ..._checks import check_count, check_seconds
+from ..._checks import check_count, check_headers, check_seconds
 from ..._typing import Unpack
 from ...codec import Notification, ParseError, Request, Response, decode
 from ...errors import CallTimeout, ConnectionLost, HandshakeError, InvalidResponse
@@ -39,7 +39,6 @@ from ...types import MessageId
 from ..protocol.meta import object_members
 from .client_session import NegotiatedSession, RequestHeaders, begin_again, session_headers, session_of
 from .event_reader import END_SECONDS, Cursor, EventReader, SessionEnded
-from .headers import check_headers
 from .sending import (
     EVENT_STREAM,
     STRAY,

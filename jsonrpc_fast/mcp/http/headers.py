@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ..._checks import check_texts
+from ..._checks import HEADER_NAME, HEADER_VALUE
 from ...codec import Request
 from ...codes import McpErrorCode
 from ...errors import RpcError, invalid_params
@@ -58,8 +58,6 @@ MAX_SAFE_INTEGER: Final = 2**53 - 1
 BEARER_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """A bearer token (RFC 6750, section 2.1)."""
 
-_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_PLAIN: Final = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")
 _BASE64: Final = "=?base64?"
 _BASE64_END: Final = "?="
 _HEADER_KEY: Final = "x-mcp-header"
@@ -88,25 +86,10 @@ _INTEGER: Final = re.compile(r"(-?[0-9]{1,16})(?:\.0+)?")
 Path = tuple[str, ...]
 
 
-def check_headers(headers: Mapping[str, str] | None) -> None:
-    """Check the headers of a user, here rather than in the HTTP library, whose errors and logs show their values.
-
-    Raises:
-        TypeError: They do not map strings to strings.
-        ValueError: HTTP does not allow a name, or the value of the one that the text names.
-    """
-    check_texts("headers", headers)
-    for name, value in (headers or {}).items():
-        if not _TOKEN.fullmatch(name):
-            raise ValueError("headers must have the names that HTTP allows: letters, digits, - and _")
-        if not _PLAIN.fullmatch(value):
-            raise ValueError(f"the header {name} must be of ASCII characters on one line, without blanks around it")
-
-
 def encode_value(value: str | int | bool) -> str:
     """Return a value as text for a header: as it is if that is safe, otherwise in Base64 between markers."""
     text = value if isinstance(value, str) else str(value).lower()
-    if _PLAIN.fullmatch(text) and not (text.startswith(_BASE64) and text.endswith(_BASE64_END)):
+    if HEADER_VALUE.fullmatch(text) and not (text.startswith(_BASE64) and text.endswith(_BASE64_END)):
         return text
     return f"{_BASE64}{base64.b64encode(text.encode()).decode()}{_BASE64_END}"
 
@@ -117,7 +100,7 @@ def decode_value(text: str) -> str:
     Raises:
         ValueError: The text is not a value: it has forbidden characters, or its Base64 is invalid.
     """
-    if not _PLAIN.fullmatch(text):
+    if not HEADER_VALUE.fullmatch(text):
         raise ValueError("the header has forbidden characters")
     if not (text.startswith(_BASE64) and text.endswith(_BASE64_END)):
         return text
@@ -144,7 +127,7 @@ def parameter_headers(schema: Any) -> dict[str, Path]:
         if _HEADER_KEY not in part:
             continue
         name = part[_HEADER_KEY]
-        if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+        if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
             raise ValueError(f"{_HEADER_KEY} must be the name of a header")
         if not path:
             raise ValueError(f"{_HEADER_KEY} must belong to a property that only `properties` lead to")
