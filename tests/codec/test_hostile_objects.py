@@ -26,10 +26,10 @@ from ..support.places import ROOT
 from ..support.tables import rows
 
 
-def run(impl: ModuleType, script: str) -> str:
+def run(impl: ModuleType, script: str, *options: str) -> str:
     """The output of a script in which `impl` is the backend; it must exit by itself, with code 0."""
     begin = f"{MARK}import faulthandler, {impl.__name__} as impl\nfaulthandler.enable()\n"
-    command = [sys.executable, "-c", begin + textwrap.dedent(script)]
+    command = [sys.executable, *options, "-c", begin + textwrap.dedent(script)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stderr[-2000:]
     return ran.stdout
