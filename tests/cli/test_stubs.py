@@ -498,13 +498,11 @@ async def test_documents_that_nobody_here_wrote(name: str) -> None:
 CALLER = """
 from jsonrpc_fast.http.client import AsyncHttpClient
 from jsonrpc_fast.session.proxies import proxy
-from ethereum_async import EthereumJSONRPCSpecification
+from petstore_async import Petstore
 
 
-async def number_of_uncles(client: AsyncHttpClient) -> int | None:
-    node = proxy(client, EthereumJSONRPCSpecification)
-    block = await node.eth_getBlockByNumber("latest", False)
-    return None if block is None else len(block["uncles"])
+async def number_of_pets(client: AsyncHttpClient) -> int:
+    return len(await proxy(client, Petstore).list_pets(3))
 """
 
 

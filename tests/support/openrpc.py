@@ -1,30 +1,40 @@
-"""Documents of OpenRPC that nobody here wrote, and the schema of the specification."""
+"""Documents of OpenRPC that nobody here wrote, and the schema of the specification: npm packages."""
 
 from __future__ import annotations
 
 import functools
-import gzip
 import json
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from .places import TESTS
+from ..peers.node import install
+from .places import PEERS
 
-VECTORS: Final = TESTS / "vectors" / "openrpc"
-DOCUMENTS: Final = (*sorted(path.stem for path in (VECTORS / "examples").glob("*.json")), "ethereum")
+FOLDER: Final = PEERS / "openrpc"
+PACKAGES: Final = FOLDER / "node_modules"
+DOCUMENTS: Final = (
+    "api-with-examples",
+    "link-example",
+    "params-by-name-petstore",
+    "petstore",
+    "petstore-expanded",
+    "simple-math",
+)
 
 
 def document(name: str) -> Any:
     """Return a document of `DOCUMENTS`."""
-    if name == "ethereum":
-        return json.loads(gzip.decompress((VECTORS / "ethereum.json.gz").read_bytes()))
-    return json.loads((VECTORS / "examples" / f"{name}.json").read_text())
+    install(FOLDER)
+    path = PACKAGES / "@open-rpc" / "examples" / "build" / "service-descriptions" / f"{name}-openrpc.json"
+    return json.loads(path.read_text())
 
 
 def openrpc_faults(document: Any) -> list[str]:
     """Return where and why a document breaks the schema of OpenRPC."""
     jsonschema_rs = pytest.importorskip("jsonschema_rs", reason="the extra `mcp` is not installed")
+    install(FOLDER)
     return [
         f"{list(fault.instance_path)}: {fault.message}" for fault in _validator(jsonschema_rs).iter_errors(document)
     ]
@@ -32,10 +42,15 @@ def openrpc_faults(document: Any) -> list[str]:
 
 @functools.cache
 def _validator(jsonschema_rs: Any) -> Any:
-    schema, json_schema = (
-        json.loads((VECTORS / name).read_text()) for name in ("openrpc.schema.json", "json.schema.json")
-    )
+    schema = _exported(PACKAGES / "@open-rpc" / "meta-schema" / "index.js")
+    json_schema = _exported(PACKAGES / "@json-schema-tools" / "meta-schema" / "index.js")
     # Both name a dialect of JSON-Schema.tools, which is draft 7.
     del schema["$schema"], json_schema["$schema"]
     known = jsonschema_rs.Registry([("https://meta.json-schema.tools", json_schema)])
     return jsonschema_rs.Draft7Validator(schema, registry=known)
+
+
+def _exported(path: Path) -> Any:
+    """Return the object in JSON that a script exports first."""
+    text = path.read_text()
+    return json.JSONDecoder().raw_decode(text[text.index("{", text.rindex("= {", 0, text.index("$schema"))) :])[0]
