@@ -54,7 +54,7 @@ class ExecutorHandler(OuterHandler):
         if inner.wants_context and not self._has_context:
             raise TypeError("a function in another process cannot take the RequestContext")
         super().__init__(inner)
-        self.takes_raw &= self._has_context
+        self.takes_raw: bool = inner.takes_raw and self._has_context
         self._executor = executor
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:

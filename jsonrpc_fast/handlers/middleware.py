@@ -46,7 +46,8 @@ class MiddlewareHandler(OuterHandler):
 
     def __init__(self, inner: Handler, middleware: Iterable[Middleware]) -> None:
         super().__init__(inner)
-        self.wants_context, self.takes_raw = True, False
+        self.wants_context: bool = True
+        self.takes_raw: bool = False
         self._invoke: Callable[[Any, RequestContext], Any] = within(inner.invoke, middleware)
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:

@@ -15,7 +15,7 @@ class OrderedHandler(OuterHandler):
     def __init__(self, inner: Handler, is_ordered: bool) -> None:
         super().__init__(inner)
         # A session registers the requests of a function with a context before the call, and so those of this one.
-        self.wants_context |= is_ordered
+        self.wants_context: bool = inner.wants_context or is_ordered
         self.is_ordered: bool | None = is_ordered
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:

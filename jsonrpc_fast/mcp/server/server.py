@@ -253,5 +253,5 @@ class Server(Decorators, Served):
                 connection.task_changed(task)
 
     def _changed(self, kind: Literal["tools", "prompts", "resources"]) -> None:
-        self.changes += 1
+        self.changes: int = self.changes + 1
         self.list_changed(kind)
