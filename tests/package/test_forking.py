@@ -82,4 +82,4 @@ def test_what_an_interpreter_reads_at_its_beginning_starts_one(is_forked: Callab
     assert not is_forked("-X", "dev")
     assert not is_forked(PYTHONPATH=str(tmp_path))
     assert not is_forked(PYTHONIOENCODING="ascii")
-    assert not is_forked(JSONRPC_FAST_PURE="1")
+    assert not is_forked(JSONRPC_FAST_PURE="other than that of the tests")
