@@ -84,7 +84,7 @@ SIGN_IN_SECONDS: Final = 300.0
 """How long a sign-in in the browser may take, by default."""
 REQUEST_SECONDS: Final = 30.0
 """How long an authorization server may be silent."""
-MAX_ANSWER_BYTES: Final = 256 * 1024
+MAX_RESPONSE_BYTES: Final = 256 * 1024
 """Maximum size of what an authorization server sends."""
 
 _CODES: Final = (
@@ -125,9 +125,6 @@ def _drop_secrets(record: logging.LogRecord) -> bool:
     return True
 
 
-logging.getLogger("mcp.client.auth.oauth2").addFilter(_drop_secrets)
-
-
 class OAuth(httpx2.Auth):
     """Gets tokens for one server, keeps them, and sends them. The functions of this module make it.
 
@@ -153,6 +150,7 @@ class OAuth(httpx2.Auth):
         self._opening = asyncio.Lock()
         self._header: str | None = None
         self._is_ready = False
+        logging.getLogger("mcp.client.auth.oauth2").addFilter(_drop_secrets)  # once, however often it is called
 
     async def sign_in(self, server: str) -> None:
         """Let a person sign in, if that is how tokens are got, and none are kept. `connect` calls it.
@@ -414,7 +412,7 @@ def browser(
 
 
 def client_credentials(client_id: str, client_secret: str, *, issuer: str, store: TokenStore | None = None) -> OAuth:
-    """Return an `auth` for a program that has an id and a secret of its own, and acts for nobody.
+    """Return an `auth` for a program that has an id and a secret of its own, and acts for no user.
 
     Args:
         client_id: The id by which the authorization server knows the program.
@@ -623,7 +621,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
         self._inner = inner
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = MAX_ANSWER_BYTES
+        left = MAX_RESPONSE_BYTES
         async for chunk in self._inner:
             left -= len(chunk)
             if left < 0:

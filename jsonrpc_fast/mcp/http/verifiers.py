@@ -21,7 +21,7 @@ Rules:
     after the last time: so new keys are found, and made-up ones cost nothing.
   - A time is a number (NumericDate of RFC 7519), with a leeway of LEEWAY_SECONDS.
   - Only algorithms with public keys are allowed, never `none`; the type and the `alg` of a key must fit the token's.
-  - No redirect is followed, and no answer of more than MAX_ANSWER_BYTES is read.
+  - No redirect is followed, and no response of more than MAX_RESPONSE_BYTES is read.
 
 Sources: RFC 7517, RFC 7519, RFC 7662, RFC 8725.
 """
@@ -75,8 +75,8 @@ FETCH_SECONDS: Final = 5.0
 """How long fetching keys, or asking an issuer, may take."""
 LEEWAY_SECONDS: Final = 10.0
 """How far the clock of an issuer may differ."""
-MAX_ANSWER_BYTES: Final = 256 * 1024
-"""Maximum size of a key set, or of an answer of an issuer."""
+MAX_RESPONSE_BYTES: Final = 256 * 1024
+"""Maximum size of a key set, or of another response of an issuer."""
 
 _KEY_TYPES: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 _RETRY_AFTER: Final = (b"retry-after", b"%d" % RETRY_SECONDS)
@@ -206,7 +206,7 @@ class IntrospectionVerifier:
         client_id: The id by which the issuer knows this server.
         client_secret: The secret of this server.
         audience: The audience (`aud`) that a token must have; one of them, if there are several.
-        issuer: The issuer (`iss`) that a token must have, if the answer says it; None: any.
+        issuer: The issuer (`iss`) that a token must have, if the response names one; None: any.
         http_client: As in `JwtVerifier`. With one of your own, connections stay open between requests.
 
     Raises:
@@ -268,7 +268,7 @@ class _Fetcher:
             response = await stack.enter_async_context(streaming)
             if response.status_code != 200:
                 raise InvalidResponse(f"the status is {response.status_code}")
-            found = loads(await read(response, MAX_ANSWER_BYTES))
+            found = loads(await read(response, MAX_RESPONSE_BYTES))
         if not isinstance(found, dict):
             raise InvalidResponse("the answer is no object")
         return found
@@ -283,7 +283,7 @@ def _is_for_us(claims: dict[str, Any], issuer: str | None, audience: frozenset[s
     given, now = claims.get("aud"), time.time()
     audiences = given if isinstance(given, list) else [given]
     begins = [claims[name] for name in ("nbf", "iat") if name in claims]
-    ends = [claims[name] for name in ("exp",) if name in claims]
+    ends = [claims["exp"]] if "exp" in claims else []
     return (
         all(isinstance(each, str) for each in audiences)
         and not audience.isdisjoint(audiences)
@@ -295,7 +295,7 @@ def _is_for_us(claims: dict[str, Any], issuer: str | None, audience: frozenset[s
 
 
 def _log(text: str, error: Exception) -> None:
-    """Log a failure by its kind: its text could hold parts of a token or of an answer."""
+    """Log a failure by its kind: its text could hold parts of a token or of a response."""
     _logger.warning("%s: %s", text, error if isinstance(error, InvalidResponse) else type(error).__name__)
 
 

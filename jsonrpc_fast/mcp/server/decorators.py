@@ -179,7 +179,7 @@ class Decorators(Registry):
             timeout: How long a call may take, in seconds, its requests to the client included; None: no limit. Then the
                 function is cancelled, and the client gets a result with `isError`. A thread goes on.
             show_errors: Which exceptions show their text to the client, and so to its model: True for all, or a tuple
-                of classes. They are logged all the same. By default what the server says.
+                of classes. They are always logged. By default what the server says.
             scopes: The scopes that the bearer token of a call needs, in addition to those of `Authorization`. Over HTTP
                 a call without them is refused with 403; without `Authorization`, all calls are. The tool is listed
                 all the same, so that clients can ask for the scopes. Other transports have no tokens: there anybody may

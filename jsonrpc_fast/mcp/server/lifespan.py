@@ -154,7 +154,7 @@ class LifespanHolder:
         Raises:
             TimeoutError: It does not begin in time, and was cancelled. The next call tries again.
             StateError: `leave` was called meanwhile.
-            RuntimeError: It raised a cancellation that nobody asked for.
+            RuntimeError: It raised CancelledError without being cancelled.
             Exception: What the lifespan raises. The next call tries again.
         """
         if self._entering is None:
@@ -192,7 +192,7 @@ class LifespanHolder:
 
         Raises:
             TimeoutError: It does not end in time, and was cancelled.
-            RuntimeError: It raised a cancellation that nobody asked for.
+            RuntimeError: It raised CancelledError without being cancelled.
             Exception: What the lifespan raises.
         """
         if self._entering is not None and not self._entering.done():

@@ -312,7 +312,7 @@ async def test_what_is_compressed_takes_no_more_room_than_its_limit(kind: str) -
     try:
         with pytest.raises(Refusal):
             await verify(token())
-        assert tracemalloc.get_traced_memory()[1] < 4 * verifiers.MAX_ANSWER_BYTES
+        assert tracemalloc.get_traced_memory()[1] < 4 * verifiers.MAX_RESPONSE_BYTES
     finally:
         tracemalloc.stop()
 
