@@ -107,7 +107,7 @@ def check_callable(name: str, value: object, *, may_be_none: bool = True) -> Non
 
 
 def check_texts(name: str, value: object, *, may_be_none: bool = True) -> None:
-    """Check an argument that maps names to strings, such as headers.
+    """Check a mapping of names to strings, such as headers.
 
     Raises:
         TypeError: `value` is not a mapping, or a name or a value in it is not a str.
@@ -124,7 +124,7 @@ def check_headers(headers: Mapping[str, str] | None) -> None:
 
     Raises:
         TypeError: They do not map strings to strings.
-        ValueError: HTTP does not allow a name, or the value of the one that the text names.
+        ValueError: HTTP does not allow a name or a value. The text contains the name, but no value.
     """
     check_texts("headers", headers)
     for name, value in (headers or {}).items():
@@ -135,7 +135,7 @@ def check_headers(headers: Mapping[str, str] | None) -> None:
 
 
 def check_functions(name: str, value: object, *, may_be_none: bool = True) -> None:
-    """Check an argument that maps names to functions, such as handlers.
+    """Check a mapping of names to functions, such as handlers.
 
     Raises:
         TypeError: `value` is not a mapping, a name is not a str, or a function is not callable.
@@ -161,6 +161,6 @@ def missing_arguments(callee: str, **arguments: object) -> TypeError:
 
 
 def not_a_message(value: object) -> TypeError:
-    """Return the error for a value that is encoded and is no message."""
+    """Return the error for a value that is passed to an encoder and is not a message."""
     text = f"message must be a Request, a Notification or a Response, not {type(value).__name__}"
     return TypeError(f"{text}; use encode_dict" if issubclass(type(value), dict) else text)

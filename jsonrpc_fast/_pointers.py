@@ -24,7 +24,7 @@ def parts_of(pointer: str) -> list[str]:
 
 
 def child_of(value: Any, part: str) -> Any:
-    """Return what one part of a pointer leads to: a member or an item; UNSET if there is none."""
+    """Return the member or the item that one part of a pointer leads to; UNSET if it leads nowhere."""
     if isinstance(value, Mapping):
         return value.get(part, UNSET)
     if isinstance(value, list) and INDEX.fullmatch(part) and int(part) < len(value):

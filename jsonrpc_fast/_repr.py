@@ -21,7 +21,7 @@ class _Shortener(reprlib.Repr):
         return repr(x) if x.bit_length() < 512 else f"<int of {x.bit_length()} bits>"
 
     def repr_bytes(self, x: bytes, level: int) -> str:
-        # The base class makes the whole repr first.
+        # `reprlib` makes the whole repr first, and then shortens it.
         if len(x) > SHOWN_BYTES:
             x = x[: SHOWN_BYTES // 2] + x[-SHOWN_BYTES // 2 :]
         return self.repr_instance(x, level)
@@ -33,7 +33,7 @@ class _Shortener(reprlib.Repr):
         return repr(x)
 
     def repr_dict(self, x: dict[Any, Any], level: int) -> str:
-        # The base class sorts the whole dict first.
+        # `reprlib` sorts the whole dict first.
         if x and level <= 0:
             return "{...}"
         items = [f"{self.repr1(key, level - 1)}: {self.repr1(x[key], level - 1)}" for key in islice(x, self.maxdict)]

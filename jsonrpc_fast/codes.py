@@ -46,7 +46,7 @@ class LspErrorCode(enum.IntEnum):
 class SessionErrorCode(enum.IntEnum):
     """The codes that sessions and `Handlers` of this package send, in the implementation-defined band."""
 
-    DEADLINE_EXCEEDED = -32008  # the handler was cancelled, or not called, because the server's deadline had passed
+    DEADLINE_EXCEEDED = -32008  # the server's deadline passed: the handler was cancelled, or not called
     SERVER_BUSY = -32009  # not handled, may be sent again: too many messages wait, or the session is closing
 
 

@@ -45,7 +45,7 @@ class StateError(RuntimeError):
 
 
 class ProgramReport(NamedTuple):
-    """What is known of a program that serves over stdio, for the error about it.
+    """What is known about a program that serves over stdio, for the text of an error.
 
     Attributes:
         command: The program and its arguments.
@@ -64,14 +64,14 @@ class HandshakeError(RuntimeError):
     """The handshake failed: no common version, or a malformed response. `__cause__` is the peer's error, if any.
 
     Attributes:
-        program: What is known of a program that an MCP client started; None for other peers.
+        program: The program that an MCP client started; None for other peers.
     """
 
     program: ProgramReport | None = None
 
 
 class SignInError(RuntimeError):
-    """A client did not get a token of OAuth. The text says at which step, and holds nothing that was sent."""
+    """A client did not get an OAuth token. The text names the step that failed, and contains nothing that was sent."""
 
 
 class ProgramStartError(OSError):
@@ -122,7 +122,7 @@ class ConnectionLost(ConnectionError):
     Attributes:
         was_sent: False if the peer has not served the message of this call, and never will: it may be sent again.
             "maybe" if the peer may have served it.
-        program: What is known of a program that an MCP client started; None for other peers.
+        program: The program that an MCP client started; None for other peers.
     """
 
     program: ProgramReport | None = None
@@ -176,11 +176,11 @@ trio propagate to the caller of the handler."""
 
 
 LOOP_EXITS: Final = (KeyboardInterrupt, SystemExit)
-"""Exceptions that end the event loop. If a callback raises one, it has not failed: it is raised again, never logged."""
+"""Exceptions that end the event loop. A callback that raises one has not failed: the exception propagates, unlogged."""
 
 
 def run_callback(report: Callable[[BaseException], object], callback: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function of the user that must change nothing here, whatever it raises.
+    """Call a function of the user whose exceptions must not affect the caller.
 
     Args:
         report: Called with what it raises, except LOOP_EXITS.
@@ -194,7 +194,9 @@ def run_callback(report: Callable[[BaseException], object], callback: Callable[.
         return callback(*arguments)
     except LOOP_EXITS:
         raise
-    except BaseException as error:  # such as the CancelledError of a future whose result the callback asked for
+    except (
+        BaseException
+    ) as error:  # any other, such as the CancelledError of a future whose `result` the callback called
         return report(error)
 
 
@@ -224,7 +226,7 @@ def error_for(error: BaseException, method: str, id: MessageId = None) -> RpcErr
 
 
 def internal_error(error: BaseException, method: str, id: MessageId = None) -> RpcError:
-    """Log an exception with its traceback, and return the error -32603, which holds nothing of the exception.
+    """Log an exception with its traceback, and return the error -32603, which reveals nothing about the exception.
 
     Args:
         error: Raised by a handler, or by encoding its result.
@@ -269,7 +271,7 @@ class _Make(Protocol[MadeFault]):
 
 
 class _Factory(Protocol):
-    """A factory, as the class holds it: a class method, whose exact type annotations cannot say."""
+    """The descriptor of a factory: a class method whose exact type cannot be annotated."""
 
     def __get__(self, fault: ParseError | None, cls: type[Fault], /) -> _Make[Fault]: ...
 
@@ -298,7 +300,7 @@ def _factory(code: ParseErrorCode, default: bool = True) -> _Factory:
 class ParseError(ValueError):
     """The fault of a message that breaks a rule. Decoding returns it as a value.
 
-    It holds nothing of the input except the id, which the repr, the message and the traceback do not show.
+    It contains no part of the input except the id, which the repr, the message and the traceback do not show.
 
     Args:
         code: The broken rule.
@@ -330,7 +332,7 @@ class ParseError(ValueError):
     ) -> None:
         if not isinstance(code, ParseErrorCode):
             raise TypeError(f"code must be a ParseErrorCode, not {type(code).__name__}")
-        # A stream of garbage makes many faults, so they share what they can.
+        # A stream of garbage makes many faults. They share their texts, so that each takes little memory.
         self.args = args_of(code, hint)
         self._code = code
         self._hint = hint

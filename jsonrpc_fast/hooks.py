@@ -1,9 +1,9 @@
 """Hooks: what sessions, endpoints and clients report about themselves, for metrics, traces and access logs.
 
 Hooks are one object with any of these methods. They are looked up once, when the session, endpoint or client is
-created; absent ones cost nothing. They are called on the loop's thread, or that of the call where there is no loop, are
-not async, must not block, and never receive params, results or error data. An exception that a hook raises is logged
-and otherwise ignored, and so is an invalid trace context.
+created; absent ones cost nothing. They are called on the loop's thread, or on the caller's where there is no loop. They
+are not async, must not block, and never receive params, results or error data. An exception that a hook raises is
+logged and otherwise ignored, and so is an invalid trace context.
 
 Each method has a protocol of its own below, and `Hooks` is any of them. Their arguments:
 
@@ -210,13 +210,13 @@ def trace_in_headers(headers: Mapping[bytes, bytes]) -> dict[str, str]:
 def _takes_three(hook: Hook) -> bool:
     try:
         inspect.signature(hook).bind(None, None, None)
-    except (TypeError, ValueError):  # ValueError: unknown, as of some builtins
+    except (TypeError, ValueError):  # ValueError: some builtins have no signature
         return False
     return True
 
 
 def _checked(trace: Any, context: dict[str, str]) -> tuple[Any, dict[str, str]]:
-    """Return what `call_prepared` returned. Raises TypeError if the trace context would spoil the message."""
+    """Return what `call_prepared` returned. Raises TypeError if the trace context would make the message invalid."""
     for name, text in context.items():
         if name not in TRACE_MEMBERS or not isinstance(text, str) or not text.isascii():
             raise TypeError("a trace context holds the ASCII strings traceparent and tracestate, or nothing")

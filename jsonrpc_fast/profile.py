@@ -6,10 +6,10 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-MAX_DEPTH: Final = 1024  # the depth of orjson.loads
-MIN_ID_BYTES: Final = 32  # any 64-bit integer fits
-MAX_ID_BYTES: Final = 640  # the minimum of CPython's limit on the digits of an int
-HEAD_BYTES: Final = 1024  # read from a message over the size limit, for its id
+MAX_DEPTH: Final = 1024  # as deep as orjson.loads reads
+MIN_ID_BYTES: Final = 32  # a 64-bit integer has at most 20 digits
+MAX_ID_BYTES: Final = 640  # the lowest value that `sys.set_int_max_str_digits` accepts: every id can be converted
+HEAD_BYTES: Final = 1024  # how much of a message over the size limit is read for its id
 
 WrittenForm: TypeAlias = Literal["2.0", "1.0", "unversioned"]
 """The form of messages that a profile writes."""
@@ -163,14 +163,14 @@ _PERMISSIONS: Final = (
     "null_companions",
     "extra_members",
 )
-"""The fields of a profile that accept more messages if they are true."""
+"""The fields of a profile that are true where it accepts more messages."""
 
 
 def is_at_least_as_strict(profile: Profile, other: Profile) -> bool:
     """Return whether every message that is valid in `profile` is valid in `other`, so that `parse` need not check it.
 
-    It compares neither batches, nor which extra members are kept, nor what only the text shows: size, depth, and
-    numbers that are too large.
+    The comparison excludes batches, the extra members that are kept, and what only the text of a message shows: its
+    size, its depth, and numbers that are too large.
     """
     return (
         all(bool(getattr(profile, name)) <= bool(getattr(other, name)) for name in _PERMISSIONS)

@@ -6,8 +6,8 @@
 Rules:
   - `time` is in seconds since 1970, `connection` a number that tells apart conversations in one file, and `from` is
     "client" or "server".
-  - `message` is a message or a batch as it was sent; only line breaks between tokens are spaces. What is no JSON has
-    the member `invalid` instead, a string.
+  - `message` is a message or a batch as it was sent, with spaces in place of line breaks between tokens. Input that is
+    not JSON is in the member `invalid` instead, as a string.
   - Readers ignore other members. Blank lines are skipped.
 """
 
@@ -23,7 +23,7 @@ from .profile import Limits
 Sender: TypeAlias = 'Literal["client", "server"]'
 
 MAX_LINE_BYTES: Final = Limits().message_bytes + 4096
-"""The maximum size of a line that is read, in bytes."""
+"""The maximum size of a line, in bytes."""
 
 _SENDERS: Final = get_args(Literal["client", "server"])
 _SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
@@ -35,7 +35,7 @@ class Recorded(NamedTuple):
     Attributes:
         time: When the message was sent, in seconds since 1970.
         sender: Who sent it.
-        message: The message or batch; None if what was sent is no JSON.
+        message: The message or batch; None if the input was not JSON.
         connection: The number of the conversation.
         line: The number of the line in its file, counted from 1; 0 if it was not read from one.
     """

@@ -34,10 +34,10 @@ __all__ = ["OpenTelemetryHooks", "TraceContextHooks"]
 
 _NAME: Final = "jsonrpc_fast"
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
-_MAX_LENGTH: Final = 512  # of a member, in characters; W3C Trace Context asks for no more
+_MAX_LENGTH: Final = 512  # the size of a member, in characters: W3C Trace Context requires no more to be passed on
 _SCHEMA: Final = "https://opentelemetry.io/schemas/1.40.0"
 _OTHER: Final = "_OTHER"
-# The boundaries that the conventions advise for durations of calls.
+# The bucket boundaries that the semantic conventions recommend for durations of calls.
 _BOUNDARIES: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 _ERROR_TYPES: Final = {
     outcome: f"{error.__module__}.{error.__qualname__}"
@@ -95,7 +95,8 @@ class OpenTelemetryHooks:
 
     def _serve(self, id: MessageId, method: str, parent: Context | None) -> Span:
         span = self._start(id, method, SpanKind.SERVER, parent)
-        # The session runs the handler in a context of its own, so nothing needs to be detached.
+        # The session runs the handler in a `contextvars` context of its own, which ends with it: no token needs to be
+        # detached.
         context.attach(trace.set_span_in_context(span))
         return span
 

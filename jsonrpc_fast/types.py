@@ -64,10 +64,10 @@ TIMEOUT_SECONDS: Final = 300.0
 
 
 def has_type(value: object, kind: type | tuple[type, ...]) -> bool:
-    """Like `isinstance`, by the type alone: the `__class__` of a value may name another class, or raise."""
+    """Like `isinstance`, but ask only the type: the `__class__` of a value may name another class, or raise."""
     return issubclass(type(value), kind)
 
 
 def plain_int(value: int) -> int:
-    """Return the number of an int, whatever the methods of its class say."""
+    """Return an int of a subclass as a plain int, without calling methods of the subclass."""
     return value if type(value) is int else int.__add__(value, 0)  # PyPy's `int.__int__` asks the class

@@ -8,7 +8,7 @@
 Rules:
   - Messages are decoded from JSON already. Validation agrees with `parse`, except that the method of a request or a
     notification must not be empty in any profile.
-  - A report holds nothing of the message except its id. Paths contain only members that JSON-RPC defines.
+  - A report contains no part of the message except its id. Paths contain only members that JSON-RPC defines.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TEXTS: Final = {
         for member in members
     },
 }
-"""The texts of faults in a message of a known kind, where they differ from the text of the code."""
+"""The texts of faults whose wording depends on the expected kind of message."""
 
 
 @dataclass(frozen=True, slots=True)

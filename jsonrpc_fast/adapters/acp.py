@@ -9,7 +9,7 @@ Rules:
   - The json module reads what the core reads differently, and writes what orjson would write differently, as in acp.
   - A line that is not a JSON object is skipped and logged, without its text. acp's connection ends at a JSON array.
   - Over stdio `print` writes to stderr, not into the stream of messages. A line may have 64 MiB.
-  - Reading pauses while 256 messages wait, and sending waits while the peer does not read.
+  - Reading pauses while 256 messages wait. Sending waits while the peer does not read.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ A session names the connection that it uses:
 `install` lets sessions use these classes that name none, or name those of aiorpcX.
 
 Rules:
-  - The classes are subclasses of aiorpcX's own. They decode messages that are valid by this package's rules; all other
-    messages go to aiorpcX, so faults, codes and texts are the same.
+  - The classes are subclasses of aiorpcX's own. They decode messages that are valid by this package's rules. All other
+    messages go to aiorpcX, so that faults, codes and texts stay the same.
   - JSON-RPC 1.0, whose responses have both members, is checked by aiorpcX, on dicts that orjson reads.
   - The json module reads what the core cannot read, and writes what orjson cannot write. Without the core it reads
     everything.
@@ -123,5 +123,5 @@ _REPLACEMENTS: Final = {
 
 
 def install() -> None:
-    """Let programs that import the classes from aiorpcX use these, in this process, and its sessions by default."""
+    """Replace aiorpcX's classes in this process, for programs that import them and as the default of its sessions."""
     replace(_REPLACEMENTS)

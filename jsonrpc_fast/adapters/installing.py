@@ -1,4 +1,4 @@
-"""What the `install` functions of adapters share: a class or function of a library is replaced wherever it is known."""
+"""The part that the `install` functions of adapters share: replacing an object of a library in every module."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def replace(replacements: Mapping[str, tuple[Any, Any]]) -> None:
-    """Replace objects in all modules of this process, and so in those that will import them.
+    """Replace objects in all modules of this process, and thereby in modules that import them later.
 
     Args:
         replacements: The old and the new object, by the name under which modules know both.

@@ -8,9 +8,9 @@ Rules:
   - The json module also reads and writes NaN and lone surrogates, reports invalid texts, and writes integers beyond 64
     bits. They are found only after orjson or the core has begun, so they take longer than with the json module alone.
   - `default` and the method `default` of `cls` get exactly the values that they get from the json module.
-  - `dumps` without `separators` writes no spaces. Without `ensure_ascii` it escapes characters only in a text that the
-    json module writes. If both are given, the text is that of the json module, except that 1e-05 is spelled 0.00001
-    and 1e-07 is spelled 1e-7.
+  - `dumps` without `separators` writes no spaces. Without `ensure_ascii` it escapes characters only where the json
+    module writes the value. If both are given, the output is that of the json module, except that 1e-05 is spelled
+    0.00001 and 1e-07 is spelled 1e-7.
   - Without the compiled core, `loads` is that of the json module, which is faster there.
 """
 
@@ -117,8 +117,8 @@ def loads_or(own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _read(text: bytes | bytearray) -> Any:
-    """Return a `Response` with the value of a JSON text; anything else if the json module must read it."""
-    # The core refuses a text that adds members to the message around it.
+    """Return a `Response` with the value of a JSON text as result; any other object if the json module must read it."""
+    # The value is decoded as the result of a response. Input that would add members to that response is refused.
     return decode(b"".join((b'{"jsonrpc":"2.0","id":0,"result":', text, b"}")), _PROFILE)
 
 

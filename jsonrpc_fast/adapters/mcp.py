@@ -110,7 +110,7 @@ def read(data: bytes, errors: str = "strict") -> SessionMessage | Exception:
             return to_session_message(received)
         return SessionMessage(_validate(data.decode("utf-8", errors)))
     except ValueError as fault:  # the models have more rules
-        return received if isinstance(received, ParseError) else fault  # pydantic's text holds the input
+        return received if isinstance(received, ParseError) else fault  # pydantic's text contains the input
 
 
 OPTIONS: Final[dict[str, Any]] = {"profile": PROFILE, "decode": read}
@@ -235,7 +235,8 @@ def _constructor(model: Any, members: dict[str, Any], names: set[str]) -> Callab
     """Return a function that makes a model of all of its members and the names of those that are set.
 
     The codec has checked the members, so they are not validated again: the function sets the attributes that pydantic
-    documents for an instance of `BaseModel`. Where that differs from a validated model, the members are validated.
+    documents for an instance of `BaseModel`. If an example made this way differs from a validated model, the function
+    validates.
 
     Args:
         model: A class of the SDK.
@@ -243,7 +244,7 @@ def _constructor(model: Any, members: dict[str, Any], names: set[str]) -> Callab
         names: The names of its members that are set.
     """
     new = model.__new__
-    # Their own setters, because a search for the attribute takes as long as setting it.
+    # The setters of the slots are fetched once: looking one up takes as long as calling it.
     set_names, set_extra, set_private, set_members = (
         BaseModel.__dict__[f"__{name}__"].__set__
         for name in ("pydantic_fields_set", "pydantic_extra", "pydantic_private", "dict")
@@ -375,7 +376,7 @@ class _OpenRequests:
 
 
 class _Stream:
-    """The part of anyio's streams that both of a session's streams have."""
+    """The part of anyio's interface that the read stream and the write stream share."""
 
     def close(self) -> None:
         raise NotImplementedError

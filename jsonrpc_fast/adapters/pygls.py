@@ -16,14 +16,14 @@ Rules:
     encoded, its response cannot be structured, or the connection is lost.
   - Text between messages is skipped over pipes, as in pygls. Over TCP it ends the connection, because it may be a
     request from a browser. A content type is not read, so that a body may have any charset that JSON may have.
-  - Only a whole message is structured: an object with a member `jsonrpc` inside of params stays as it is. A custom
-    request or notification without params has the params None.
+  - Only a whole message is structured: an object with a member `jsonrpc` inside params is not changed. A custom request
+    or notification without params has the params None.
   - The json module reads what the rules of `LSP` refuse, as in pygls: NaN, lone surrogates, duplicate members. What it
     cannot read either gets an error response, and so does a batch, which LSP does not have.
   - The json module writes what orjson would write differently, as in pygls.
   - An error response without an id ends the only call in flight.
-  - A request whose cancellation was read together with it gets the error -32800, and its handler is not called, which
-    pygls does.
+  - A request whose cancellation was read together with it gets the error -32800, and its handler is not called; pygls
+    calls it.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ _log = logging.getLogger("pygls.protocol.json_rpc")
 
 
 class _Writer:
-    """Stands for pygls' writers. `write` takes the text of one message, from any thread."""
+    """Takes the place of pygls' writers. `write` takes the text of one message, from any thread."""
 
     def __init__(self, transport: Connection, output: BinaryIO | None = None) -> None:
         self._transport = transport
@@ -128,7 +128,7 @@ class _Writer:
         except ConnectionLost as fault:
             _log.error("Error sending data: %s", fault)
         else:
-            self._transport.flush()  # a handler may go on for long
+            self._transport.flush()  # the handler may run for long
 
     async def close(self) -> None:
         """Write what is left, and close. pygls ends the process afterwards."""
@@ -220,7 +220,7 @@ class _Frames:
         self._text = text[at:]
         if not self._skips_text:
             if len(self._text) > MAX_HEADER_BYTES:
-                self._receive(self._text)  # which ends the stream
+                self._receive(self._text)  # a fault, which ends the stream
                 self._text = b""
         elif len(self._text) > _LINE_BYTES:
             self._log_skipped(self._text)
@@ -468,7 +468,7 @@ _REPLACEMENTS: Final = {
 
 
 def install() -> None:
-    """Let programs use these classes that import them from pygls: call it before they make subclasses."""
+    """Replace pygls' classes in this process. Call it before the program makes subclasses of them."""
     replace(_REPLACEMENTS)
 
 

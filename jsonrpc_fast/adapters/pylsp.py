@@ -83,5 +83,5 @@ _REPLACEMENTS: Final = {
 
 
 def install() -> None:
-    """Let python-lsp-server and others use these classes, in this process: call it before the server starts."""
+    """Replace the library's classes in this process, for python-lsp-server and others: call it before they start."""
     replace(_REPLACEMENTS)

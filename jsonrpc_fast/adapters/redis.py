@@ -119,7 +119,7 @@ class RedisEventStore:
         self._queue: list[tuple[_Commands, asyncio.Future[list[Any]]]] = []
         self._paused_until = 0.0
         self._renewal: asyncio.TimerHandle | None = None
-        self._tasks: dict[str, asyncio.Task[None]] = {}  # by purpose, at most one for each
+        self._tasks: dict[str, asyncio.Task[None]] = {}  # at most one for each purpose
         self._followers: dict[bytes, set[asyncio.Event]] = {}  # by channel
         self._changed_channels: set[bytes] = set()
 
@@ -388,7 +388,9 @@ class RedisEventStore:
                         if changed - new:
                             await pubsub.unsubscribe(*(changed - new))
                     message = await pubsub.get_message(timeout=_LISTEN_SECONDS)
-                    if message is not None:  # or a confirmed subscription: events may have come before it
+                    if (
+                        message is not None
+                    ):  # the confirmation of a subscription, too: events may have been published before it
                         for event in self._followers.get(message["channel"], ()):
                             event.set()
             except (RedisError, OSError):

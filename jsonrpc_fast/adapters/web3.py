@@ -95,7 +95,7 @@ class IPCProvider(_Fast, web3.IPCProvider):
                         try:
                             return self.decode_rpc_response(bytes(text))
                         except JSONDecodeError:
-                            pass  # the text goes on
+                            pass  # the response continues
                     timeout.sleep(0)
 
 

@@ -1,4 +1,4 @@
-"""What several commands read from their arguments: addresses, headers, and params as people write them."""
+"""Parsers of arguments that several commands share: addresses, headers, and params as people write them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def address_of(options: argparse.Namespace) -> tuple[str, int] | None:
-    """Return where `--http` says to serve; None without it.
+    """Return the address of `--http`; None without that option.
 
     Raises:
         ValueError: The address is malformed, or there are options that need one.
@@ -43,7 +43,7 @@ def address_of(options: argparse.Namespace) -> tuple[str, int] | None:
 
 
 def headers_of(given: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return headers given as "NAME: VALUE", with variables of the environment in their values.
+    """Return headers given as "NAME: VALUE", with environment variables in the values expanded.
 
     Raises:
         ValueError: A header is malformed, or a variable is missing. The error's text holds no value.
@@ -62,9 +62,9 @@ def headers_of(given: Sequence[str], environment: Mapping[str, str]) -> dict[str
 
 
 def params_of(words: Sequence[str]) -> Raw | None:
-    """Return the params that words give: one JSON object or array, or pairs NAME=VALUE, or nothing.
+    """Return the params in words of the command line: one JSON object or array, pairs NAME=VALUE, or no words.
 
-    A VALUE that is JSON is that value, written as it stands; any other is a string.
+    A VALUE that is JSON is passed on as it is written. Any other VALUE is a string.
 
     Raises:
         ValueError: A word has another form, or a name is given twice.

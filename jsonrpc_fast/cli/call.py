@@ -1,10 +1,10 @@
 """The commands `call`, `list`, `stubs` and `replay`: requests to a server of any kind, and what a server offers.
 
 Rules:
-  - stdout carries what the server sent, as JSON, and nothing else: results, and notifications with `--follow`. Errors
-    and what is wrong go to stderr.
-  - The exit status tells what became of the call.
-  - What a server sent cannot control the terminal: characters that are not printable are escaped there.
+  - stdout carries only what the server sent, as JSON: results, and notifications with `--follow`. Errors and
+    explanations go to stderr.
+  - The exit status tells how the call ended.
+  - Output of a server cannot control the terminal: on a terminal, characters that are not printable are escaped.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from .stubs import MAX_DOCUMENT_BYTES, document_of, write_stubs
 _ERROR: Final = 1
 """The server responded with an error."""
 _LOST: Final = 3
-"""There is no connection, or what the server sent is not a response."""
+"""The connection failed, or what the server sent is not a response."""
 _LATE: Final = 4
 """No response came in time."""
 
@@ -60,11 +60,11 @@ _STRING: Final = r'"(?:[^"\\]|\\.)*"'
 _TOKEN: Final = re.compile(
     rf"(?P<bold>{_STRING}(?=: ))|(?P<green>{_STRING})|(?P<cyan>-?[0-9][0-9.eE+-]*)|(?P<magenta>true|false|null)"
 )
-"""The names, strings, numbers and other values of indented JSON, by their styles."""
+"""Tokens of indented JSON, in one group for each style: names, strings, numbers and other values."""
 
 
 class _OutputError(Exception):
-    """stdout cannot be written. It is no fault of the connection.
+    """stdout cannot be written. The connection is not the cause.
 
     Attributes:
         reason: Why.
@@ -79,7 +79,7 @@ class _Ended(Exception):
 
 
 class _Peer(Protocol):
-    """What calls a server: a session, an HTTP client or an MCP client."""
+    """The part of a session, an HTTP client or an MCP client that a command uses."""
 
     async def call(self, method: str, params: Any = None) -> Any: ...
 
@@ -184,7 +184,7 @@ async def _run(
         else:
             _print_result(await peer.call(method, params), options.raw)
         if options.follow:
-            # Only an MCP client has its session within; a session is awaited by itself, without the extra `mcp`.
+            # Only an MCP client contains a session. Its class is not imported here: the extra `mcp` may be missing.
             await (peer.session if options.mcp else peer).wait_closed()
     return status
 
@@ -261,7 +261,7 @@ async def _connected(
 
 
 class _Faults:
-    """Shows what the server sends that is no message: without it, a call would only time out."""
+    """Shows input from the server that is not a message: without it, a call would only time out."""
 
     def __init__(self, command: str) -> None:
         self._program = f"jsonrpc-fast {command}"
@@ -276,7 +276,7 @@ class _Faults:
 
 @contextlib.asynccontextmanager
 async def _session_errors(target: str | None) -> AsyncIterator[None]:
-    """Translate what the library of WebSocket raises."""
+    """Translate the exceptions of the WebSocket library."""
     if target is None or not target.lower().startswith(_WEBSOCKET):
         yield
         return
@@ -339,7 +339,7 @@ def _transport(
 
 
 async def _initialize(peer: _Peer) -> Any:
-    """Make the handshake of LSP, and return what the server offers."""
+    """Make the handshake of LSP, and return the server's capabilities."""
     about = {"name": "jsonrpc-fast", "version": __version__}
     params = {"processId": os.getpid(), "clientInfo": about, "rootUri": None, "capabilities": {}}
     offered = await peer.call("initialize", params)
@@ -350,7 +350,7 @@ async def _initialize(peer: _Peer) -> Any:
 async def _openrpc_document(
     options: argparse.Namespace, target: str | None, command: Sequence[str], headers: Mapping[str, str]
 ) -> Any:
-    """Return the document of a server, or of a URL that names a file."""
+    """Return the OpenRPC document of a server, or the one at a URL that names a file."""
     if target is not None and re.match(r"https?://[^?#]*\.json(?:[?#]|$)", target, re.IGNORECASE):
         return document_of(await _fetched(target, headers, options.timeout))
     async with _connected(options, target, command, headers, None) as peer:
@@ -358,7 +358,7 @@ async def _openrpc_document(
 
 
 async def _fetched(url: str, headers: Mapping[str, str], seconds: float) -> bytes:
-    """Return the file of a URL, as far as it may be long."""
+    """Return the file at a URL. Stop reading once it is larger than a document may be."""
     from ..http.library import library_of
 
     http = library_of()
@@ -380,7 +380,7 @@ async def _fetched(url: str, headers: Mapping[str, str], seconds: float) -> byte
 
 
 async def _described(peer: Any) -> Any:
-    """Return what a server says of its methods."""
+    """Return a server's description of its methods: the result of `rpc.discover`."""
     try:
         return _value_of(await peer.call("rpc.discover"))
     except RpcError as error:
@@ -390,7 +390,7 @@ async def _described(peer: Any) -> Any:
 
 
 async def _offered(peer: Any, options: argparse.Namespace) -> dict[str, list[Any]]:
-    """Return what a server offers, by kind."""
+    """Return the methods, tools, prompts and resources of a server, by kind."""
     if not options.mcp:
         described = await _described(peer)
         methods = described.get("methods") if isinstance(described, dict) else None
@@ -434,7 +434,7 @@ def _print_list(offered: dict[str, list[Any]], options: argparse.Namespace) -> i
 
 
 def _write_line(line: str) -> None:
-    """Write a line that is escaped already."""
+    """Write a line whose control characters are already escaped."""
     try:
         print(line, flush=True)
     except OSError as error:
@@ -470,7 +470,7 @@ def _value_of(result: Any) -> Any:
 
 
 def _json_text(value: Any) -> str:
-    """Return a value as JSON in one line; what arrived as a text is not changed."""
+    """Return a value as JSON on one line; a `Raw` value keeps its spelling."""
     if isinstance(value, Raw):
         return value.decode(bytes).decode()
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -482,7 +482,7 @@ def _print_notification(method: str, params: Any) -> None:
 
 
 def _print_result(result: Any, raw: bool) -> None:
-    """Print a result: on a terminal indented, and elsewhere, or with `raw`, in one line, as it arrived."""
+    """Print a result: indented on a terminal; elsewhere, or with `raw`, on one line as it arrived."""
     if raw or not sys.stdout.isatty():
         _write(_json_text(result))
         return
@@ -503,7 +503,7 @@ def _write(text: str, decorate: Callable[[str], str] = str) -> None:
         if sys.stdout is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         if sys.stdout.isatty():
-            # In JSON they stand in strings only, where such an escape means the same.
+            # In JSON, control characters stand only in strings, where the escape has the same meaning.
             text = decorate("".join([c if c == "\n" or c.isprintable() else json.dumps(c)[1:-1] for c in text]))
         sys.stdout.flush()
         sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))

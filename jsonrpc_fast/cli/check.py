@@ -33,7 +33,7 @@ _BAR_SECONDS: Final = 2.0  # or after this time
 _MAX_METHODS: Final = 1000  # with a line of their own
 _OTHER_METHODS: Final = "(other methods)"
 
-# The first bytes of files that are not UTF-8, what they are, and a command that converts them.
+# Byte order marks and signatures of files that are not UTF-8, with a name and a command that converts them.
 _ENCODINGS: Final = (
     (re.compile(rb"\x1f\x8b"), "compressed with gzip", "gzip -dc FILE"),
     (re.compile(rb"\x28\xb5\x2f\xfd"), "compressed with zstd", "zstd -dc FILE"),
@@ -44,7 +44,7 @@ _ENCODINGS: Final = (
     (re.compile(rb"\0[\[{]"), "UTF-16", "iconv -f UTF-16BE -t UTF-8 FILE"),
 )
 _BINARY: Final = re.compile(rb"[^\s\[{](?:[^\n]*[\0-\x06\x0e-\x1a]|[\0-\xff]{0,1000}?\0)")
-"""A beginning that is no message, with control characters that no text has."""
+"""The beginning of binary data: control characters that no JSON text contains."""
 _OPENED_ON_ITS_OWN_LINE: Final = re.compile(rb"\s*[\[{][ \t]*\r?\n")
 _FRAMINGS: Final[dict[Framing, str]] = {
     "concatenated": "a message takes several lines",

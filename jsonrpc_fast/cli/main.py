@@ -232,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words[:1] == ["run"] and words[1:2] not in ([], ["-h"], ["--help"]):
         from . import run
 
-        return run.run(words[1:])  # its exceptions and signals are the program's
+        return run.run(words[1:])  # the program handles its own exceptions and signals
     # Not in a thread; and a signal that is ignored (nohup) stays ignored.
     handles_signal = (
         threading.current_thread() is threading.main_thread()

@@ -74,7 +74,7 @@ def run_server_command(program: str, extra: str, debug: bool, serve: Callable[[]
         program: The name of the command, for messages.
         extra: The extra that brings what may be missing.
         debug: As in `logging_to_stderr`.
-        serve: Runs it. What it raises for the user has a text for the user.
+        serve: Runs the command. An exception that it raises for the user has a text for the user.
     """
     try:
         with logging_to_stderr(program, debug):
@@ -88,7 +88,7 @@ def run_server_command(program: str, extra: str, debug: bool, serve: Callable[[]
 
 
 def announce_waiting(text: str, program: str = "jsonrpc-fast") -> None:
-    """Print on stderr what a command waits for, if its stdin is a terminal: otherwise it would seem to hang."""
+    """Print on stderr what a command waits for, if its stdin is a terminal: it would seem to hang otherwise."""
     if os.isatty(0):
         print_error(text, program)
 

@@ -1,15 +1,15 @@
 """The types of Python for the JSON Schemas of an OpenRPC document.
 
 Rules:
-  - A shape says which kinds of values a schema lets in: at most one type of array, one of mapping, and a set of classes
-    (TypedDicts) for objects. Kinds that exclude each other in msgspec's unions are joined.
-  - A value that a schema accepts has the type of its shape. What a type cannot say is left out: patterns, bounds,
-    `not`, conditions. A schema that says nothing, and a reference that leads nowhere or out of the document, is any
-    value.
-  - `anyOf` and `oneOf` join shapes, `allOf` and members beside them meet. Where objects are joined, one class has the
-    members of all, and requires those that all require.
-  - Objects with the same schema are one class. A schema may refer to itself through an object; through arrays alone,
-    the inner one is any value.
+  - A shape names the kinds of values that a schema accepts: at most one type of array, one of mapping, and a set of
+    classes (TypedDicts) for objects. Kinds that msgspec does not allow together in a union are joined.
+  - A value that a schema accepts has the type of its shape. A type cannot express patterns, bounds, `not` and
+    conditions, so they are left out. A schema without restrictions accepts any value, and so does a reference that
+    leads nowhere or out of the document.
+  - `anyOf` and `oneOf` join shapes; `allOf`, and keywords next to a reference or a union, intersect them. Where objects
+    are joined, one class has the members of all, and requires those that all require.
+  - Objects with the same schema are one class. A schema may refer to itself through an object. If it refers to itself
+    through arrays alone, the inner reference accepts any value.
   - A document has at most MAX_DEPTH levels and MAX_CLASSES classes.
 """
 
@@ -27,7 +27,7 @@ from ..types import UNSET
 MAX_DEPTH: Final = 100
 MAX_CLASSES: Final = 10_000
 _MAX_JOINED: Final = 64
-"""The largest number of classes that are joined, or met, one by one."""
+"""The largest number of classes that are joined, or intersected, one by one."""
 _MAX_LITERALS: Final = 256
 _MAX_MEMBERS: Final = 2_000_000
 
@@ -41,7 +41,7 @@ class DocumentError(ValueError):
 
 
 class Shape(NamedTuple):
-    """The kinds of values that a schema lets in.
+    """The kinds of values that a schema accepts.
 
     Attributes:
         plain: Of "Any", "None", "bool", "int", "float" and "str".
@@ -73,7 +73,7 @@ class ObjectClass:
     """A class for objects.
 
     Attributes:
-        hint: A name for it, as the document has it.
+        hint: A name for it, as the document spells it.
         members: Its members by name.
     """
 
@@ -122,7 +122,7 @@ class Shapes:
         return shape
 
     def resolve(self, value: Any) -> Any:
-        """Return what a Reference Object leads to; any other value as it is. None if it leads nowhere."""
+        """Return the target of a Reference Object, None if it leads nowhere; any other value unchanged."""
         for _ in range(MAX_DEPTH):
             if not isinstance(value, dict) or "$ref" not in value:
                 return value
@@ -144,7 +144,7 @@ class Shapes:
         return number
 
     def _number(self, value: Any, depth: int) -> int:
-        """Return a number that equal values share, whatever their notes say."""
+        """Return a number that equal values share. Titles, descriptions and other notes do not count."""
         if depth > MAX_DEPTH:
             raise DocumentError(f"the document is nested more than {MAX_DEPTH} levels deep")
         key: Any
@@ -169,7 +169,7 @@ class Shapes:
         return number
 
     def _found(self, reference: Any) -> Any:
-        """Return what a JSON pointer leads to; None if it leads nowhere."""
+        """Return the target of a reference; None if it leads nowhere."""
         found = target_of(self._document, reference) if isinstance(reference, str) else UNSET
         return None if found is UNSET else found
 
@@ -206,7 +206,7 @@ class Shapes:
         return self._referred[reference]
 
     def _own(self, schema: Mapping[str, Any], hint: str, depth: int) -> Shape:
-        """Return the shape of a schema without what it refers to and combines."""
+        """Return the shape of the keywords of a schema, without those that refer to and combine other schemas."""
         values = (
             schema["enum"] if isinstance(schema.get("enum"), list) else [schema["const"]] if "const" in schema else []
         )
@@ -333,7 +333,7 @@ def join(shapes: Iterable[Shape]) -> Shape:
 
 
 def _types_of(schema: Mapping[str, Any]) -> list[str] | None:
-    """Return the types of JSON that a schema lets in; None if it does not say."""
+    """Return the JSON types that a schema accepts; None if it does not restrict them."""
     given = schema.get("type")
     if isinstance(given, str):
         return [given] if given in (*_TYPES, "array", "object") else None

@@ -5,8 +5,8 @@ Rules:
     which types schemas have.
   - Params are passed by name if the document says "by-name" or "either", and as an array otherwise: documents that say
     nothing are often of servers that take arrays alone.
-  - Nothing of the document can become code: a name is replaced by one that Python allows, and texts are literals or
-    docstrings without escapes.
+  - No part of the document can become code: names are replaced by ones that Python allows, and texts become literals
+    or docstrings without escapes.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _RESERVED: Final = frozenset(
     {*dir(builtins), *keyword.kwlist, *keyword.softkwlist, "annotations", "Any", "Literal", "Protocol", "TypedDict"}
     | {"method", "self"}
 )
-"""What a module calls otherwise: nothing of it has these names."""
+"""Names that a module uses itself: no class, function or type of the document gets one of them."""
 _HIDING: Final = frozenset({"bool", "int", "float", "str", "list", "dict", "Any", "Literal", "method"})
-"""What functions and fields are not called: in their class, the name would hide a type."""
+"""Names that functions and fields do not get: in their class, the name would hide a type."""
 
 
 def write_stubs(document: Any, options: argparse.Namespace) -> int:
@@ -57,7 +57,7 @@ def write_stubs(document: Any, options: argparse.Namespace) -> int:
 
 
 def is_file(source: str) -> bool:
-    """Return whether a source of a document is a file, or "-" for standard input, and no address of a server."""
+    """Return whether the source of a document is a file, or "-" for standard input, and not the address of a server."""
     return source == "-" or not re.match(r"(https?|wss?|tcp|tls)://|unix:", source, re.IGNORECASE)
 
 
@@ -294,7 +294,7 @@ def _functional(name: str, fields: Iterable[tuple[str, str]], is_total: bool) ->
 
 
 def _fits(default: Any, shape: Shape) -> bool:
-    """Return whether a default value can stand in the module, and is of the type of its parameter."""
+    """Return whether a default value can be written in the module, and has the type of its parameter."""
     kind = {bool: "bool", int: "int", float: "float", str: "str"}.get(type(default))
     if kind is None or (kind == "str" and len(default) > _MAX_TEXT):
         return False
@@ -302,7 +302,7 @@ def _fits(default: Any, shape: Shape) -> bool:
 
 
 def _is_plain(name: str) -> bool:
-    """Return whether a name can stand in Python as it is. Python normalizes names beyond ASCII."""
+    """Return whether Python accepts a name unchanged. It would normalize names beyond ASCII."""
     return (
         name.isascii()
         and name.isidentifier()
@@ -333,11 +333,11 @@ def _camel_case(name: str, kind: str) -> str:
 
 
 def _literal(value: str | int) -> str:
-    """Return a literal: `repr` escapes quotes, line breaks, and what is not printable."""
+    """Return a literal: `repr` escapes quotes, line breaks, and characters that are not printable."""
     return repr(value)
 
 
 def _doc(text: str) -> str:
-    """Return a text that cannot end a docstring, on one line."""
+    """Return a text on one line that cannot end the docstring that contains it."""
     shown = "".join(char if char.isprintable() else " " for char in text[:_MAX_TEXT]).strip()
     return shown.replace("\\", "\\\\").replace('"', '\\"')

@@ -54,20 +54,21 @@ SENDERS: Final[dict[Direction, Sender]] = {"->": "client", "<-": "server"}
 """Who sends in a direction."""
 
 Pending: TypeAlias = "OrderedDict[tuple[type, MessageId], tuple[float, str]]"
-"""Requests without a response, by id: when they were sent, and their methods."""
+"""Requests without a response, by id: the time at which each was sent, and its method."""
 
 _CHUNK_BYTES: Final = 65536
 _WAITING_BYTES: Final = 64 * 1024 * 1024  # passed on, and not yet logged
 _ENTRY_BYTES: Final = 256  # the memory of a queued chunk besides its bytes
 _PENDING_CALLS: Final = 4096  # in each direction; beyond this, the oldest is forgotten
-_LAST_LINES_SECONDS: Final = 2.0  # how long the log may make no progress after the server has ended
-_REST_SECONDS: Final = 0.2  # a pipe that is quiet this long after its writer has ended counts as empty
+# After the server has ended, the tap ends without the rest of the log if that stands still for this long.
+_LAST_LINES_SECONDS: Final = 2.0
+_REST_SECONDS: Final = 0.2  # after its writer has ended, a pipe that is quiet for this long is taken to be empty
 _STYLES: Final = {"invalid": "red", "error": "yellow"}
 _LOG_ENDS: Final = "the rest of this direction is not logged"
 
 
 class Logs(NamedTuple):
-    """What a tap writes.
+    """Where a tap writes.
 
     Attributes:
         log: The file descriptor of the log.
@@ -90,7 +91,7 @@ def with_logs(options: argparse.Namespace, tap: Callable[[Logs], int]) -> int:
     _fill_standard_descriptors()
     with contextlib.ExitStack() as stack:
         descriptors: list[int | None] = []
-        # A recording has the payloads: nobody else may read it.
+        # A recording contains payloads, so only its owner may read it.
         for name, mode in ((options.log, 0o666), (options.record, 0o600)):
             if name is None:
                 descriptors.append(None)
@@ -370,7 +371,7 @@ class Watcher:
         try:
             _write(self._log, "".join([f"{start}{self._styled(line)}\n" for line in lines]).encode())
         except BrokenPipeError:
-            self._log = None  # nobody reads it; the messages still pass
+            self._log = None  # nobody reads the log; the messages still pass
         except OSError as error:
             self._log = None
             print_error(f"no more messages are logged: {error.strerror}")

@@ -4,7 +4,7 @@ Rules:
   - Method, path, query, headers and bodies are passed on unchanged, in both directions and at once. Two headers differ:
     `Host`, and `Accept-Encoding`, so that the server does not compress what the log decodes.
   - A response belongs to the request of the same HTTP exchange, or of the same session.
-  - A response without a message is logged as its status, and a DELETE as it is.
+  - A response without a message is logged as its status, and a DELETE request as its method.
   - Redirects are not followed, and no request is repeated. A server that cannot be reached gives the status 502.
 """
 
@@ -225,7 +225,7 @@ class _Tap:
 
 
 async def _refuse(send: Any, data: bytes) -> None:
-    """Respond for a server that did not."""
+    """Send a response in place of a server that sent none."""
     headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(data))]
     await send({"type": "http.response.start", "status": 502, "headers": headers})
     await send({"type": "http.response.body", "body": data})

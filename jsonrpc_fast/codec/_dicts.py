@@ -1,4 +1,4 @@
-"""Messages as plain dicts, with all their members, for both backends."""
+"""Messages as plain dicts with all their members, for both backends."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _EXACT_IDS: Final = (str, int, type(None))
 _TOO_LARGE: Final = ParseErrorCode.INTEGER_TOO_LARGE
 
 
-def dicts_of(text: bytes, judged: Any, numbers: int, fault_class: type[ParseError]) -> Any:
+def dicts_of(text: bytes, decoded: Any, numbers: int, fault_class: type[ParseError]) -> Any:
     """Return the dicts of a JSON text that `decode` accepts.
 
     Args:
         text: The text.
-        judged: What `decode` returned for it, not a ParseError.
+        decoded: What `decode` returned for it, not a ParseError.
         numbers: How the profile reads numbers (`numbers_of`).
         fault_class: The ParseError of the backend.
 
@@ -27,21 +27,23 @@ def dicts_of(text: bytes, judged: Any, numbers: int, fault_class: type[ParseErro
         A dict; for a batch a list, with a ParseError in place of each invalid item. A ParseError if a number is too
         large, in a member of a single message that the profile does not define.
     """
-    messages = judged if type(judged) is list else [judged]
+    messages = decoded if type(decoded) is list else [decoded]
     try:
         value = loads_as(text, numbers)
-        found = value if type(judged) is list else [value]
-    except ValueError:  # it nests deeper than can be read as a whole, or a number is too large
-        found = _read_members(text, judged, numbers, fault_class)
+        found = value if type(decoded) is list else [value]
+    except ValueError:
+        # orjson reads 1024 levels in all, but `Limits.depth` applies to each member. Or a number is too large.
+        found = _read_members(text, decoded, numbers, fault_class)
     for index, message in enumerate(messages):
         if isinstance(message, ParseError):
             found[index] = message
-        elif type(found[index]) is dict and type(found[index].get("id")) not in _EXACT_IDS:  # perhaps a wide integer
+        elif type(found[index]) is dict and type(found[index].get("id")) not in _EXACT_IDS:
+            # orjson has read a wide integer as a float; the decoded message has the exact id.
             found[index]["id"] = message.id
-    return found if type(judged) is list else found[0]
+    return found if type(decoded) is list else found[0]
 
 
-def _read_members(text: bytes, judged: Any, numbers: int, fault_class: type[ParseError]) -> list[Any]:
+def _read_members(text: bytes, decoded: Any, numbers: int, fault_class: type[ParseError]) -> list[Any]:
     """Return the dicts of the valid messages, read member by member; None in place of the others.
 
     A message with a number that is too large becomes a fault: `decode` drops the member, which the profile does not
@@ -56,8 +58,8 @@ def _read_members(text: bytes, judged: Any, numbers: int, fault_class: type[Pars
             return loads_exact(token)
 
     found: list[Any] = []
-    is_batch = type(judged) is list
-    messages = judged if is_batch else [judged]
+    is_batch = type(decoded) is list
+    messages = decoded if is_batch else [decoded]
     envelopes = scan(text, any_width=True, batch_items=sys.maxsize).envelopes
     for index, (message, envelope) in enumerate(zip(messages, envelopes, strict=True)):
         if isinstance(message, ParseError):
@@ -83,7 +85,7 @@ def write_dict(obj: dict[Any, Any], raw_type: type[Any], default: Default, optio
     Raises:
         EncodeError: A value cannot be written as JSON.
     """
-    members = dict(obj)  # a subclass of dict may be passed to `default`
+    members = dict(obj)  # orjson would pass a subclass of dict to `default` under OPT_PASSTHROUGH_SUBCLASS
     text = _write_members(members, raw_type, default, option)
     return dumps(members, default, option) if text is None else text
 
@@ -93,6 +95,7 @@ def _write_members(members: dict[Any, Any], raw_type: type[Any], default: Defaul
     written: dict[Any, bytes] = {}
     for name, value in members.items():
         if type(value) is raw_type:
+            # A `Raw` may hold line breaks between tokens, and the message has to stay on one line. Strings hold none.
             written[name] = bytes(value).replace(b"\n", b" ").replace(b"\r", b" ")
         elif name == "error" and isinstance(value, dict):
             error = _write_members(dict(value), raw_type, default, option)
@@ -106,7 +109,7 @@ def _write_members(members: dict[Any, Any], raw_type: type[Any], default: Defaul
         b"{"
         + b",".join(
             [
-                dumps({name: None}, default, option)[1:-5]
+                dumps({name: None}, default, option)[1:-5]  # the name and its colon, without "{" and "null}"
                 + (written[name] if name in written else dumps(value, default, option))
                 for name, value in members.items()
             ]

@@ -12,7 +12,7 @@ from ._json import has_surrogates, is_integer_longer, is_longer
 from .rules import bits
 
 if not TYPE_CHECKING:
-    from ..types import has_type as isinstance  # noqa: A004  # as the core judges
+    from ..types import has_type as isinstance  # noqa: A004  # the core compares types the same way
 
 _ABSENT: Final = object()
 _VERSION, _OTHER_VERSION = bits("jsonrpc", "2.0"), bits("jsonrpc", "other")
@@ -30,11 +30,11 @@ _NO_OBJECT: Final = bits("is_no_object")
 
 
 def kinds_of(obj: object, limits: Limits, raw_type: type[Any]) -> int:
-    """Return the kinds of a message that is decoded from JSON already.
+    """Return the kinds of a message that has already been decoded from JSON.
 
     Args:
         obj: The message, usually a dict.
-        limits: What is too long.
+        limits: The limits, which say what is too long.
         raw_type: The backend's `Raw`.
     """
     if not isinstance(obj, dict):
@@ -58,6 +58,7 @@ def kinds_of(obj: object, limits: Limits, raw_type: type[Any]) -> int:
             number += _LONG_METHOD
         else:
             number += _METHOD if method else _EMPTY_METHOD
+    # `known` counts the members found so far. Most calls without params need no further look-up.
     if known < len(obj):
         params = obj.get("params", _ABSENT)
         if params is not _ABSENT:
@@ -104,8 +105,10 @@ def _id_kind(id: object, limits: Limits) -> int:
     if isinstance(id, str):
         return _STRING_ID if id.isascii() or not has_surrogates(id) else _OTHER_ID
     if isinstance(id, int):
+        # bool is a subclass of int, but true and false are no numbers in JSON.
         return _OTHER_ID if isinstance(id, bool) else _INTEGER_ID
     if isinstance(id, float):
+        # JSON has no NaN and no infinities (RFC 8259, section 6): such an id could not be written back.
         return _FLOAT_ID if math.isfinite(id) else _OTHER_ID
     return _NULL_ID if id is None else _OTHER_ID
 

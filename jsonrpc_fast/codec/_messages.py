@@ -1,7 +1,7 @@
 """The messages of the pure backend, and how a dict becomes one.
 
-Decoded messages are valid already, and immutable: functions like `make_request` set their fields by the descriptors of
-the slots.
+Decoding makes messages that are valid already. Messages are immutable, so functions like `make_request` set the fields
+through the descriptors of the slots, without the checks of the constructor.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 else:
     from typing import TypeVar
 
-    from ..types import has_type as isinstance  # noqa: A004  # as the core judges
+    from ..types import has_type as isinstance  # noqa: A004  # the core compares types the same way
 
     P = TypeVar("P")
     R = TypeVar("R")
@@ -68,10 +68,10 @@ def _make_fault(*state: Any) -> ParseError:
 
 
 class _Value:
-    """Base of the immutable classes. Equality, copies, pickles and the repr use the fields in `__match_args__`, and
-    `extra`."""
+    """Base of the immutable classes. Equality, copies, pickles and the repr use `extra` and the fields in
+    `__match_args__`."""
 
-    __slots__ = ("_extra",)  # unset without extra members, which costs no time
+    __slots__ = ("_extra",)  # left unset where there are no extra members, which saves an assignment
     __match_args__: ClassVar[tuple[str, ...]] = ()
     __hash__: ClassVar[None]  # type: ignore[assignment]  # payloads are mutable
 
@@ -579,7 +579,7 @@ RawMessage: TypeAlias = Request[Raw | None] | Notification[Raw | None] | Respons
 
 
 def _check_text(text: bytes) -> ScannedValue | ParseError:
-    """The place of the single value in `text`, or its fault. No exception is kept: it would hold the text."""
+    """The place of the single value in `text`, or its fault. The exceptions end here, because they hold the text."""
     try:
         text.decode()
         value = scan_value(text)
@@ -614,7 +614,7 @@ def _part_of(raw: Raw, name: str | None, index: int) -> Raw | None:
 
 def _check_id(id: object) -> None:
     if type(id) is int and -(2**63) <= id < 2**64:
-        return  # nearly all
+        return  # nearly every id
     if isinstance(id, bool) or not (id is None or isinstance(id, (int, str, float))):
         raise TypeError(f"id must be an int, a str, a float or None, not {type(id).__name__}")
     if isinstance(id, float) and not math.isfinite(id):
@@ -671,23 +671,24 @@ _HAS_EXTRA_IN_ERROR: Final = bits("has_extra_in_error")
 _JSON_TYPES: Final[tuple[Any, ...]] = (dict, list, str, int, float, bool, type(None))
 
 
-SMALL_BYTES: Final = 768  # for smaller texts, dicts are faster than patterns
+SMALL_BYTES: Final = 768  # up to this size, dicts are faster than patterns
 
 
 class Rules(dict[int, Verdict]):
-    """The verdicts of one profile so far, by the kinds of a message.
+    """The verdicts found so far for one profile, by the kinds of a message.
 
     Attributes:
-        owner: The profile, kept alive so that no other one gets its id.
-        profile: The same, without code of a subclass.
+        owner: The profile, kept alive so that no other object gets its `id()`, by which it is found.
+        profile: The same rules, in an object that runs no code of a subclass.
         limits: Its limits.
-        message_bytes: The one that each text is compared with.
+        message_bytes: The maximum size of a message.
         numbers: How numbers are read (`numbers_of`).
-        has_text_limits: Some JSON is refused for its depth or a number, or has a number that orjson reads otherwise.
+        has_text_limits: The profile refuses some JSON for its depth or a number, or reads some numbers in another way
+            than orjson.
         has_usual_errors: An error that has a code and a message is valid.
-        id_characters: An id that is a string of this length is certainly not too long, as is a method.
-        method_characters: A method of this length is certainly not too long: a character has up to four bytes.
-        small_bytes: The size up to which a text is read as a dict.
+        id_characters: A string of up to this length is never too long for an id: a character has up to four bytes.
+        method_characters: The same for a method.
+        small_bytes: The size up to which a message is read as a dict.
         usual_params: The types of params in valid calls, for the fast path.
         usual_results: The types of results in valid responses.
     """
@@ -752,6 +753,7 @@ def rules_of(profile: Profile) -> Rules:
         if not issubclass(type(profile), Profile):
             raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
         found = Rules(profile)
+        # Bounded, because a program may make a profile for each connection.
         if len(known_rules) >= MAX_PROFILES:
             known_rules.clear()
         known_rules[id(profile)] = found
@@ -765,7 +767,7 @@ def message_of(obj: object, rules: Rules, index: int | None = None, kinds: int =
         obj: The object.
         rules: The rules.
         index: The position in a batch.
-        kinds: What only the text shows.
+        kinds: The kinds that a dict cannot show.
     """
     kinds |= kinds_of(obj, rules.limits, Raw)
     found = rules[kinds]
@@ -778,7 +780,7 @@ def message_of(obj: object, rules: Rules, index: int | None = None, kinds: int =
 def fault_with_id(
     code: ParseErrorCode, obj: dict[str, Any], rules: Rules, kinds: int, offset: int | None = None
 ) -> ParseError:
-    """Return the fault of a text in which the members of `obj` were found, with the id if it is certain."""
+    """Return the fault of input in which the members of `obj` were found, with the id if it is certain."""
     found = rules[kinds_of(obj, rules.limits, Raw) | kinds]
     id = obj["id"] if found.is_id_certain else None
     return ParseError(code, id, offset=offset, reply_expected=found.reply_expected)
@@ -828,11 +830,11 @@ def _of_class(cls: type[T], obj: object, profile: Profile) -> T | None:
 
 
 def as_it_is(obj: object) -> object:
-    """Return a dict of the caller as it is now: a callback of the collector may change it while it is read."""
+    """Snapshot the caller's dict: a callback of the garbage collector may change it while it is read."""
     return obj.copy() if type(obj) is dict else obj
 
 
-# From a message to a text.
+# From a message to JSON.
 
 
 def encode(
@@ -1019,7 +1021,7 @@ def encode_error(
 
 def _encode_id(id: MessageId) -> bytes:
     _check_id(id)
-    return b"%d" % id if isinstance(id, int) else dumps(id)  # orjson stops at 64 bits
+    return b"%d" % id if isinstance(id, int) else dumps(id)  # orjson refuses integers beyond 64 bits
 
 
 def _encode_method(method: str) -> bytes:

@@ -1,10 +1,10 @@
 """The codec in plain Python: the specification that the compiled core agrees with on every input.
 
 Rules:
-  - A text is scanned (`_scanner`); the members of each message are read into a dict, and the
-    dict becomes a message or a fault (`_messages`) by the rules of `rules.py`.
-  - What a dict does not show is told by the scanner: duplicate members, numbers that a float changes, depth, and why a
-    text is not JSON.
+  - The scanner (`_scanner`) finds the members of each message. They are read into a dict, and the dict becomes a
+    message or a fault (`_messages`) by the rules of `rules.py`.
+  - The scanner also reports what a dict cannot show: duplicate members, numbers that a float would change, the depth,
+    and where the input stops being JSON.
 """
 
 from __future__ import annotations
@@ -64,14 +64,15 @@ from ._stream import StreamDecoder
 from .rules import bits
 
 if not TYPE_CHECKING:
-    from ..types import has_type as isinstance  # noqa: A004  # as the core judges
+    from ..types import has_type as isinstance  # noqa: A004  # the core compares types the same way
 
 _TOO_DEEP: Final = bits("is_too_deep")
 _WIDE_INTEGER: Final = bits("has_wide_integer")
 _DUPLICATE: Final = bits("has_duplicate")
 _NO_OBJECT: Final = bits("is_no_object")
 _NO_JSON_TYPE: Final = object()
-_ANY_WIDTH: Final = EXACT_INTEGERS | NO_WIDE_INTEGERS  # an integer is not too large for the text to be JSON
+# With these options an integer too large for a double is a matter of the profile, not malformed JSON.
+_ANY_WIDTH: Final = EXACT_INTEGERS | NO_WIDE_INTEGERS
 
 
 def parse(obj: object, profile: Profile = JSONRPC) -> Message | list[Message]:
@@ -154,7 +155,9 @@ def decode(
 
 
 def _malformed(text: bytes, offset: int, rules: Rules) -> ParseError:
-    """The fault of a text that stops being JSON at `offset`. Its id is known if lone surrogates are the only fault."""
+    """The fault of input that stops being JSON at `offset`, with the id if lone surrogates are the only fault."""
+    # A lone surrogate is reported at its backslash; no other fault can leave the rest of the input readable. The peer
+    # would wait for a response, so the id is worth a second scan.
     if text[offset : offset + 1] == b"\\":
         try:
             found = scan(without_surrogates(text), any_width=bool(rules.numbers & _ANY_WIDTH), batch_items=1)
@@ -170,13 +173,14 @@ def _malformed(text: bytes, offset: int, rules: Rules) -> ParseError:
 
 
 def _too_large_fault(head: bytes, profile: Profile) -> ParseError:
-    """The fault of a text over the size limit, from its beginning.
+    """The fault of input over the size limit, from its beginning.
 
     The id is certain if the head is the beginning of JSON, has no duplicate member, holds the whole id, and holds the
     name of a member that distinguishes a request from a response. A second id after the head is not seen: its sender
-    breaks the rules, and its message counts under the first id.
+    breaks the rules, and the fault carries the first id.
     """
     try:
+        # The head may end inside a character: `final=False` leaves the bytes of an incomplete one out.
         head = head[: codecs.utf_8_decode(head, "strict", False)[1]]
     except UnicodeDecodeError:
         return ParseError(ParseErrorCode.MESSAGE_TOO_LARGE)
@@ -184,6 +188,7 @@ def _too_large_fault(head: bytes, profile: Profile) -> ParseError:
     if found is None or not {"method", "params", "result", "error"}.intersection(found.names):
         return ParseError(ParseErrorCode.MESSAGE_TOO_LARGE)
     rules = rules_of(profile)
+    # Only the names of the members count here: `kinds_of` sees null in place of every value but the id.
     obj: dict[str, Any] = dict.fromkeys(found.names)
     value = found.members.get("id")
     if value is not None and value.end < len(head):  # a number at the end may continue
@@ -210,6 +215,7 @@ def _read_envelope(text: bytes, envelope: Envelope, rules: Rules, index: int | N
     profile = rules.profile
     depth = rules.limits.depth
     kinds = _TOO_DEEP if envelope.depth > depth else 0
+    # Decoding reports the first fault, so `is_too_deep` is passed on: it comes before NOT_AN_OBJECT.
     if envelope.members is None:
         return message_of(None, rules, index, kinds)
     if envelope.duplicates:
@@ -220,8 +226,10 @@ def _read_envelope(text: bytes, envelope: Envelope, rules: Rules, index: int | N
         if profile.extra_members == "keep":
             members += scan_unexpected(text, envelope.start, ENVELOPE_MEMBERS)
         else:
-            obj["?"] = None  # any name that JSON-RPC does not define
+            # `kinds_of` only asks whether there is such a member: one name stands for all of them.
+            obj["?"] = None
     for name, value in members:
+        # Values beyond a bound are never decoded: None takes their place, and the fault of the bound comes first.
         if name == "id":
             obj[name] = _read_id(text[value.start : value.end], rules.limits.id_bytes)
         elif value.depth > depth:
@@ -237,7 +245,7 @@ def _read_envelope(text: bytes, envelope: Envelope, rules: Rules, index: int | N
 
 
 def _read_error(text: bytes, value: ScannedValue, rules: Rules) -> Any:
-    """An error object with raw data; any other value as it is."""
+    """An error object with its data as `Raw`; any other value is decoded."""
     error = scan_error(text, value)
     if error is None:
         return _read(text, value, rules, raw=False)
@@ -276,7 +284,8 @@ def _read(text: bytes, value: ScannedValue, rules: Rules, raw: bool) -> Any:
 def _read_id(token: bytes, limit: int) -> object:
     if token[0] in b"-0123456789":
         if len(token) > limit:
-            return 10**limit  # any integer over the limit
+            # Any integer over the limit gives ID_TOO_LONG. `int` of a long token would take quadratic time, or raise.
+            return 10**limit
         number = exact_number(token)
         return _NO_JSON_TYPE if number is None else number
     if token[0] in b"{[":
@@ -321,15 +330,15 @@ def decode_dict(
         TypeError: `data` or `profile` has another type.
     """
     rules_of(profile)
-    text = to_bytes(data)  # once: a buffer may change
-    judged = decode(text, profile, raw=True) if isinstance(text, bytes) else text
-    if isinstance(judged, ParseError):
+    text = to_bytes(data)  # a copy of a buffer, which may change between the two reads
+    decoded = decode(text, profile, raw=True) if isinstance(text, bytes) else text
+    if isinstance(decoded, ParseError):
         del data, text  # the traceback holds this frame
-        raise judged
+        raise decoded
     assert isinstance(text, bytes)
-    found = dicts_of(text, judged, numbers_of(profile), ParseError)
+    found = dicts_of(text, decoded, numbers_of(profile), ParseError)
     if isinstance(found, ParseError):
-        del data, text, judged
+        del data, text, decoded
         raise found
     return found  # type: ignore[no-any-return]
 
@@ -407,8 +416,8 @@ def encode_dict(
         ValueError: The option breaks lines.
     """
     check_option(option)
-    judged = parse(message, profile)
-    for item in judged if isinstance(judged, list) else [judged]:
+    decoded = parse(message, profile)
+    for item in decoded if isinstance(decoded, list) else [decoded]:
         if isinstance(item, ParseError):
             raise item
     default = default_of(rules_of(profile).profile, default)

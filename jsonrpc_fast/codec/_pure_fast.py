@@ -1,16 +1,17 @@
-"""The fast path of the pure backend: valid messages of the usual forms, and every text that a dict shows whole.
+"""The fast path of the pure backend: valid messages of the usual forms, and input that a dict represents in full.
 
-The law: with it and without it, `decode` returns the same for every text. It accepts or leaves a text, and knows no
-rule: `Rules` says which kinds make a valid message. `tests/codec/test_pure_fast.py` and `tests/fuzz` hold the law.
+The law: `decode` returns the same with it and without it, for every input. The fast path accepts the input or leaves
+it to the slow path, and knows no rule: `Rules` says which kinds make a valid message. `tests/codec/test_pure_fast.py`
+and `tests/fuzz` test the law.
 
 Theory of operation:
-  - A text that orjson reads is JSON. The dict shows nearly everything in it, except duplicate members, integers that
-    became floats, and the places of payloads. `_is_lossless` proves that the text has none of these.
+  - What orjson reads is JSON. The dict shows everything in it except duplicate members, integers that became floats,
+    and the places of payloads. `_is_lossless` proves that the first two are absent.
   - Most messages have one payload, and around it members that a regular expression can read. orjson reads only the
-    payload: if that is a single value, the text is JSON and has exactly these members. So `Raw` payloads need no
-    scanner, and larger texts are not read twice.
-  - Calls are what costs in Python. So the smallest request is made where it is read, and a usual message is made from
-    a dict without a look at its kinds.
+    payload: if that is a single value, the input is JSON and has exactly these members. Therefore `Raw` payloads need
+    no scanner, and larger messages are not read twice.
+  - Calls dominate the time in Python. Therefore the smallest request is made where it is read, and a usual message is
+    made from a dict without naming its kinds.
 """
 
 from __future__ import annotations
@@ -54,15 +55,21 @@ _DIGITS_AS_ZEROS: Final = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte 
 
 
 def _pattern(text: bytes) -> re.Pattern[bytes]:
-    """V: the version. I: an id that is certainly valid. M: a method. S: space, bounded because `re` backtracks."""
+    """Compile an abbreviated pattern. V: the version. I: an id that is valid in every profile. M: a method. S: space.
+
+    Repetitions of space are bounded: `re` backtracks, and two of them in a row would take quadratic time.
+    """
     following = rb"(?:,S(?=\")|(?=\}))"
     text = text.replace(b"V", rb'"jsonrpc"S:S"2\.0"S' + following)
+    # 18 digits fit in 64 bits with either sign. The strings hold neither escapes nor bytes beyond ASCII, so that
+    # slicing them decodes them.
     text = text.replace(b"I", rb'"id"S:S(0|-?[1-9][0-9]{0,17}|"[ !#-\[\]-~]*")S' + following)
     text = text.replace(b"M", rb'"method"S:S"([ !#-\[\]-~]+)"S' + following)
     return re.compile(text.replace(b"S", rb"[ \t\n\r]{0,64}"))
 
 
-_BATCH_ITEM_BYTES: Final = 2048  # for smaller items, dicts are faster
+_BATCH_ITEM_BYTES: Final = 2048  # items below this size are faster to read as dicts
+# Members after the payload are looked for in so many bytes before the end.
 _TAIL_BYTES: Final = 128
 _head = _pattern(rb'S\{S(V)?(?:I)?(V)?(?:M)?(V)?(?:I)?(?:"(params|result|error)"S:S|\})').match
 _tail = _pattern(rb"(V)?(?:I)?\}").fullmatch
@@ -70,7 +77,7 @@ _next_item = _pattern(rb'\}S,S(?=\{S"(?:jsonrpc|id|method|params|result|error)")
 
 
 def with_fast_path(plain_decode: F) -> F:
-    """Return a `decode` that takes the fast path, and calls the plain one for each text that it leaves."""
+    """Return a `decode` that takes the fast path, and calls the plain one for everything that it leaves."""
     jsonrpc_rules = rules_of(JSONRPC)
 
     def decode(
@@ -89,7 +96,8 @@ def with_fast_path(plain_decode: F) -> F:
             except JSONDecodeError:
                 return plain_decode(data, profile)  # type: ignore[no-any-return]
             try:
-                # The smallest request: no profile refuses it, and its colons say that no member occurs twice.
+                # The smallest request: no profile refuses it. Three members and three colons prove that no member
+                # occurs twice: a duplicate, or a colon in a string, adds a fourth colon.
                 if type(value) is dict and len(value) == 3 == data.count(b":") and "method" in value and "id" in value:
                     request_id, method = value["id"], value["method"]
                     if (
@@ -126,7 +134,7 @@ def _read_as_dict(text: bytes, rules: Rules) -> Message | list[Message] | None:
 
 
 def _check_value(text: bytes, value: Any, rules: Rules) -> Message | list[Message] | None:
-    """The message or the batch in a text that orjson reads, or its fault; None if the text holds more than `value`."""
+    """The message or the batch that orjson read as `value`, or its fault; None if `value` does not show all."""
     if type(value) is dict:
         if not _is_lossless(text, value, rules):
             return None
@@ -138,27 +146,29 @@ def _check_value(text: bytes, value: Any, rules: Rules) -> Message | list[Messag
         message: Message | None = None
         if type(item) is dict:
             message = _usual_message(item, rules)
-            if message is None and type(item.get("id")) is float:  # perhaps a wide integer
+            if message is None and type(item.get("id")) is float:
+                # orjson reads integers beyond 64 bits as floats. The slow path finds the exact id.
                 return None
         messages.append(message or message_of(item, rules, len(messages)))
     return messages
 
 
 def _usual_message(item: dict[str, Any], rules: Rules, raw: Raw | None = None) -> Message | None:
-    """The message in a decoded object, if it is a usual one: it needs no look at its kinds.
+    """The message in a decoded object, if it is a usual one, whose kinds need not be named.
 
-    It is a call whose id is an integer or a string, and whose params have a usual type, or such a response.
+    A usual message is a call whose id is an integer or a string and whose params have a usual type, or such a response.
 
     Args:
         item: The object.
         rules: The rules.
-        raw: Takes the place of the payload.
+        raw: The payload as `Raw`, which takes the place of the decoded one.
     """
     if "jsonrpc" not in item or item["jsonrpc"] != "2.0":
         return None
     size = len(item)
     if "method" in item:
         method = item["method"]
+        # `method_characters` is a quarter of `Limits.method_bytes`, because a character has up to four bytes of UTF-8.
         if type(method) is not str or not 0 < len(method) <= rules.method_characters:
             return None
         params = None
@@ -172,6 +182,8 @@ def _usual_message(item: dict[str, Any], rules: Rules, raw: Raw | None = None) -
         if "id" not in item:
             return make_notification(method, params) if size == 2 else None
         id = item["id"]
+        # `size` excludes params, so three members are exactly jsonrpc, id and method: none that JSON-RPC does not
+        # define. An int here has at most 64 bits, which every `Limits.id_bytes` allows.
         if size == 3 and (type(id) is int or (type(id) is str and len(id) <= rules.id_characters)):
             return make_request(id, method, params)
     elif size == 3 and "id" in item:
@@ -198,7 +210,7 @@ def _usual_message(item: dict[str, Any], rules: Rules, raw: Raw | None = None) -
 
 
 def _read_by_pattern(text: bytes, rules: Rules, raw: bool) -> Message | list[Message] | None:
-    """The valid message or batch in a text of a usual form; None for any other text."""
+    """The valid message or batch in input of a usual form; None for any other input."""
     if rules.has_text_limits and not _is_within_limits(text, rules):
         return None
     head = _head(text)
@@ -210,12 +222,16 @@ def _read_by_pattern(text: bytes, rules: Rules, raw: bool) -> Message | list[Mes
         return None
     if not raw:
         first_items = text[: 4 * _BATCH_ITEM_BYTES]
+        # A batch of small items is faster as a list of dicts. The count of versions in its beginning estimates their
+        # size.
         if len(first_items) < _BATCH_ITEM_BYTES * first_items.count(_QUOTED["jsonrpc"]):
             return None
     at = text.index(b"[") + 1
     last = len(stripped[:-1].rstrip(_SPACE)) - 1
     messages: list[Message] = []
     while len(messages) < rules.limits.batch_items:
+        # A separator inside a string of the payload splits the item in the wrong place. Then its payload is no JSON
+        # value, and the whole batch is left to the slow path.
         head = _head(text, at)
         if head is None:
             return None
@@ -231,7 +247,7 @@ def _read_by_pattern(text: bytes, rules: Rules, raw: bool) -> Message | list[Mes
 
 
 def _read_message(text: bytes, head: re.Match[bytes], last: int, rules: Rules, raw: bool) -> Message | None:
-    """The valid message that begins with `head` and ends with the brace text[last]; None for any other text."""
+    """The valid message that begins with `head` and ends with the brace text[last]; None for any other input."""
     version, id_token, second_version, method_token, third_version, second_id_token, name = head.groups()
     at = head.end()
     end = last
@@ -239,6 +255,7 @@ def _read_message(text: bytes, head: re.Match[bytes], last: int, rules: Rules, r
         fourth_version = third_id_token = None
         if name is not None:
             has_version = version is not None or second_version is not None or third_version is not None
+            # The members that are still missing may follow the payload: the id, or without a version also `jsonrpc`.
             quoted = _QUOTED["id" if has_version else "jsonrpc"]
             place = text.rfind(quoted, max(at, last - _TAIL_BYTES), last)
             tail = None if place < 0 else _tail(text, place, last + 1)
@@ -268,7 +285,9 @@ def _read_message(text: bytes, head: re.Match[bytes], last: int, rules: Rules, r
     else:
         token = text[at:end].strip(_SPACE)
         try:
-            values = loads(b"[%b]" % token)  # as deep as in the message
+            # One bracket stands for the object around the value, so that the depth is that in the message. A token with
+            # a comma between values gives two: then it holds another member, or is not JSON.
+            values = loads(b"[%b]" % token)
         except JSONDecodeError:
             return None
         if len(values) != 1:
@@ -285,7 +304,7 @@ def _read_message(text: bytes, head: re.Match[bytes], last: int, rules: Rules, r
 
 
 def _with_raw_data(token: bytes, error: Any, rules: Rules) -> Any:
-    """An error with raw data, if it is an object with data."""
+    """The error, with its data as `Raw` if it is an object that has data."""
     if type(error) is dict and "data" in error:
         found = scan_error(token, ScannedValue(0, len(token), 0, False))
         data = found.members["data"]  # type: ignore[union-attr, index]  # it is an object
@@ -293,14 +312,14 @@ def _with_raw_data(token: bytes, error: Any, rules: Rules) -> Any:
     return error
 
 
-# What a dict does not show.
+# What a dict cannot show.
 
 _NAMES: Final = {name.encode(): name for name in ENVELOPE_MEMBERS}
 _QUOTED: Final = {name: b'"%b"' % name.encode() for name in ENVELOPE_MEMBERS}
 _SPACE: Final = b" \t\n\r"
 _COMMA: Final = ord(",")
 _BACKSLASH: Final = ord("\\")
-# Ids that orjson reads as floats.
+# Ids that orjson reads as floats: with a fraction or an exponent, or of 19 digits and more.
 _find_float_ids = re.compile(rb'"id"[ \t\n\r]*:[ \t\n\r]*(-?[0-9]+[.eE][0-9.eE+-]*|-?[0-9]{19,})').findall
 _has_float = re.compile(rb"[0-9][.eE]").search  # also in strings
 _has_escaped_letter = re.compile(rb"\\u00(?:6[1-9a-fA-F]|7[0-9aA])").search
@@ -322,13 +341,15 @@ def _is_lossless(text: bytes, value: dict[str, Any] | list[Any], rules: Rules) -
 def _has_duplicates(text: bytes, value: object) -> bool:
     """Whether an object in `text`, which orjson read as `value`, may have a member twice.
 
-    orjson drops the first one, and with it the quotes of its name.
+    orjson keeps the last of two members with one name. The quotes of the first are lost, so what orjson writes has
+    fewer quotes than `text`.
     """
     try:
         written = dumps_unchecked(value)
     except TypeError:  # too deep to write
         return True
-    if _BACKSLASH in text and b"\\u0022" in text:  # orjson writes this escape as \"
+    # orjson writes the escape \u0022 as \", which adds a quote that `text` does not have.
+    if _BACKSLASH in text and b"\\u0022" in text:
         text, written = _without_escapes(text), _without_escapes(written)
     return text.count(b'"') != written.count(b'"')
 
@@ -356,9 +377,10 @@ def _make_id_exact(text: bytes, message: dict[str, Any], rules: Rules) -> bool:
 
 
 def _is_within_limits(text: bytes, rules: Rules) -> bool:
-    """Whether `text`, which is JSON, certainly nests no deeper than allowed, and has no number that is refused, or that
-    orjson reads otherwise."""
+    """Whether `text`, which is JSON, certainly nests no deeper than the limit, and has no number that the profile
+    refuses or reads in another way than orjson."""
     depth = rules.limits.depth
+    # The number of brackets bounds the depth from above. Brackets in strings only make the fast path leave more.
     if depth < MAX_DEPTH and text.count(b"[") + text.count(b"{") > depth:
         return False
     if rules.numbers & DECIMALS and _has_float(text):

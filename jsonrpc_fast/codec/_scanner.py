@@ -5,12 +5,13 @@ each message are.
 
 Rules:
   - The text is UTF-8; the caller checks that.
-  - The offset of a fault is that of the first byte that is not allowed in its place, or the length of the text if that
-    ends too early.
+  - The offset of a fault is that of the first byte that is not allowed in its place, or the length of the text if the
+    text ends too early.
   - In a string, it is that of the control character, or of the backslash of the invalid escape (or lone surrogate).
-  - For a number too large for a double, it is that of the first digit or minus.
-  - So, if the offset is the length of the text, or a number too large ends the text, more text could make it JSON.
-  - No function is recursive: nesting is kept in a bytearray of the closing brackets that are due.
+  - For a number too large for a double, it is that of the first digit or the minus sign.
+  - Therefore an offset equal to the length of the text means that the text is incomplete: more bytes could make it
+    JSON. The same holds if a number that is too large ends the text.
+  - No function is recursive: a bytearray holds the closing brackets of the open containers.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Envelope(NamedTuple):
 
 
 class ScannedText(NamedTuple):
-    """A whole text: one message, or the messages of a batch. `too_many`: there are more, which were not read."""
+    """The messages of a whole text: one, or those of a batch. `too_many`: the batch has more, which were not read."""
 
     is_batch: bool
     envelopes: list[Envelope]
@@ -74,9 +75,10 @@ _escape_begun = re.compile(
     rb"\\(?:u(?:[0-9a-fA-F]{0,3}|[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?)?"
 ).fullmatch
 _surrogate = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
-# The beginning of a number, which is a number if it ends in a digit.
+# The longest beginning of a number. It is a whole number if its last byte is a digit.
 _number = re.compile(rb"-?(?:0|[1-9][0-9]*)?(?:(?<=[0-9])\.[0-9]*)?(?:(?<=[0-9])[eE][+-]?[0-9]*)?").match
-_simple_member = re.compile(  # a member that certainly ends
+# A member whose value certainly ends here: what follows it is part of the match.
+_simple_member = re.compile(
     rb'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*'
     rb'("[^"\\\x00-\x1f]*"|-?(?:0|[1-9][0-9]{0,17})(?![0-9.eE])|true|false|null)[ \t\n\r]*[,}]'
 ).match
@@ -117,6 +119,8 @@ def _scan_batch(text: bytes, at: int, any_width: bool, batch_items: int) -> Scan
             _end_of_text(text, at + 1)
             return ScannedText(True, envelopes)
         at = _expect(text, at, _COMMA)
+        # After the comma, which promises another item. The rest of the text is not scanned, so the time
+        # is bounded by the limit.
         if len(envelopes) == batch_items:
             return ScannedText(True, envelopes, too_many=True)
         at = _skip_space(text, at)
@@ -132,7 +136,7 @@ def without_surrogates(text: bytes) -> bytes:
 
 
 class Head(NamedTuple):
-    """The members in the beginning of a text: all names, and the complete values."""
+    """The members at the beginning of an object: all names, and the values that are complete."""
 
     names: list[str]
     members: dict[str, ScannedValue]
@@ -146,6 +150,7 @@ def scan_head(text: bytes) -> Head | None:
         if _byte(text, at) != _OPEN_OBJECT:
             return None
         _end_of_text(text, _scan_object(text, at, True, ENVELOPE_MEMBERS, head)[1])
+    # The end of the head is no fault: the rest of the text was not given.
     except Malformed as malformed:
         if malformed.offset < len(text):
             return None
@@ -183,9 +188,9 @@ def scan_unexpected(text: bytes, start: int, names: frozenset[str]) -> list[tupl
 
 
 def parts_of(text: bytes) -> list[tuple[bytes, bytes]]:
-    """Return the parts of an object or an array, a text that is checked already: the token of each name, and the value.
+    """Return the parts of an object or an array in checked JSON: the token of each name, and the value.
 
-    The names are empty in an array. Any other value has no parts. Much faster than a scan that checks.
+    The names are empty in an array. Any other value has no parts. This is much faster than a scan that checks.
     """
     parts: list[tuple[bytes, bytes]] = []
     is_object = text.startswith(b"{")
@@ -250,6 +255,8 @@ def _scan_object(
     if _byte(text, at) == _CLOSE_OBJECT:
         return Envelope(members, depth), at + 1
     size = _SMALL_PIECE
+    # Small objects are read member by member. In longer ones orjson checks pieces of growing size; a head needs the
+    # place of each member.
     slow_until = at + size if head is None else len(text)
     pieces: dict[str, tuple[int, int]] = {}  # the last piece that holds a name, to be read member by member
     while True:
@@ -296,6 +303,8 @@ def _scan_object(
         if _byte(text, at) == _CLOSE_OBJECT:
             break
         at = _skip_space(text, _expect(text, at, _COMMA))
+    # The pieces proved the text to be JSON. Only those that hold the last member of some name are read again for its
+    # place.
     for start, end in set(pieces.values()):
         seen: set[str] = set()
         while start < end:
@@ -330,6 +339,8 @@ def _scan_member(
 
 def _member_name(token: bytes) -> str:
     """The name in a string token, with escapes decoded; "" if it is longer than any known name."""
+    # The longest known name with each character written as an escape of six bytes. A longer name is an unknown one, and
+    # may be of any size.
     if len(token) > len('""') + len("jsonrpc") * len("\\u0000"):
         return ""
     name: str = loads(token)
@@ -472,6 +483,7 @@ def _prove_piece(text: bytes, at: int, size: int, any_width: bool, state: int, d
     if found is None:
         return None
     closing, opening = found.groups()
+    # At least one open container must stay open around the piece, and orjson reads at most 1024 levels.
     if len(closing) >= len(due) or not due.endswith(closing[::-1]) or len(closing) + len(opening) > 1000:
         return None
     around = due[-len(closing) - 1 :]  # the outermost, which stays open, comes first
@@ -485,6 +497,8 @@ def _prove_piece(text: bytes, at: int, size: int, any_width: bool, state: int, d
     elif last == _COLON:
         ended = b"0" + ended
     piece = window[:length]
+    # orjson refuses integers beyond a double. Shortened to 17 digits they stay integers, and their width matters to no
+    # caller of this function.
     if any_width:
         piece = _long_integer.sub(rb"\1", piece)
     try:
@@ -551,7 +565,8 @@ def _scan_literal(text: bytes, at: int) -> int:
 
 def _skip_space(text: bytes, at: int) -> int:
     if text[at : at + 1] > b" ":
-        return at  # most often there is none, and a comparison takes half the time of a match
+        # Usually there is no space, and a comparison takes half the time of a match.
+        return at
     return _space(text, at).end()  # type: ignore[union-attr]
 
 

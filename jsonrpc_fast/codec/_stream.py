@@ -114,13 +114,18 @@ class StreamDecoder(Generic[M]):
         """
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise TypeError(f"data must be bytes, bytearray or memoryview, not {type(data).__name__}")
+        # A reentrant lock: a finalizer or a signal handler that runs in this thread and calls `feed` again must get a
+        # ValueError from `_refusal`, and not wait for itself.
         with self._lock:
             if self._refusal is not None:
                 raise ValueError(self._refusal)
             if type(data) is not bytes:
-                data = bytes(memoryview(data))  # calls no method of a subclass
+                # Through a memoryview, because `bytes(data)` would call `__bytes__` of a subclass.
+                data = bytes(memoryview(data))
             max_items = check_max_items(max_items)
             try:
+                # Set first and cleared last: whatever interrupts the reading leaves the decoder refusing, with half a
+                # frame inside.
                 self._refusal = AT_WORK
                 items = self._feed(data, max_items)
                 self._refusal = None
@@ -196,20 +201,23 @@ class StreamDecoder(Generic[M]):
         weight = 0
         while waiting and weight < maximum:
             item = self._item(waiting.popleft())
+            # The messages of a batch count one by one, or a peer could pack any number of them into one item.
             weight += len(item) or 1 if type(item) is list else 1
             items.append(item)
         return items
 
     def _decode(self, text: bytes) -> Any:
-        """Decode a text; implemented by the backend."""
+        """Decode the text of a frame; implemented by the backend."""
         raise NotImplementedError
 
     def _too_large(self, head: bytes) -> Any:
-        """The fault of a text over the size limit, from its beginning; implemented by the backend."""
+        """The fault of a frame over the size limit, from its beginning; implemented by the backend."""
         raise NotImplementedError
 
     def _item(self, frame: Frame) -> Any:
         text, line, _, fault, hint = frame
+        # A frame carries either its text, or the fault that the framing found; the head of a text over the limit comes
+        # with its fault, for the id.
         if fault is ParseErrorCode.TRUNCATED and text is not None:
             return self._fault_class.truncated(offset=len(text))
         if fault is ParseErrorCode.MESSAGE_TOO_LARGE and text is not None:
@@ -224,9 +232,10 @@ class StreamDecoder(Generic[M]):
         item = self._item(frame)
         text = frame.text
         if frame.fault is None and text is not None and isinstance(item, ParseError):
+            # A text is cut, and not malformed, if the scanner reports its very end: more bytes could make it JSON.
             end = len(text)
             if item.code is ParseErrorCode.INVALID_UTF8 and item.offset is not None and _is_begun(text[item.offset :]):
-                # Cut inside a character: check whether the text before it is cut too.
+                # Cut inside a character: the text before it must be the beginning of JSON, too.
                 end = item.offset
                 begun = self._decode(text[:end])
             else:
@@ -247,7 +256,7 @@ def check_max_items(max_items: int | None) -> int | None:
 
 
 def with_hint(item: Any, text: bytes) -> Any:
-    """Return the item of a line; a fault of the text gets a hint of what the line looks like."""
+    """Return the item of a line. If the line is not JSON, its fault gets a hint of what the line looks like."""
     if isinstance(item, ParseError) and item.code in (ParseErrorCode.MALFORMED_JSON, ParseErrorCode.INVALID_UTF8):
         hint = hint_of_line(text)
         if hint is not None:
@@ -257,6 +266,8 @@ def with_hint(item: Any, text: bytes) -> Any:
 
 def _is_begun(tail: bytes) -> bool:
     """Whether `tail` is the beginning of one UTF-8 character."""
+    # Two- to four-byte characters need up to three continuation bytes; E0 and F0 restrict the second byte (RFC 3629,
+    # section 4): A0 and 90 are allowed after them.
     for rest in (b"\x80", b"\x80\x80", b"\x80\x80\x80", b"\xa0\x80", b"\x90\x80\x80"):
         try:
             return len((tail + rest).decode()) == 1

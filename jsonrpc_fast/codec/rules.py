@@ -4,9 +4,9 @@ A scanner names the *kind* of each member (`Kinds`); `faults` returns the faults
 Decoding reports the first fault, the validator all of them. Section numbers are those of the JSON-RPC specification.
 
 Rules:
-  - Nothing here reads a text or a value.
-  - A backend writes kinds as one number (`bits`), and remembers by profile what `verdict` returns for it. The function
-    is pure: it depends on the number and on the fields of the profile only.
+  - This module reads no input and no values, only kinds.
+  - A backend writes kinds as one number (`bits`), and caches by profile what `verdict` returns for it. The function is
+    pure: it depends only on the number and on the fields of the profile.
   - Reading a profile runs no code of the caller: backends pass what `plain_profile` returns.
 """
 
@@ -30,7 +30,7 @@ BatchSize = Literal["empty", "allowed", "too large"]
 
 
 class Kinds(NamedTuple):
-    """What a scanner says of a message.
+    """What a scanner reports of a message.
 
     Attributes:
         jsonrpc: The kind of the member, as the next five.
@@ -76,9 +76,11 @@ def faults(kinds: Kinds, profile: Profile, expected: ExpectedKind | None = None)
         expected: The kind of message that it must be; None for the kind that it looks like.
     """
     found: list[RuleFault] = []
+    # Bounds come before rules: a scanner puts a placeholder in place of a value beyond a bound, and what the rules say
+    # of a placeholder means nothing.
     if kinds.is_too_deep:
         found.append(RuleFault(ParseErrorCode.TOO_DEEP))
-    if kinds.is_no_object:
+    if kinds.is_no_object:  # no member to check
         found.append(RuleFault(ParseErrorCode.NOT_AN_OBJECT))
         return tuple(found)
     if kinds.method == "too long":
@@ -89,7 +91,8 @@ def faults(kinds: Kinds, profile: Profile, expected: ExpectedKind | None = None)
         found.append(RuleFault(ParseErrorCode.INTEGER_TOO_LARGE))
     if kinds.has_duplicate:
         found.append(RuleFault(ParseErrorCode.DUPLICATE_MEMBER))
-    if kinds.jsonrpc == "other":  # section 4: exactly "2.0"
+    # The version is checked before the members that it gives a meaning to.
+    if kinds.jsonrpc == "other":  # section 4: it must be exactly "2.0"
         found.append(RuleFault(ParseErrorCode.INVALID_JSONRPC_VERSION, "jsonrpc"))
     elif kinds.jsonrpc == "absent" and not profile.optional_jsonrpc:
         found.append(RuleFault(ParseErrorCode.MISSING_JSONRPC, "jsonrpc"))
@@ -106,6 +109,8 @@ def _call_faults(kinds: Kinds, profile: Profile, expected: ExpectedKind | None) 
     """The faults of a request or a notification (section 4)."""
     found: list[RuleFault] = []
     is_notification = _is_notification(kinds, profile)
+    # `expected` is the validator's: decoding takes a call without an id for a notification, and has no other
+    # expectation.
     if is_notification and expected == "request":
         found.append(RuleFault(ParseErrorCode.MISSING_ID, "id"))
     elif not is_notification and expected == "notification":
@@ -138,8 +143,10 @@ def _response_faults(kinds: Kinds, profile: Profile) -> list[RuleFault]:
     if kinds.id == "absent":
         if not (is_error and profile.errors_without_id):
             found.append(RuleFault(ParseErrorCode.MISSING_ID, "id"))
+    # Section 5: the id of an error is null if the id of the request could not be read.
     elif not _is_id_allowed(kinds.id, is_error or profile.null_result_ids, profile):
         found.append(RuleFault(ParseErrorCode.INVALID_ID_TYPE, "id"))
+    # Only where a response is expected: a message with neither looks like a request otherwise.
     if not has_result and not has_error:
         found.append(RuleFault(ParseErrorCode.MISSING_METHOD))
     if has_result and has_error:
@@ -163,6 +170,8 @@ def _response_faults(kinds: Kinds, profile: Profile) -> list[RuleFault]:
 def _outcome(kinds: Kinds, profile: Profile) -> tuple[bool, bool]:
     """Whether a response has a result, and whether it has an error; null companions are absent."""
     has_result, has_error = kinds.result != "absent", kinds.error != "absent"
+    # JSON-RPC 1.0 requires both members, one of them null (specification 1.0, section 1.2). If both are null, the
+    # result is null.
     if profile.null_companions and has_result and has_error:
         if kinds.error == "null":
             has_error = False
@@ -209,6 +218,8 @@ def is_reply_expected(kinds: Kinds) -> bool:
     """Return whether the sender of an invalid message expects an error response: not for what looks like a response or
     a notification."""
     looks_like_notification = kinds.id == "absent" and kinds.method in ("string", "empty", "too long")
+    # An error response to a response could be answered with another one, without end; section 4.1 forbids any response
+    # to a notification.
     return not _looks_like_response(kinds) and not looks_like_notification
 
 
@@ -233,7 +244,7 @@ DOMAIN: Final[dict[str, tuple[Any, ...]]] = {
     "error": get_args(ObjectKind),
     **{name: _FLAG for name in Kinds._fields if name.startswith(("has_", "is_"))},
 }
-"""Each field of `Kinds` with its values. The first one is what a message without members has."""
+"""Each field of `Kinds` with its values. A message without members has the first value of each."""
 
 
 def _shifts() -> dict[str, tuple[int, int]]:
@@ -249,7 +260,7 @@ def _shifts() -> dict[str, tuple[int, int]]:
 
 _SHIFTS: Final = _shifts()
 KIND_BITS: Final = sum([mask.bit_length() for _, mask in _SHIFTS.values()])
-"""How many bits a number of kinds has. The kinds of nearly all messages differ in the lower half only."""
+"""How many bits a number of kinds has. Nearly all messages differ only in the lower half of them."""
 
 
 def bits(field: str, value: str | bool = True) -> int:
@@ -263,15 +274,15 @@ def kinds_of_bits(number: int) -> Kinds:
 
 
 MAX_PROFILES: Final = 64
-"""How many profiles a backend keeps the verdicts of. One more, and it forgets all: profiles are made rarely."""
+"""For how many profiles a backend keeps verdicts. One more clears them all: programs make few profiles."""
 
 
 class Verdict(NamedTuple):
-    """What is to be made of a message.
+    """The verdict on a message: its fault, or its kind.
 
     Attributes:
         fault: The first fault; None for a valid message.
-        kind: Which message a valid one is.
+        kind: The kind of a valid message.
         is_id_certain: The fault carries the id.
         reply_expected: The sender of an invalid message expects an error response.
     """

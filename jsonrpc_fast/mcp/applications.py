@@ -36,7 +36,7 @@ class EventStore(Protocol):
         """Return the name of the stream that can be resumed after an event, None if unknown.
 
         Raises:
-            ConnectionLost: The store does not answer.
+            ConnectionLost: The store does not respond.
         """
         ...
 
@@ -45,7 +45,7 @@ class EventStore(Protocol):
 
         Raises:
             EventsLost: Events after that one were dropped, or the stream has been forgotten.
-            ConnectionLost: The store does not answer.
+            ConnectionLost: The store does not respond.
         """
         ...
 
@@ -79,7 +79,7 @@ class HttpOptions(TypedDict, total=False):
         session_prefix: Names the worker: the ids of its sessions begin with it and a dot, so that a proxy can send the
             requests of a session to the worker that began it.
         retry_ms: Milliseconds until a client whose connection was closed reconnects. 1000 by default.
-        authorization: An `Authorization`, which checks bearer tokens; None: anybody may use the server.
+        authorization: An `Authorization`, which checks bearer tokens; None to let anybody use the server.
         lifespan_seconds: How long the lifespan of the server may take to begin, and to end; None: no limit. 60 by
             default. Requests that wait for a lifespan that does not begin get 503; the next one tries again.
     """
@@ -108,7 +108,7 @@ class Application(Protocol):
 
     Attributes:
         requests: Number of HTTP requests in progress, streams included.
-        is_closing: Whether new requests are refused, because it closes.
+        is_closing: Whether it closes, and refuses new requests.
     """
 
     requests: int

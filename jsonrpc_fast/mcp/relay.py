@@ -18,7 +18,7 @@ Rules:
   - A batch is split, since the other side may not support batches. Its responses are sent as one array.
   - A malformed message is never forwarded. It gets an error response if its id is known; otherwise `response_policy`
     decides. A malformed response gets none: the request it belongs to gets the error -32603. Where that is not certain,
-    as in a text that is no JSON because of a NaN, the request waits on: the text may as well be a line of a log.
+    as for input that is not JSON because of a NaN, the request keeps waiting: the input may be a line of a log.
   - Reading from a side pauses while the write buffer of the other side is full, or its own is full of error responses.
     Its end is not noticed meanwhile, so a side that takes no byte for 300 seconds is disconnected.
   - Over HTTP a single request may fail: it gets the error -32000 with the reason in one sentence.
@@ -483,7 +483,7 @@ class Relay:
             self._ending = self._loop.call_later(self._close_seconds, self._begin_closing)
 
     def _end_if_served(self, side: _Side) -> None:
-        """Close, if a side that has half-closed waits for no more responses. The sides call this."""
+        """Close if a half-closed side has all its responses. The sides call this."""
         if self._ending is not None and not side.engine.may_call and not side.has_waiting:
             self._begin_closing()
 
@@ -494,7 +494,7 @@ class Relay:
         else:
             _logger.debug("%s: %s: %s", side, type(error).__qualname__, error)
 
-    # For relays whose transports have a destination for each request.
+    # Overridden by relays whose transports have a destination for each request.
 
     def destination_of(
         self, side: SideName, method: str, params: Any, id: MessageId | Unset
@@ -510,7 +510,7 @@ class Relay:
 
 
 async def _is_drained(transport: Transport) -> bool:
-    """Wait until a transport has drained, or for as long as its peer may take nothing."""
+    """Wait until a transport has drained, or until its peer has read nothing for too long."""
     try:
         await asyncio.wait_for(transport.drain(), TIMEOUT_SECONDS)
     except asyncio.TimeoutError:

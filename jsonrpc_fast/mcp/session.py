@@ -29,7 +29,7 @@ class McpSession(Session):
         options: SessionOptions,
         convention: Convention | None = None,
     ) -> None:
-        # A program may print to its stdout; it could not make sense of a response to that.
+        # A program may print log lines to its stdout. Responses to these lines would only confuse it.
         merged: SessionOptions = {"convention": convention or McpConvention(), "response_policy": "never"}
         merged.update(options)
         super().__init__(transport, SingleHandler(serve), **merged)

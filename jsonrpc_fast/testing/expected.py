@@ -1,10 +1,10 @@
 """Expected calls: handlers for a test of what a client sends, with the responses that it gets.
 
 Rules:
-  - A message is served by the first expectation with its method and params that is not used up. An expectation is for
-    one message, unless `times` says otherwise.
-  - A request that nobody expected gets the error -32601 with the reason.
-  - `check` reports what was not expected, and what was expected and did not come.
+  - A message is served by the first expectation with its method and params that has messages left. An expectation is
+    for one message, unless `times` sets another number.
+  - An unexpected request gets the error -32601 with the reason.
+  - `check` reports messages that arrived unexpectedly, and expected messages that did not arrive.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Expectation:
         return self.respond_with(_wait)
 
     def times(self, count: int | None) -> Self:
-        """Serve so many messages; None: any number, also none."""
+        """Serve this many messages; None for any number, including 0."""
         check_count("count", count, 0)
         self._times = count
         return self
@@ -116,7 +116,7 @@ class ExpectedCalls(Handlers):
         return expectation
 
     def check(self) -> None:
-        """Check that everything that was expected has come, and nothing else.
+        """Check that all expected messages have arrived, and no others.
 
         Raises:
             AssertionError: It has not: the text names each message.

@@ -107,7 +107,7 @@ def _write_at_once(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.partial")
     partial.unlink(missing_ok=True)
-    # A recording has payloads: it is its owner's alone.
+    # A recording contains payloads, so only its owner may read it.
     with open(partial, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         file.write(data)
     partial.replace(path)

@@ -1,14 +1,15 @@
-"""A recorded server, without IO: what it sends when the client of a test sends what it sent then.
+"""A recorded server, without IO: it sends what it sent in the recording, if the client does so, too.
 
 Rules:
-  - A message of the client is the first recorded one that has not come yet and fits: for requests and notifications,
-    the same method and params; for responses, the same id.
-  - A recorded response is sent when its request has come, with the id that the request has now. Any other message of
-    the server is sent when the message of the client has come that it followed in the recording. Messages that wait for
-    the same one are sent in their order.
-  - A request that does not fit gets the error -32601 with the reason, and is a fault. So is anything else that does not
-    fit, and what has not come in the end. Methods that begin with `rpc.`, such as pings, are none: timers send them.
-  - The items of a batch count as single messages, and so do their responses.
+  - A message of the client is matched with the first recorded one that is left and fits it: a request or notification
+    by its method and params, a response by its id.
+  - A recorded response is sent when its request has arrived, with the id that the request has now. Any other message of
+    the server is sent after the client's message that it followed in the recording. Messages that followed the same one
+    are sent in their order.
+  - A request that matches no recorded one gets the error -32601 with the reason, and is a fault. Other messages without
+    a match are faults, too, and so are recorded messages that never arrive. Methods that begin with `rpc.`, such as
+    pings, are no faults: timers send them.
+  - The items of a batch are matched one by one, and so are their responses.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Fits: TypeAlias = Callable[[Any, Any], bool]
 
 
 class _Step:
-    """A recorded message of the client, and what the server sends when it has come."""
+    """A recorded message of the client, and what the server sends when it has arrived."""
 
     __slots__ = ("followers", "has_come", "message")
 
@@ -61,7 +62,7 @@ class Replay:
         self.faults: list[str] = []
         self._fits = fits
         self._steps: list[_Step] = []
-        self._ids: dict[tuple[type, Any], Any] = {}  # of the recorded requests, to those that they have now
+        self._ids: dict[tuple[type, Any], Any] = {}  # from the ids in the recording to those that the requests have now
         first = _Step(None)
         for recorded in recording:
             for message in _messages_of(recorded, profile):
@@ -72,7 +73,7 @@ class Replay:
         self.greeting: list[ReplayedMessage] = first.followers
 
     def _leader(self, message: ReplayedMessage, first: _Step) -> _Step:
-        """Return what a message of the server follows."""
+        """Return the client's message that a message of the server follows."""
         if isinstance(message, Response):
             for step in reversed(self._steps):
                 if isinstance(step.message, Request) and _key(step.message.id) == _key(message.id):

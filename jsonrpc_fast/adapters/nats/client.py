@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class PublishOptions(TypedDict, total=False):
-    """The options of `call` beside the type of the result."""
+    """The options of `call`, except the type of the result."""
 
     timeout: float | None
     headers: Mapping[str, str] | None
@@ -193,7 +193,7 @@ class ServiceClient(ResponseReader):
 def _checked(headers: Mapping[str, str] | None) -> dict[str, str]:
     check_texts("headers", headers)
     found = dict(headers or {})
-    # The service would send the response where the header says, and the call would wait for it in vain.
+    # The service would send the response to the subject in the header, and the call would time out.
     if any(name.lower() == REPLY_HEADER.lower() for name in found):
         raise ValueError(f"headers must not have {REPLY_HEADER}, which the client sets itself")
     return found

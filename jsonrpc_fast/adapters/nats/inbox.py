@@ -61,7 +61,7 @@ class ResponseInbox:
             del self._waiting[subject]
 
     async def receive(self, message: Msg) -> None:
-        """Handle what arrived for a call."""
+        """Handle a message that arrived for a call."""
         waiting = self._waiting.get(message.subject)
         if waiting is None or waiting.response.done():
             return

@@ -34,7 +34,7 @@ REPLY_HEADER: Final = "Jsonrpc-Reply-To"
 """The header with the subject for the response to a message in a stream, whose reply subject is JetStream's."""
 
 _BROKER_SECONDS: Final = 10.0
-"""How long a service that stops waits for the broker at most."""
+"""The longest time that a service waits for the broker when it stops."""
 
 _BUSY_TEXT: Final = "the service has too many messages"
 _TOO_LARGE_TEXT: Final = "the response is larger than the broker allows"
@@ -58,11 +58,11 @@ class Service:
         queue: The queue group.
         jetstream: Take the messages from the stream that has the subject. The services with the same queue and subject
             share a durable consumer, which the last one that starts sets to its `ack_seconds` and `max_handlers`.
-        ack_seconds: With JetStream: how long a function may take before its message is sent to another worker.
+        ack_seconds: With JetStream, how long a function may take before the broker sends its message to another worker.
         timeout: Seconds for the functions of one message; None: no limit. Later they are cancelled and answered with
             `SessionErrorCode.DEADLINE_EXCEEDED`.
         max_handlers: How many messages are served at a time.
-        max_waiting: How many more messages wait. Those beyond are refused. With JetStream they wait in the stream.
+        max_waiting: How many more messages wait. Further ones are refused; with JetStream they wait in the stream.
         profile: The rules for decoding.
         raw: As in `Handlers.dispatch`.
         default: As in `encode`, for results and error data.
@@ -196,7 +196,7 @@ class Service:
                 await self._connection.flush(broker_seconds)
 
     async def _unsubscribe(self, subscription: Any, broker_seconds: Any) -> None:
-        """Receive only what the broker has sent already. Do not wait for a broker that does not respond.
+        """End the subscription: receive only what the broker has already sent. Do not wait for a broker that hangs.
 
         nats-py keeps a subscription whose `drain` fails, makes it again when it reconnects, and has no public way to
         end it: `unsubscribe` refuses what is marked as closed.
@@ -271,7 +271,7 @@ class Service:
             if subject.startswith("$") or len(subject.encode()) > MAX_SUBJECT_BYTES:
                 raise BadSubjectError
             await self._connection.publish(subject, reply)
-        except BadSubjectError:  # any client can cause it
+        except BadSubjectError:  # at debug level, because any client can cause it
             _logger.debug("a response is dropped: its subject is invalid, is too long or belongs to the broker")
 
 

@@ -106,7 +106,7 @@ class _SubjectChannel(QueuedChannel):
 
     async def _on_error(self, error: Exception) -> None:
         if isinstance(error, FlushTimeoutError):
-            return  # the broker reads slowly, but nothing is lost: what is pending stays so
+            return  # the broker reads slowly, but no message is lost: pending data stays pending
         self._lose(ConnectionLost(str(error) or type(error).__name__))
 
     async def _on_closed(self) -> None:

@@ -10,7 +10,7 @@ Rules:
     most MAX_ROUNDS times, before the method returns.
   - A result of another `resultType` belongs to an extension: it is returned unchecked if this side declares an
     extension, otherwise it is a ValueError.
-  - A timeout covers the whole method: all pages of a list, and all rounds including the handlers between them.
+  - A timeout covers the whole method: all pages of a list, and all rounds, including the handlers between them.
   - A call that is cancelled or times out is also cancelled at the server.
   - Entering the `async with` block takes no longer than the client's timeout, the end of a program included.
   - In mode "auto", a program that reads the probe and exits is started once more, without the probe.
@@ -61,7 +61,7 @@ T = TypeVar("T")
 
 _LATE_INPUT: Final = "the handlers did not return the requested input in time"
 _MAX_EXIT_SECONDS: Final = 2.0
-"""How much of the time for connecting is kept for the end of a program, if it fails; at most a tenth."""
+"""The part of the time for connecting that is reserved for ending a program if it fails; at most a tenth."""
 MAX_ROUNDS: Final = 10
 """Maximum number of times a request is repeated with the input that its result asks for."""
 
@@ -411,7 +411,7 @@ class Client:
         except RpcError as error:
             if error.code != McpErrorCode.HEADER_MISMATCH or not self.server.revision.is_modern:
                 raise
-            # The schema says which arguments the headers of the call repeat.
+            # The schema names the arguments that are repeated in headers of the call.
             await self.list_tools(timeout=seconds_left(deadline))
             result = await call(timeout=seconds_left(deadline))
         return result if self._is_of_extension(result) else checked_tool_result(schema, result)

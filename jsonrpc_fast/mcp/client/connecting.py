@@ -71,8 +71,8 @@ def connect(
     program that failed has been ended then. The text of an error about it, and `program` of the error, show the
     command, the exit status, the last lines of stderr, and the first lines of its stdout that are not messages.
 
-    A program that ends by itself fails the calls in flight with ConnectionLost. The next call starts it again; what
-    belonged to the old process is lost with it, such as subscriptions and the level of log messages (2025-11-25).
+    If a program ends by itself, the calls in flight fail with ConnectionLost. The next call starts it again. State of
+    the old process is lost, such as subscriptions and the level of log messages (2025-11-25).
 
     Args:
         server: The program, searched for on PATH; a URL that begins with http:// or https://; a `Server`, which runs in

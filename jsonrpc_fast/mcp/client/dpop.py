@@ -70,7 +70,7 @@ class Proofs:
         request.headers["dpop"] = jwt.encode(claims, self._key, algorithm="ES256", headers=self._header)
 
     def take_nonce(self, response: httpx2.Response) -> bool:
-        """Keep the nonce of a response. Return whether the request should be sent again with it."""
+        """Keep the nonce of a response. Return whether to send the request again with it."""
         origin, nonce = _origin_of(response.request), response.headers.get("dpop-nonce")
         if nonce is None or not _NONCE.fullmatch(nonce) or self._nonces.get(origin) == nonce:
             return False

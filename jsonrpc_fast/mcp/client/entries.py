@@ -67,7 +67,7 @@ class LocalServer(Protocol):
         ...
 
     def tool_scopes(self, name: str) -> frozenset[str]:
-        """Return the scopes that a call of a tool needs over HTTP, where whoever passes calls on checks them."""
+        """Return the scopes that a call of a tool needs over HTTP. A caller that passes calls on has to check them."""
         ...
 
 
@@ -122,7 +122,7 @@ class ServerEntry:
 
 
 def is_url(text: object) -> bool:
-    """Return whether a text is the URL of a server."""
+    """Return whether a string is the URL of a server."""
     return isinstance(text, str) and text.lower().startswith(("http://", "https://"))
 
 
@@ -130,7 +130,7 @@ def read_servers(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str
     """Return the servers of a file, or of its content, by their names, with the variables replaced.
 
     Args:
-        source: The path of a file, or what is in it.
+        source: The path of a file, or its decoded content.
 
     Raises:
         OSError: The file cannot be read.
@@ -229,7 +229,7 @@ def _entry(members: _Members) -> ServerEntry:
 
 
 def _expanded(name: str, value: Any) -> Any:
-    """Return a value with the variables in its texts replaced."""
+    """Return a value with the variables in its strings replaced."""
     if isinstance(value, str):
         return _PLACEHOLDER.sub(lambda found: _variable(name, found[1]), value)
     if isinstance(value, list):

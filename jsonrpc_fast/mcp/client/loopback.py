@@ -27,7 +27,7 @@ _HEAD: Final = (
 async def redirect_to(port: int, state: str) -> AsyncIterator[asyncio.Future[dict[str, str]]]:
     """Listen for the redirect of a sign-in, and yield a future of the parameters of its URL.
 
-    A request without the right `state` is refused, and the sign-in goes on: any page in the browser could send it.
+    A request without the right `state` is refused, and the sign-in continues: any page in the browser could send it.
 
     Args:
         port: The port of 127.0.0.1.
@@ -82,7 +82,7 @@ async def redirect_to(port: int, state: str) -> AsyncIterator[asyncio.Future[dic
 
 
 def _parameters(head: bytes) -> dict[str, str] | None:
-    """Return the parameters of the request for PATH, of which none is repeated; None for other requests."""
+    """Return the parameters of a request for PATH; None for other requests, and if a parameter is repeated."""
     words = head.split(b"\r\n", 1)[0].split(b" ")
     if len(words) != 3 or words[0] != b"GET":
         return None

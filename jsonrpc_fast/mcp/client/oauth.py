@@ -4,21 +4,21 @@
     connect(url, auth=oauth.browser(client_id="my-app"))     # registered beforehand
     connect(url, auth=oauth.client_credentials("reports", secret, issuer="https://login.example.org"))
 
-The official SDK (`mcp`) does OAuth: it finds and checks metadata, registers the client, and has PKCE, the code,
-refreshed tokens, more scopes on demand (step-up), client credentials and identity assertions. This module opens the
-browser, keeps tokens, and bounds what the SDK reads. PyJWT signs.
+The official SDK (`mcp`) implements OAuth: it finds and checks metadata, registers the client, and supports PKCE, the
+authorization code, refreshed tokens, more scopes on demand (step-up), client credentials and identity assertions. This
+module opens the browser, keeps tokens, and bounds what the SDK reads. PyJWT signs.
 
 Rules:
-  - Tokens go to the server, and to the endpoints that its metadata names: over https; on this machine without, too, if
-    the server is there.
-  - What an authorization server sends is checked before the SDK reads it: addresses, and tokens by the rule by which
-    `connect` checks its own.
+  - Tokens go to the server and to the endpoints that its metadata names, over https. Plain http is allowed on this
+    machine, if the server is on it.
+  - What an authorization server sends is checked before the SDK reads it: addresses, and tokens by the rule that
+    `connect` applies to a token of its caller.
   - An authorization server must support PKCE with S256 (specification 2025-11-25, "Authorization Code Protection").
   - No error, log or `repr` holds a token, a code, a secret, or what a server sent.
   - `timeout` of `connect` begins after the sign-in in the browser, which has a limit of its own, `sign_in_seconds`. A
     sign-in that becomes necessary later, during a call, counts for that call too: the log says so if it was cut off.
   - Requests share one sign-in, and do not wait for each other.
-  - A server that asks for it (a challenge of the scheme DPoP) gets tokens that are bound to a key, which is kept with
+  - A server that asks for DPoP (a challenge of that scheme) gets tokens that are bound to a key, which is stored with
     them, and a proof with each request (RFC 9449).
 
 Sources: specification 2025-11-25 and 2026-07-28 "Authorization"; RFC 8252, RFC 9700.
@@ -83,7 +83,7 @@ Flow = AsyncGenerator[httpx2.Request, httpx2.Response]
 SIGN_IN_SECONDS: Final = 300.0
 """How long a sign-in in the browser may take, by default."""
 REQUEST_SECONDS: Final = 30.0
-"""How long an authorization server may be silent."""
+"""How long an authorization server may send nothing."""
 MAX_RESPONSE_BYTES: Final = 256 * 1024
 """Maximum size of what an authorization server sends."""
 
@@ -100,7 +100,7 @@ _CODES: Final = (
     "unsupported_grant_type",
     "unsupported_response_type",
 )
-"""The errors of RFC 6749 and RFC 8707 that an exception repeats."""
+"""The error codes of RFC 6749 and RFC 8707, the only text of a server that an exception may contain."""
 _ENDPOINTS: Final = ("authorization_endpoint", "token_endpoint", "registration_endpoint")
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 _FAULTS: Final = {
@@ -119,7 +119,7 @@ _stage: Final[ContextVar[list[str]]] = ContextVar("stage")
 
 
 def _drop_secrets(record: logging.LogRecord) -> bool:
-    """Take the exceptions from the SDK's log, whose texts hold what the authorization server sent."""
+    """Remove exceptions from the SDK's log: their texts contain what the authorization server sent."""
     if _stage.get(None):
         record.exc_info = record.exc_text = None
     return True
@@ -153,7 +153,7 @@ class OAuth(httpx2.Auth):
         logging.getLogger("mcp.client.auth.oauth2").addFilter(_drop_secrets)  # once, however often it is called
 
     async def sign_in(self, server: str) -> None:
-        """Let a person sign in, if that is how tokens are got, and none are kept. `connect` calls it.
+        """Let a person sign in, if tokens require that and none are stored. `connect` calls this.
 
         Args:
             server: The URL of the server.
@@ -167,7 +167,7 @@ class OAuth(httpx2.Auth):
         kept = await self._storage.get_tokens()
         if kept is not None and (kept.refresh_token is not None or kept.expires_in is None or kept.expires_in > 0):
             return
-        with contextlib.suppress(httpx2.HTTPError):  # the handshake will say what is wrong
+        with contextlib.suppress(httpx2.HTTPError):  # the handshake will report what is wrong
             try:
                 await asyncio.wait_for(self._ask(server), self._sign_in_seconds)
             except asyncio.TimeoutError:
@@ -240,7 +240,7 @@ class OAuth(httpx2.Auth):
                 await flow.aclose()
 
     def _sign(self, outgoing: httpx2.Request, stage: str) -> Proofs | None:
-        """Add a proof to a request, if tokens are bound to a key. Return what made it."""
+        """Add a proof to a request, if tokens are bound to a key. Return the maker of the proof."""
         proofs = self._storage.proofs
         scheme, _, token = outgoing.headers.get("authorization", "").partition(" ")
         if proofs is None:
@@ -257,7 +257,7 @@ class OAuth(httpx2.Auth):
     async def _read(self, response: httpx2.Response, outgoing: httpx2.Request, stage: str) -> httpx2.Response:
         """Check what an authorization server sent. Return what the SDK, which has no DPoP, reads: {} if unusable."""
         if response.status_code not in (200, 201):
-            response.headers.pop("content-type", None)  # some of the codecs that it may name are slow
+            response.headers.pop("content-type", None)  # the charset is the server's choice, and some codecs are slow
             return response
         found = _members(await response.aread())
         if stage == "issuer":
@@ -281,7 +281,7 @@ def _proofs(pem: str | None) -> Proofs:
 
 
 class _Storage:
-    """The SDK's store, on one of ours. It keeps what the SDK forgets, too: when tokens expire, and who issued them.
+    """The SDK's store, over a `TokenStore`. It also keeps what the SDK forgets: when tokens expire, and their issuer.
 
     Attributes:
         server: The URL of the server.
@@ -417,7 +417,7 @@ def client_credentials(client_id: str, client_secret: str, *, issuer: str, store
     Args:
         client_id: The id by which the authorization server knows the program.
         client_secret: Its secret.
-        issuer: The issuer that knows them: nobody else gets them, whatever the server says.
+        issuer: The issuer that they belong to. No other server gets them, whatever the MCP server says.
         store: Keeps the tokens; by default in memory.
 
     Raises:
@@ -446,7 +446,7 @@ def private_key(
         client_id: The id by which the authorization server knows the program.
         key: The private key, as PEM. Or an async function that takes the audience and returns the JWT: the identity
             that a platform gives to its workloads, for example.
-        issuer: The issuer that knows them: nobody else gets a JWT.
+        issuer: The issuer that they belong to. No other server gets a JWT.
         algorithm: The algorithm of the signature.
         store: Keeps the tokens; by default in memory.
 
@@ -477,7 +477,7 @@ def identity_assertion(
     method: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic",
     store: TokenStore | None = None,
 ) -> OAuth:
-    """Return an `auth` for a person who has signed in at the company's identity provider already (ID-JAG).
+    """Return an `auth` for a person who has already signed in at the company's identity provider (ID-JAG).
 
     Args:
         client_id: The id by which the authorization server knows the program.
@@ -521,7 +521,7 @@ def _of_program(make: Callable[[str, _Storage], httpx2.Auth], store: TokenStore 
 
 
 class _Redirect:
-    """The way through the browser and back."""
+    """The way to the authorization server through the browser, and back by a redirect."""
 
     def __init__(self, port: int, open_browser: Callable[[str], object], seconds: float) -> None:
         self._port = port
@@ -538,7 +538,9 @@ class _Redirect:
                 raise SignInError(f"sign-in failed: {_FAULTS['issuer']}")
         elif "S256" not in (metadata.code_challenge_methods_supported or ()):
             raise SignInError("the authorization server does not say that it supports PKCE with S256")
-        endpoint, _, query = address.rpartition("?")  # which the SDK adds to an address that may have a query already
+        endpoint, _, query = address.rpartition(
+            "?"
+        )  # the SDK appends a query to the address, even if that has one already
         self._address = f"{endpoint}{'&' if '?' in endpoint else '?'}{query}"
         [self._state] = parse_qs(query)["state"]
 
@@ -568,12 +570,12 @@ async def _asserted(assertion: Callable[..., Awaitable[str]], *arguments: str) -
 
 
 async def _step(step: Awaitable[httpx2.Request], stage: str, response: httpx2.Response | None = None) -> httpx2.Request:
-    """Let the SDK go on to its next request."""
+    """Advance the SDK to its next request."""
     stages = [stage]
     token = _stage.set(stages)
     try:
         return await step
-    except (OAuthFlowError, ValueError, httpx2.InvalidURL):  # their texts hold what was sent
+    except (OAuthFlowError, ValueError, httpx2.InvalidURL):  # their texts contain what was sent
         reason = ""
         if response is not None and stage == "token":
             with contextlib.suppress(Exception):
@@ -592,7 +594,7 @@ def _stage_of(request: httpx2.Request) -> str:
 
 
 def _prepare(request: httpx2.Request, server: str) -> None:
-    """Bound a request of the SDK."""
+    """Set the limits of a request of the SDK."""
     _check_address(request.url, server)
     request.headers["accept-encoding"] = "identity"
     request.extensions["timeout"] = httpx2.Timeout(REQUEST_SECONDS).as_dict()
@@ -633,7 +635,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
 
 def _bound(response: httpx2.Response) -> None:
-    """Bound what is read of a response."""
+    """Limit how much of a response is read."""
     if response.headers.get("content-encoding", "identity") != "identity":
         del response.headers["content-encoding"]  # what is compressed could expand to any size: it will not parse
     if not response.is_stream_consumed:
@@ -670,7 +672,7 @@ def _tokens(value: object) -> OAuthToken | None:
 
 
 def _model(kind: type[M], value: object) -> M | None:
-    """Return what was kept; None if it is malformed."""
+    """Return a stored object as a model of the SDK; None if it is malformed."""
     if value is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""A server that is a program: what it printed, for the error when it ends or does not respond."""
+"""A server that is a program. Its last output is kept for the error when it ends or does not respond."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class ProgramTransport(StdioClient):
         return unread is None or unread < self.channel.sent_bytes
 
     async def report(self, seconds: float = EXIT_SECONDS) -> ProgramReport:
-        """Return what is known of the program; wait for its exit status if it is about to end."""
+        """Return a report on the program; wait for its exit status if it is about to end."""
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self.wait_exited(), seconds)
         return ProgramReport(

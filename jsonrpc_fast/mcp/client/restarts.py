@@ -1,4 +1,4 @@
-"""How often a server that ended by itself is started again."""
+"""A limit on how often a server that ended by itself is started again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import deque
 from typing import Final
 
 RESTART_SECONDS: Final = 60.0
-"""The time in which a server is started again at most so often."""
+"""The period that the maximum number of restarts applies to."""
 
 
 class Restarts:

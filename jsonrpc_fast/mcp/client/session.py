@@ -41,9 +41,9 @@ NotificationHandler = Callable[[dict[str, Any]], object]
 
 _validator: Final = JsonRpcValidator(MCP_2025_11_25)
 _FINAL_STATUSES: Final = (401, 403, 407, 429)
-"""HTTP statuses that are not due to the revision of a request: the handshake ends with them."""
+"""HTTP statuses that no revision of the protocol explains: the handshake ends with them."""
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.25)
-"""Seconds before each repetition of a request that the server wants repeated without input. The last one recurs."""
+"""Seconds before each repetition of a request that the server wants repeated without input. The last one repeats."""
 
 
 class ClientSession(McpSession):

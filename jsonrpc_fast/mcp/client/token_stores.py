@@ -22,14 +22,14 @@ from ...errors import SignInError
 from ...handlers.failures import on_failure
 
 MAX_RECORD_BYTES: Final = 256 * 1024
-"""Maximum size of what is kept for a server."""
+"""Maximum size of the string for a server."""
 
 
 class TokenStore(Protocol):
-    """Keeps a text for each server. The text holds secrets: tokens, and what the client is registered with."""
+    """Keeps a string for each server. The string contains secrets: tokens, and the registration of the client."""
 
     async def load(self, server: str) -> str | None:
-        """Return the text for a server; None if there is none.
+        """Return the string for a server, or None.
 
         Args:
             server: The URL of the server.
@@ -37,7 +37,7 @@ class TokenStore(Protocol):
         ...
 
     async def save(self, server: str, text: str) -> None:
-        """Keep the text for a server, in place of the last one."""
+        """Keep the string for a server, in place of the last one."""
         ...
 
 
@@ -69,7 +69,7 @@ class FileStore:
         self.folder: Path = _default_folder() if folder is None else Path(folder)
 
     async def load(self, server: str) -> str | None:
-        """Return the text for a server; None if there is none.
+        """Return the string for a server, or None.
 
         Raises:
             SignInError: Other users can read the file or write to the folder, or it is no file, or too large, or cannot
@@ -78,7 +78,7 @@ class FileStore:
         return await asyncio.to_thread(self._load, self._path(server))
 
     async def save(self, server: str, text: str) -> None:
-        """Keep the text for a server, in place of the last one.
+        """Keep the string for a server, in place of the last one.
 
         Raises:
             SignInError: It is too large, other users can write to the folder, or it cannot be written.
@@ -125,7 +125,7 @@ class FileStore:
 
 @contextlib.contextmanager
 def _explained(text: str) -> Iterator[None]:
-    """Raise SignInError with a text for an OSError."""
+    """Raise SignInError in place of an OSError, with a text for the user."""
     try:
         yield
     except OSError as error:

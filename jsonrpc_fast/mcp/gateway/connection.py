@@ -1,15 +1,15 @@
 """One client of a gateway, and the servers that run for it.
 
 Rules:
-  - The client gets the capabilities of every kind of server, because none has been started yet. What no server has is
-    an empty list.
-  - The names of tools and prompts have the names of their servers in front. URIs stay as they are, because results of
-    tools hold them: a URI belongs to the server that lists it, or whose template it matches; otherwise each server is
-    asked, in order. Of two servers with the same URI the first one has it.
-  - A list waits `list_seconds` for each server. One that is later, or fails, is left out. When a late one has listed,
-    the client is told that the list has changed.
-  - What a server sends while the client does not read is dropped, except that a list or a resource has changed: that is
-    sent later, once.
+  - The client gets the capabilities of every kind of server, because no server has been started yet. A list that no
+    server has is empty.
+  - The names of tools and prompts begin with the names of their servers. URIs are not changed, because results of tools
+    contain them: a URI belongs to the server that lists it, or whose template it matches; otherwise each server is
+    asked, in order. If two servers have the same URI, it belongs to the first.
+  - A list waits `list_seconds` for each server. One that is slower, or fails, is left out. When a slow server has
+    responded, the client is told that the list has changed.
+  - Messages that a server sends while the client does not read are dropped, except that a list or a resource has
+    changed: that is sent later, once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _END_SECONDS: Final = 30.0
 _MAX_CHANGES: Final = 10_000
 """The maximum number of changes that wait until the client reads again."""
 _CHANGE_SECONDS: Final = 0.05
-"""How long changes are collected: each is told once."""
+"""How long changes are collected, so that the client is told of each only once."""
 _MAX_TEMPLATES: Final = 1000
 """The maximum number of templates that URIs are compared with."""
 
@@ -59,7 +59,7 @@ _CAPABILITIES: Final = {
     "sampling/createMessage": "sampling",
     "elicitation/create": "elicitation",
 }
-"""What a client must declare to be asked."""
+"""The capabilities that a client must declare for requests of servers."""
 
 _logger: Final = logger_of("gateway")
 
@@ -74,7 +74,7 @@ class GatewayConnection(ClientConnection):
     Args:
         handshake: The server's side of the handshake.
         entries: Where the servers are, by name.
-        prefixes: The names of the servers in the names of tools and prompts.
+        prefixes: The prefixes of the servers in the names of tools and prompts.
         places: The bounds of the gateway.
         transport: A transport that is not started, made with `raw=True`.
         options: Options of `Session`.
@@ -246,7 +246,7 @@ class GatewayConnection(ClientConnection):
 
     async def _list(self, method: str, params: Raw, context: SessionContext) -> Any:
         _, name, key = LIST_METHODS[method]
-        if params.get(("cursor",)) is not None:  # no list has a second page
+        if params.get(("cursor",)) is not None:  # every list has a single page
             raise invalid_params("Invalid cursor")
         found: dict[str, Raw] = {}
         for upstream, items in await self._listed(method):
@@ -262,7 +262,7 @@ class GatewayConnection(ClientConnection):
         return Raw(b'{"%b":[%b]}' % (name.encode(), b",".join(map(bytes, found.values()))))
 
     async def _listed(self, method: str) -> list[tuple[Upstream, list[dict[str, Any]]]]:
-        """Return what each server lists that does so in time."""
+        """Return the list of each server that responds in time."""
         listings = {upstream: self._listing(method, upstream) for upstream in self._upstreams.values()}
         if awaited := [task for task in listings.values() if task not in self._late]:
             with waiting():
@@ -284,7 +284,7 @@ class GatewayConnection(ClientConnection):
         return found
 
     def _listing(self, method: str, upstream: Upstream) -> asyncio.Task[list[dict[str, Any]] | None]:
-        """Return the task that lists what one server has; one that is in progress serves all who ask."""
+        """Return the task that requests a list of one server. Callers share one that is in progress."""
         place = method, upstream.name
         task = self._listings.get(place)
         if task is None:
@@ -365,7 +365,7 @@ class GatewayConnection(ClientConnection):
 
 
 async def _list_of(upstream: Upstream, method: str) -> list[dict[str, Any]] | None:
-    """Return the items of a list of one server; None if it does not respond with any."""
+    """Return the items of a list of one server; None if it fails."""
     try:
         return await upstream.list(method)
     except (RpcError, ValueError) as error:

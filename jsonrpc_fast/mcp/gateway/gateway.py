@@ -4,8 +4,8 @@
     gateway.serve_stdio()
 
 Rules:
-  - Each client has servers of its own, since a server takes what a client sets, and asks its client, without saying
-    which. They are started when the client first needs them.
+  - Each client has servers of its own, because a server keeps state of its client and sends requests to it, and the
+    messages do not say which client is meant. Servers are started when the client first needs them.
   - Params, results and errors are passed on as the bytes that arrived; only the name of a tool or a prompt, and a
     progress token, are replaced. Lists are decoded.
   - Clients speak the revisions with a handshake, up to 2025-11-25; newer clients fall back to it.

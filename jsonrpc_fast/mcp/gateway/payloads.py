@@ -25,10 +25,10 @@ def member(payload: Raw, path: Sequence[str]) -> Any:
 
 
 def text_member(payload: Raw, *path: str) -> str:
-    """Return a member that is a string.
+    """Return a member that must be a string.
 
     Raises:
-        RpcError: It is absent or none (-32602).
+        RpcError: It is absent or not a string (-32602).
     """
     value = member(payload, path)
     if not isinstance(value, str):
@@ -37,7 +37,7 @@ def text_member(payload: Raw, *path: str) -> str:
 
 
 def replaced(payload: Raw, path: Sequence[str], value: Any) -> Raw:
-    """Return an object with another value of a member, which is there. Everything else keeps its bytes."""
+    """Return an object with another value for a member that it has. All other bytes stay the same."""
     name, rest = path[0], path[1:]
     parts = []
     for key, part in payload.items():

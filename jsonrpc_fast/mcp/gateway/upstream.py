@@ -4,7 +4,7 @@ Rules:
   - The server is started with the first request for it, and told the client's own name and capabilities.
   - It is ended after `idle_seconds` without a request, unless the client subscribed to one of its resources. The next
     request starts it again.
-  - After its end by itself, a crash or a lost connection, the next request starts it again, at most MAX_RESTARTS times
+  - If it exits, crashes or loses its connection, the next request starts it again, at most MAX_RESTARTS times
     in RESTART_SECONDS. The level of log messages and the subscriptions are set again; other state is lost.
   - A progress token is replaced by one of the gateway: two clients, or a client and another server, may use the same.
   - A message of the server that belongs to a request, but does not say to which, goes where the response to the latest
@@ -46,11 +46,11 @@ MAX_RESTARTS: Final = 3
 START_SECONDS: Final = 60.0
 """How long a server may take to start, and to list what it offers: a package may have to be downloaded first."""
 MIN_IDLE_SECONDS: Final = 10.0
-"""A server is ended to make room for another one only after it was idle for so long."""
+"""A server is ended to make room for another one only if it has been idle for this long."""
 MAX_SUBSCRIPTIONS: Final = 1000
 """Maximum number of resources of one server that a client subscribes to."""
 _SESSION: Final[SessionOptions] = {"max_inbox": 1000, "inbox_bytes": 16 * 1024 * 1024, "max_handlers": 100}
-"""What a server may ask for at a time."""
+"""How many requests of its own a server may have in flight."""
 
 _logger: Final = logger_of("gateway")
 
@@ -92,7 +92,7 @@ class Places:
         self.running[upstream] = None
 
     def leave(self, upstream: Upstream) -> None:
-        """Take the place of a server back."""
+        """Free the place of a server."""
         self.running.pop(upstream, None)
 
 
@@ -317,7 +317,7 @@ class Upstream:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the server runs, and nothing of its client needs it."""
+        """Whether the server runs, and its client has no request and no subscription that needs it."""
         return self.is_running and not self._requests and not self.subscriptions
 
     def _end_soon(self) -> None:
@@ -355,7 +355,7 @@ class Upstream:
 
 
 def _reason(error: Exception) -> str:
-    """Return what happened, without what the server sent or the command that starts it."""
+    """Describe an error without what the server sent and without the command that starts it."""
     if isinstance(error, HttpStatusError):
         return f"answered with the HTTP status {error.status}"
     if isinstance(error, CallTimeout):
@@ -371,6 +371,6 @@ def _reason(error: Exception) -> str:
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Let asyncio not log an exception that nobody waits for any more."""
+    """Retrieve the exception of a future that nobody awaits any more, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()

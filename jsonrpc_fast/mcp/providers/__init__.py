@@ -1,4 +1,4 @@
-"""What servers may mount beside other servers: remote servers, and services that are described by a document.
+"""What a server can mount besides other servers: remote servers, and services described by a document.
 
     remote      `Proxy`: a remote MCP server
     openrpc     tools from a document of OpenRPC

@@ -2,7 +2,7 @@
 
 Rules:
   - References are followed within the document only; nothing is ever fetched.
-  - The schemas that a tool needs stand in the `$defs` of its schema.
+  - The schemas that a tool needs are in the `$defs` of its schema.
   - A schema of OpenAPI 3.0 is written as in 2020-12: `nullable`, and `exclusiveMinimum: true`.
 """
 
@@ -22,13 +22,13 @@ _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 _MAX_NAME_CHARACTERS: Final = 128
 _LIMITS: Final = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 _VALUES: Final = frozenset({"const", "default", "enum", "example", "examples"})
-"""Keywords whose values are no schemas."""
+"""Keywords whose values are not schemas."""
 _MAPS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 """Keywords whose values are schemas by name."""
 
 
 def tool_name(name: str) -> str:
-    """Return the name of a tool for a name in a document: other characters than a tool may have become `_`."""
+    """Return the name of a tool for a name in a document: characters that a tool name may not contain become `_`."""
     return _NOT_IN_NAMES.sub("_", name).strip("_")[:_MAX_NAME_CHARACTERS]
 
 

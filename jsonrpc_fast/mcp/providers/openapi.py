@@ -10,7 +10,7 @@ Rules:
   - A value in the path is one segment: it cannot lead to another path. Redirects are not followed.
   - A JSON response is structured content if it is an object, and text. Another status than 2xx is a result with
     `isError`, with the status and the beginning of the body.
-  - The HTTP client has the credentials, and the parameters `Accept`, `Content-Type` and `Authorization` are left out.
+  - The HTTP client has the credentials. The parameters `Accept`, `Content-Type` and `Authorization` are left out.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def openapi_server(
             closed.
         url: The URL that the paths belong to; by default the first one of `servers` in the document.
         include: Takes the name of a tool and the operation of the document, with its `method` ("get") and `path` added;
-            returns whether to offer it. By default all are offered, those that change something among them.
+            returns whether to offer it. By default all are offered, including those that change data.
         max_response_bytes: The maximum size of a response.
 
     Raises:

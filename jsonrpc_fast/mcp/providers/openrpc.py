@@ -5,9 +5,9 @@
 
 Rules:
   - The params of a method are the arguments of its tool. They are checked against their schemas here.
-  - An error response is a result with `isError`, with its code and message. Any other failure is logged, and the client
-    does not see why.
-  - A result that is an object is structured content, too. The document does not bind results.
+  - An error response becomes a result with `isError`, with its code and message. Any other failure is logged; the
+    client gets no details.
+  - A result that is an object is structured content, too. It is not checked against the document.
 """
 
 from __future__ import annotations

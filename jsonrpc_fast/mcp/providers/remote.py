@@ -4,12 +4,13 @@
 
 Rules:
   - The client connects when the server begins to run, and closes when it ends.
-  - Each list is asked for anew. A tool or a prompt is called if the last list had it; if not, it is asked for again.
+  - Each list is requested anew. A tool or a prompt is called if the last list had it; otherwise the list is requested
+    again first.
   - Progress goes to the client that called; so do requests of the remote server (roots, sampling, elicitation), if the
     call that they belong to is certain: from 2026-07-28 on, or if it is the only one in flight. Others are refused.
   - Changes of lists are announced. Subscriptions to single resources and log messages do not pass.
 
-To pass everything on for many clients, unread, there is the gateway.
+To pass all messages on for many clients, undecoded, use the gateway.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ Handlers = Mapping[str, Callable[[dict[str, Any]], Any]]
 
 
 class Proxy(Provider):
-    """What a remote server has: its tools, prompts and resources.
+    """The tools, prompts and resources of a remote server.
 
     Args:
         connect: Makes a client that is not connected. It takes the handlers to give to `mcp.connect`: for requests of
             the remote server, and for changes of its lists.
-        kinds: What the server has of "tools", "prompts" and "resources". The kinds are declared before the remote
+        kinds: Those of "tools", "prompts" and "resources" that the server has. The kinds are declared before the remote
             server is known.
 
     Raises:
@@ -208,7 +209,7 @@ def _report(context: Context, progress: dict[str, Any]) -> None:
 
 
 def _passed_on(result: dict[str, Any]) -> dict[str, Any]:
-    """Return a result without what belongs to the connection to the remote server."""
+    """Return a result without members that concern only the connection to the remote server."""
     passed = {name: value for name, value in result.items() if name not in ("resultType", "ttlMs", "cacheScope")}
     meta = passed.pop("_meta", None) or {}
     rest = {name: value for name, value in meta.items() if name != SERVER_INFO_KEY}
