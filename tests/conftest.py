@@ -94,6 +94,12 @@ def pytest_runtest_setup() -> None:
     sys.setrecursionlimit(1000)
 
 
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Free what a test that expects a warning has left: freed later, it would warn during the test of another file."""
+    if any("never awaited" in text for mark in item.iter_markers("filterwarnings") for text in mark.args):
+        gc.collect()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Escape lone surrogates in what a test has printed and logged: the workers of pytest-xdist send it as UTF-8."""
