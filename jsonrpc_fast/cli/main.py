@@ -144,7 +144,7 @@ exit status:
 _STUBS_STATUS: Final = """\
 exit status:
   0    the module was written
-  2    the command line is wrong, the document cannot be read or is none of
+  2    the command line is wrong, the document cannot be read or is not one of
        OpenRPC, or the output cannot be written
   1, 3, 4, 126 to 143: as in `call`
 """

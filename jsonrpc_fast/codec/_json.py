@@ -319,7 +319,7 @@ def is_wide_integer(token: bytes) -> bool:
 
 
 def is_longer(text: str, limit: int) -> bool:
-    """Return whether `text` is more than `limit` bytes of UTF-8; a lone surrogate counts as three."""
+    """Return whether `text` is more than `limit` bytes of UTF-8. A lone surrogate has three bytes."""
     # The methods of `str`, because a subclass may override them.
     length = str.__len__(text)
     if length * 4 <= limit:

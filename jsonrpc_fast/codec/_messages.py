@@ -602,7 +602,7 @@ def make_raw(data: bytes, numbers: int) -> Raw:
 
 
 def _part_of(raw: Raw, name: str | None, index: int) -> Raw | None:
-    """The member of an object with a name, or the item of an array with an index; None if there is none."""
+    """The member of an object with a name, or the item of an array with an index; None if it has no such part."""
     if not raw._data.startswith(b"["):
         return None if name is None else dict(raw.items()).get(name)
     parts = parts_of(raw._data)

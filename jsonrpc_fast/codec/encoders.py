@@ -24,14 +24,14 @@ from ._json import Default
 
 
 class Encoders:
-    """Functions like those of the codec, for a profile. Where it is a usual one, they are those of the codec.
+    """The encoders of the codec, adapted to a profile. For a usual profile they are the functions of the codec itself.
 
     Args:
         profile: The profile.
 
     Attributes:
-        encode: As in the codec, like the next four.
-        form: The form of what is written.
+        encode: As `jsonrpc_fast.encode`; the next four are those of the same names.
+        form: The form in which messages are written now.
     """
 
     __slots__ = (
@@ -63,9 +63,9 @@ class Encoders:
         return default_of(self._profile, default)
 
     def listener(self) -> Callable[[Any], bool] | None:
-        """Return a function for each text of the peer, before it is decoded; None if no text changes anything.
+        """Return a function to call with each input of the peer before it is decoded; None if the form cannot change.
 
-        It returns whether the form is settled: no further text changes it.
+        It returns whether the form is settled: no further input changes it.
         """
         return None if self._is_peer_known else self._listen
 
@@ -94,12 +94,12 @@ class Encoders:
 
 
 def depends_on_peer(profile: Profile) -> bool:
-    """Return whether what is written with a profile has the form of the peer's texts."""
+    """Return whether messages are written in the form that the peer uses."""
     return profile.writes != "2.0" and profile.optional_jsonrpc
 
 
 def profile_for(text: Any, profile: Profile) -> Profile:
-    """Return the profile that the response to a text is written with, of the profile that the text is read with."""
+    """Return the profile for writing the response to an input, given the profile that the input is read with."""
     return _plain_of(profile) if depends_on_peer(profile) and has_jsonrpc(text) else profile
 
 
@@ -116,10 +116,10 @@ _letters = re.compile(rb"\\u00([67][0-9a-fA-F])").sub
 
 
 def has_jsonrpc(text: bytes | bytearray | memoryview | str) -> bool | None:
-    """Return whether a text, or an item of a batch, has the member `jsonrpc`. The text need not be valid, nor JSON.
+    """Return whether a message, or an item of a batch, has the member `jsonrpc`. The input need not be valid, nor JSON.
 
     Returns:
-        None for what has none of the members of a message, such as a line of a log.
+        None for input without any member of a message, such as a line of a log.
     """
     data = text.encode(errors="replace") if isinstance(text, str) else bytes(text)
     if _has_first(data) is not None:
@@ -146,4 +146,4 @@ def _letter(escape: re.Match[bytes]) -> bytes:
 
 
 PLAIN: Final = Encoders()
-"""Those of the codec."""
+"""The encoders of the codec itself."""

@@ -86,8 +86,8 @@ class LineFrames:
             self._offset += end - start
             return
         buffer = self._buffer
-        # No more is copied than needed: two bytes over the limit show that the line is too long, even if the last one
-        # is a carriage return; three more may be a byte order mark.
+        # Copy no more than needed: two bytes over the limit show that the line is too long, even if the last one is a
+        # carriage return, and three more may be a byte order mark.
         room = self._limit + 2 + len(BYTE_ORDER_MARK) - len(buffer)
         buffer += chunk[start : min(end, start + room)]
         left = end - start - room

@@ -270,7 +270,7 @@ class EventDecoder:
                 self._id = value.decode(errors="replace")
         elif name == b"retry":
             digits = value.lstrip(b"0")
-            # More digits are longer than 30,000 years.
+            # More digits are more than 30,000 years in milliseconds.
             if value.isdigit() and len(digits) <= 15:
                 self._retry = self._last_retry = int(digits or b"0")
         elif name:

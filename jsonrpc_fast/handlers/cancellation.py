@@ -1,6 +1,6 @@
-"""The futures and cancellations of asyncio, for code without an event loop.
+"""Tell the cancellation of a task from one that it awaits, for code without an event loop.
 
-A CancelledError cancels the task, or comes from what the task awaits.
+A CancelledError cancels the current task, or comes from a future that the task awaits.
 
 Before Python 3.11, where tasks do not count their cancellations, each one is taken as the cancellation of the task.
 """

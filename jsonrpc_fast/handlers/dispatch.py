@@ -119,7 +119,7 @@ class Dispatch:
             self._encode_result = partial(encoders.encode_result, delimited=delimited, default=default, option=option)
 
     def continuing(self, carrier: dict[str, str]) -> Dispatch:
-        """Return the dispatcher for messages whose trace context stands beside them; it is for the hooks, if any."""
+        """Return the dispatcher for messages whose trace context is outside of them, such as in headers."""
         return self
 
     def read_raw(self) -> None:
@@ -410,8 +410,8 @@ class DispatchByForm(Dispatch):
     """Two dispatchers, for a profile that reads texts with and without `jsonrpc`, and writes the latter.
 
     Args:
-        own: Serves texts without `jsonrpc`, and what is decoded already.
-        plain: Serves texts with `jsonrpc`. It writes JSON-RPC 2.0.
+        own: Serves input without `jsonrpc`, and decoded messages.
+        plain: Serves input with `jsonrpc`, and writes JSON-RPC 2.0.
     """
 
     __slots__ = ("_own", "_plain")

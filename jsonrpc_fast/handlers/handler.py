@@ -87,7 +87,7 @@ class Handler:
         unpack: If False, pass the params as one argument, as received: a dict, a list, a `Raw` or None.
 
     Attributes:
-        plain: The function, if the params are its arguments and nothing else is; else None. The dispatcher calls it
+        plain: The function, if its arguments are exactly the params; else None. The dispatcher calls it
             without `invoke`, and passes what it raises through `explained`.
         takes_raw: Whether `invoke` is faster with `Raw` params.
         wants_context: Whether `invoke` needs the context.
@@ -194,7 +194,7 @@ class Handler:
         raise explained
 
     def explained(self, error: BaseException, params: Any) -> BaseException:
-        """Return the error -32602 if an error is a TypeError of params that do not fit; other errors as they are.
+        """Return the error -32602 for a TypeError of params that do not fit; any other error unchanged.
 
         The params are checked only after a failure, which saves the check in each successful call.
         """

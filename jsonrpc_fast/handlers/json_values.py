@@ -1,4 +1,4 @@
-"""Conversion of what functions return to JSON types, and of texts that stand for JSON values."""
+"""Conversion of results of functions to JSON types, and of strings that contain JSON to values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def to_json(value: Any) -> Any:
 
 
 def json_of(text: str) -> Any:
-    """Return the value whose JSON text this is, Python's True, False and None included; else the text itself."""
+    """Return the value of a string that is JSON, or Python's True, False or None; any other string unchanged."""
     try:
         value = _PYTHON_TEXTS[text] if text in _PYTHON_TEXTS else loads(text)
     except ValueError:
@@ -53,7 +53,7 @@ def _to_basic(value: Any) -> Any:
 
 
 _PYTHON_TEXTS: Final = {"True": True, "False": False, "None": None}
-"""What models write that know more of Python than of JSON."""
+"""Literals of Python that language models write in place of JSON's true, false and null."""
 
 _BASES: Final[dict[type, Any]] = {
     str: str.__str__,

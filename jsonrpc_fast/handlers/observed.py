@@ -4,7 +4,7 @@ Rules:
   - Each request is reported as served once, with the code of the response that was made for it. One whose caller gave
     up, or whose task was cancelled, is CANCELLED.
   - A function, and all that it awaits, runs in the context (`contextvars`) in which its request was reported.
-  - A request without a function is reported as served only; a notification without one is not reported.
+  - A request whose method has no function is only reported as served; such a notification is not reported.
 """
 
 from __future__ import annotations

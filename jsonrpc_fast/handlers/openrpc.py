@@ -1,11 +1,12 @@
-"""Documents of OpenRPC 1.3: what handlers serve, from their signatures, annotations and docstrings.
+"""OpenRPC 1.3 documents that describe handlers, from their signatures, annotations and docstrings.
 
 Rules:
   - A parameter has the schema of its annotation. A parameter without an annotation, and one whose type has no schema,
     accepts any value, as the function does.
-  - The context of a function is no parameter of its method; neither are `*args` and `**kwargs`.
-  - The schemas that types share stand in `components`. Two types of one name get two: `Item` and `Item_2`.
-  - What cannot be written as JSON is left out: a default, or the schema that has it, and the data of an error.
+  - The context of a function, `*args` and `**kwargs` are not parameters of its method.
+  - Schemas that types share are in `components`. Two types with the same name become `Item` and `Item_2`.
+  - A default value that cannot be written as JSON is left out, or the schema that contains it, and so is such data of
+    an error.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _COMPONENT: Final = "#/components/schemas/"
 
 
 class Described(Protocol):
-    """What has functions by method: `Handlers`."""
+    """The part of `Handlers` that is described."""
 
     def functions(self) -> Mapping[str, tuple[Callable[..., Any], HandlerOptions]]:
         """Return the functions by method, each with its options."""
@@ -135,7 +136,7 @@ def _parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a function; none if one names what is not there, as for a type checker alone."""
+    """Return the annotations of a function; {} if one cannot be evaluated, such as a name for type checkers alone."""
     try:
         return hints_of(function)
     except TypeError:

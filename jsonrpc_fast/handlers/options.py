@@ -39,8 +39,8 @@ class HandlerOptions(TypedDict, total=False):
             ended, except pings. In an executor it goes on when its request is cancelled or late, since nothing can
             interrupt it, and what came later begins. The default is what the convention of the session says: True for
             the notifications of LSP that change documents, and otherwise False.
-        errors: What the function raises for its callers to know, such as `[RpcError(1, "Sold out")]`. The description
-            that `openrpc` makes shows it; nothing is checked by it.
+        errors: The errors that callers of the function should know, such as `[RpcError(1, "Sold out")]`. The document
+            of `openrpc` lists them. They are not enforced.
     """
 
     unpack: bool

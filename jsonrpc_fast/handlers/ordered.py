@@ -8,7 +8,7 @@ from .handler import Handler, OuterHandler, RequestContext
 
 
 class OrderedHandler(OuterHandler):
-    """A handler with the option `ordered`. What it does is up to the session."""
+    """A handler with the option `ordered`, which the session interprets."""
 
     __slots__ = ("is_ordered",)
 

@@ -69,7 +69,7 @@ class Handlers:
         if discover is not None:
             if discover.keys() != {"title", "version"}:
                 raise TypeError("discover must have a title and a version, and nothing else")
-            self._describe(discover)()  # raises what is wrong now, not when a client asks
+            self._describe(discover)()  # reports errors here, and not when a client asks
 
     @overload
     def register(self, method: str, **options: Unpack[HandlerOptions]) -> Callable[[Function], Function]: ...

@@ -1,9 +1,10 @@
-"""What the endpoints share: their options, the checks of a request, and the responses that need no function.
+"""The common part of the endpoints: options, checks of a request, and responses that need no function.
 
 Rules:
   - Every way into an endpoint makes the same checks in the same order: those of the headers before the body is read,
     those of the body before it is decoded.
-  - A body that does not have its declared length is refused: a framework has read it before, or a part of it is lost.
+  - A body that does not have its declared length is refused: a framework has already read a part of it, or it was
+    truncated.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class EndpointOptions(TypedDict, total=False):
         context: Called with the ASGI scope, the WSGI environment, or the `request` of a framework, before the body is
             read. What it returns is `RequestContext.context` for the functions; it may raise a `Refusal`. By default
             that is the scope itself.
-        respond: Called with the context and the JSON-RPC response, b"" if there is none. Returns the status and further
+        respond: Called with the context and the JSON-RPC response, or b"". Returns the status and further
             headers, with names in lower case. It is not async.
         health: The path, below where the application is mounted, that answers a GET with 200; None: no path.
             "/health" by default.

@@ -73,14 +73,14 @@ _HEADERS: Final = {
 
 
 class PostOptions(TypedDict, total=False):
-    """The options of `call` beside the type of the result."""
+    """The options of `call`, except the type of the result."""
 
     timeout: float | Unset | None
     headers: Mapping[str, str] | None
 
 
 class _BaseClient(ResponseReader, Generic[C]):
-    """The part that both clients share: everything but the IO."""
+    """The part that both clients share: everything except IO."""
 
     _kind: ClassVar[str]
     """The name of the library's class."""

@@ -7,7 +7,7 @@
 Rules:
   - A message or a batch in the body of a POST gets 200 and the response, or 204 if there is no response. JSON-RPC
     errors have the status 200 too, unless `respond` says otherwise.
-  - A fault of the HTTP request gets a status and a text, before anything is decoded: 400, 403 and 421
+  - A fault of the HTTP request gets a status and plain text, before anything is decoded: 400, 403 and 421
     (origin and host), 405, 408, 413, 415. The connection is closed if the body is not read.
   - When the client disconnects, the functions that serve its request are cancelled.
   - A request that sync functions serve needs neither a timer nor a task.

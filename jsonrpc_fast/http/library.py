@@ -134,7 +134,7 @@ def received_chunks_async(response: Any) -> AsyncIterator[bytes]:
 
 
 def coding_of(response: Any) -> str:
-    """Return the content coding of the chunks of a response; "" if there is none."""
+    """Return the content coding of the chunks of a response; "" without a coding."""
     coding = str(response.headers.get("content-encoding", "")).strip().lower()
     return "" if coding == "identity" or response.is_stream_consumed else coding
 

@@ -249,8 +249,8 @@ def check_body(body: object, limit: int, declared: int | None) -> None:
     """Check a body that was received.
 
     Raises:
-        Refusal: It is larger than `limit` (413), or does not have its declared length (400): a part was read before, or
-            is lost.
+        Refusal: It is larger than `limit` (413), or does not have its declared length (400): a part of it was already
+            read, or was lost.
         TypeError: It is not bytes.
     """
     if not isinstance(body, (bytes, bytearray)):

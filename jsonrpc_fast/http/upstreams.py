@@ -4,18 +4,18 @@
     client = AsyncHttpClient("https://a.example/rpc", transport=upstreams)
 
 Rules:
-  - A request goes to the first upstream that does not rest. One that fails rests, longer with each failure in a row, or
-    as long as its `Retry-After` says, for which requests wait where no other upstream is left.
-  - One that has failed is asked again for the same request only after the others, unless they rest for longer than the
-    call may take.
-  - What no upstream has served may be sent again: the connection was not made, or the status is 429. After any other
-    failure, and after 502, 503 and 504, the request may have been served: it is sent again only if `may_repeat`
+  - A request goes to the first upstream that does not rest. An upstream that fails rests: longer with each failure in a
+    row, or as long as its `Retry-After` says. If all of them rest, requests wait.
+  - An upstream that failed is tried again for the same request only after the others, unless they rest for longer than
+    the call may take.
+  - A request that was certainly not served may be sent again: no connection was made, or the status is 429. After any
+    other failure, and after 502, 503 and 504, the request may have been served: it is sent again only if `may_repeat`
     returns true for each of its methods.
   - When no further attempt is made, the client gets what it would get from a single server: the last response, or the
-    exception. One after which the request may have been served goes before one after which it was not.
-  - What decides is the status: if the body of a response breaks off, or stops, the client gets that failure. The
+    exception. An outcome after which the request may have been served takes precedence over one after which it was not.
+  - Only the status is considered: if the body of a response breaks off, or stops, the client gets that failure. The
     request is not sent again, and the upstream does not rest.
-  - Nothing waits longer than the call may take. If all upstreams rest for longer, it fails at once: nothing is sent.
+  - No request waits longer than the call may take. If all upstreams rest for longer, the call fails at once, unsent.
 """
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ class _Exchange:
 
 
 def _retry_seconds(value: str | None) -> float | None:
-    """Return the seconds of a `Retry-After` (RFC 9110, section 10.2.3); None if there is none, or it is malformed."""
+    """Return the seconds of a `Retry-After` (RFC 9110, section 10.2.3); None if it is absent or malformed."""
     if value is None:
         return None
     if value.isascii() and value.isdigit():

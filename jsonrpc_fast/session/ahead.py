@@ -19,7 +19,7 @@ from .conventions import Cancellation, Convention
 
 
 class Withdrawn(NamedTuple):
-    """Stands for a request that is not to be served."""
+    """Takes the place of a request that must not be served."""
 
     request: Request
 

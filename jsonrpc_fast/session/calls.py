@@ -203,7 +203,7 @@ class Calls:
         return self.cancellation_notice(call, reason)
 
     def cancellation_notice(self, call: Call, reason: str | None = None) -> bytes:
-        """Return the notice that cancels a call that was given up, as after `expire`; b"" if there is none."""
+        """Return the notice for a call that was given up, as after `expire`; b"" if the convention has none."""
         if call.method in self.convention.never_cancelled:
             return b""
         message = self.convention.cancellation(call.id, reason)

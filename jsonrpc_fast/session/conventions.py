@@ -57,7 +57,7 @@ class Convention:
 
     Attributes:
         methods: The notifications that `read` understands.
-        ping: The method of a request that asks for any response; None if there is none. It passes what waits for an
+        ping: The method of a request that asks for any response, or None. A ping overtakes messages that wait for an
             ordered method.
         never_cancelled: The methods whose requests neither side cancels.
         cancelled_error: Code and message of the response to a cancelled request; None: it gets no response.
@@ -75,15 +75,15 @@ class Convention:
     token_members: ClassVar[frozenset[str]] = frozenset()
 
     def cancellation(self, id: int | str, reason: str | None) -> MethodAndParams | None:
-        """Return the notification that cancels a call; None if there is none."""
+        """Return the notification that cancels a call; None if the protocol has none."""
         return None
 
     def goodbye(self, last: MessageId) -> MethodAndParams | None:
-        """Return the notification that says goodbye; None if there is none. `last` is as in `Goodbye`."""
+        """Return the notification that says goodbye; None if the protocol has none. `last` is as in `Goodbye`."""
         return None
 
     def read(self, method: str, params: Any) -> Cancellation | Progress | Goodbye | None:
-        """Read a notification whose method is one of `methods`. Returns None if it is none of them."""
+        """Read a notification whose method is one of `methods`. Returns None for any other."""
         return None
 
     def token(self, params: Any) -> ProgressToken | None:
@@ -95,7 +95,7 @@ class Convention:
         return params
 
     def progress(self, token: ProgressToken, value: Any) -> MethodAndParams | None:
-        """Return the notification that reports progress on a request; None if there is none."""
+        """Return the notification that reports progress on a request; None if the protocol has none."""
         return None
 
     def item_token(self, params: Any) -> ProgressToken | None:
@@ -194,7 +194,7 @@ class AcpConvention(Convention):
     """Agent Client Protocol 1: "Cancellation". It has no progress: agents send `session/update`.
 
     A cancelled request still gets a response: -32800 or a result. There is no ping: `$/ping` gets -32601. Updates of a
-    session are ordered, because each is a piece of a text or of a plan.
+    session are ordered, because each is a fragment of a message or of a plan.
     """
 
     methods: ClassVar[frozenset[str]] = frozenset({"$/cancel_request"})

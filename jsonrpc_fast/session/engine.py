@@ -618,7 +618,7 @@ class Engine:
         return self._last_read is not UNSET
 
     def goodbye(self) -> bytes:
-        """Return the notification that this side begins to close; b"" if there is none."""
+        """Return the notification that this side begins to close; b"" if the convention has none."""
         return self.calls.goodbye(None if isinstance(self._last_read, Unset) else self._last_read)
 
     def give_up(self, fault: ConnectionLost) -> None:

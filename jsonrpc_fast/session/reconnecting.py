@@ -178,7 +178,7 @@ class ReconnectingSession:
 
     @property
     def session(self) -> Session | None:
-        """The session of the current connection; None while there is none that takes calls."""
+        """The session of the current connection; None while no session takes calls."""
         session = self._session
         if session is None or session.is_leaving or not session.is_connected:
             return None

@@ -284,7 +284,7 @@ class Session(Caller):
                 self._engine.hooks.peer_fault(fault)
 
     def _finish_by(self, deadline: float) -> None:
-        """Let `close` wait no longer than this for handlers."""
+        """Set the latest time until which `close` waits for handlers."""
         self._deadline = min(self._deadline, deadline)
         self._idle.wake()
 

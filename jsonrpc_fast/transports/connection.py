@@ -338,7 +338,7 @@ class Connection(Transport):
     # Events of the channel and of the parts.
 
     def deliver(self, items: list[Any]) -> None:
-        """Deliver messages and faults in place of a text; for subclasses whose channel has to decode them."""
+        """Deliver messages and faults in place of undecoded data; for subclasses whose channel has to decode them."""
         self._delivery.add(items)
 
     def handle_end(self, is_fault: bool) -> None:

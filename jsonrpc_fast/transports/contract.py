@@ -59,7 +59,7 @@ class _End:
             self._method = ""
 
     def write(self, data: bytes) -> bytes:
-        """Write a text, and return it."""
+        """Write a message, and return its text."""
         self.call(self.channel.write, data)
         return data
 

@@ -215,7 +215,7 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def parameters_of(function: Callable[..., Any], hints: Mapping[str, Any]) -> dict[str, Parameter]:
-    """Return the parameters of a function, by name, with evaluated annotations: Any where there is none.
+    """Return the parameters of a function, by name, with evaluated annotations, and Any for a parameter without one.
 
     Raises:
         TypeError: The function has no signature.

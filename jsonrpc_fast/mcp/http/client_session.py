@@ -92,8 +92,8 @@ async def begin_again(
         sender: Sends the requests.
         initialize: The text of the request that began the other session.
         version: The revision of the other session.
-        decode: Decodes a text.
-        limit: The maximum size of a text in bytes.
+        decode: Decodes a message.
+        limit: The maximum size of a message in bytes.
 
     Raises:
         ConnectionLost: The server did not respond as it did the first time.

@@ -5,7 +5,7 @@
 Rules:
   - A POST carries one message, or a batch if the revision of its session has batches. `session_requests` serves those
     of a session, `stateless` the others.
-  - A fault of the HTTP request gets a status and a text; a fault of a message gets a status and an error response.
+  - A fault of the HTTP request gets a status and plain text; a fault of a message gets a status and an error response.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class HttpSession:
         subject: Who began it.
         used: When it was last used, in seconds by the loop's clock.
         requests: The number of HTTP requests in progress.
-        listener: The GET among them; None if there is none.
+        listener: The GET among them, or None.
     """
 
     __slots__ = ("_streams", "connection", "id", "listener", "requests", "subject", "transport", "used")
@@ -133,7 +133,7 @@ class SessionTable:
             self._sweep_at(session.used + self._idle_seconds)
 
     def find(self, id: str, subject: object) -> HttpSession | None:
-        """Return the session with this id and subject and count it as used now; None if there is none."""
+        """Return the session with this id and subject and count it as used now; None if no such session exists."""
         session = self._sessions.get(id)
         if session is None or (session.subject is not subject and not belongs_to(id, subject)):
             return None

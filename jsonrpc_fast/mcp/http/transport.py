@@ -396,5 +396,5 @@ class HttpTransport(Transport):
 
 
 def without_line_end(text: bytes) -> bytes:
-    """Return a text without the line break at its end."""
+    """Return a line without its line break."""
     return text[:-1] if text and text[-1] == NEWLINE else text

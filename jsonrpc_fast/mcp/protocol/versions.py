@@ -144,7 +144,7 @@ def in_order(versions: Sequence[str]) -> tuple[str, ...]:
     """Sort versions, the oldest first.
 
     Raises:
-        ValueError: A version is unknown, or there is none.
+        ValueError: A version is unknown, or no version is given.
     """
     unknown = [version for version in versions if version not in REVISIONS]
     if unknown or not versions or isinstance(versions, str):

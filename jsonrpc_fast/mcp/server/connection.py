@@ -113,7 +113,7 @@ class ServerConnection(ClientConnection):
         await self._session.close(grace_seconds)
 
     def can_serve(self, request: Request | None = None) -> bool:
-        """Return whether it can serve a request of another client: it is open, and keeps nothing of earlier ones."""
+        """Return whether it can serve a request of another client: it is open, and has no state of earlier ones."""
         return not self._has_state and self._handshake.session is None and self._session.is_idle
 
     def serve(self, params: Any, request: SessionContext) -> Any:

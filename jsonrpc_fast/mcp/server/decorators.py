@@ -182,7 +182,7 @@ class Decorators(Registry):
                 of classes. They are always logged. By default what the server says.
             scopes: The scopes that the bearer token of a call needs, in addition to those of `Authorization`. Over HTTP
                 a call without them is refused with 403; without `Authorization`, all calls are. The tool is listed
-                all the same, so that clients can ask for the scopes. Other transports have no tokens: there anybody may
+                nevertheless, so that clients can ask for the scopes. Other transports have no tokens: there anybody may
                 call it.
             task_support: Whether calls run as tasks, whose results the client fetches later: "forbidden"; "optional":
                 if the client knows tasks; "required": a client that does not gets an error.

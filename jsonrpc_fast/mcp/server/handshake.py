@@ -104,7 +104,7 @@ class ServerHandshake:
         is_initialized: Whether the legacy client has sent `notifications/initialized`.
 
     Raises:
-        ValueError: A version is unknown, or there is none.
+        ValueError: A version is unknown, or no version is given.
     """
 
     def __init__(
@@ -291,6 +291,6 @@ def _record(cls: Any, members: dict[str, Any], name: str, version: str) -> Any:
 
 
 def _progress_token(meta: object) -> int | str | None:
-    """The progress token; None if there is none or it is invalid."""
+    """The progress token; None if it is absent or invalid."""
     token = meta.get("progressToken") if isinstance(meta, dict) else None
     return token if isinstance(token, str) or type(token) is int else None

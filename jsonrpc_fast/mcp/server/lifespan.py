@@ -145,7 +145,7 @@ class LifespanHolder:
 
     @property
     def is_entered(self) -> bool:
-        """Whether the lifespan has begun for this user, or there is none."""
+        """Whether the lifespan has begun for this user, or the server has no lifespan."""
         return self._is_entered or not self._lifespan.exists
 
     async def enter(self) -> None:

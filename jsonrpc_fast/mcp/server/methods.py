@@ -8,7 +8,7 @@ Rules:
     Any other function that fails, and any function that returns an invalid value, gives error -32603. The client does
     not see the cause; it is logged.
   - An RpcError that a function raises is sent to the client.
-  - Null counts as absent for `arguments`, `ref`, `argument` and `context`, because some clients send it.
+  - Null is treated as absent for `arguments`, `ref`, `argument` and `context`, because some clients send it.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class OutputType:
         return text, structured, faults or ([SchemaFault("", "", "does not match the type")] if is_refused else [])
 
     def faults(self, structured: Any) -> list[SchemaFault]:
-        """Return the faults of structured content that a tool gave as it is; UNSET: there is none."""
+        """Return the faults of structured content that a tool gave as it is; UNSET without such content."""
         return [_MISSING] if structured is msgspec.UNSET else self._schema.faults(loads(dumps(structured)))
 
     def _faults(self, encoded: bytes) -> list[SchemaFault]:

@@ -68,7 +68,7 @@ class StateSeal:
 
     Raises:
         TypeError: `key` is none of these, or a cipher that does not work; or `seconds` is not a number.
-        ValueError: A key is too short, there is none, or `seconds` is not positive and finite.
+        ValueError: A key is too short, no key is given, or `seconds` is not positive and finite.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ class ToolResult:
 
 
 class ToolError(Exception):
-    """The failure of a tool, with a text for the model. The client gets a result with `isError`.
+    """The failure of a tool, with an explanation for the model. The client gets a result with `isError`.
 
     The texts of other exceptions do not reach the client. Nothing is logged.
     """

@@ -90,8 +90,8 @@ class Server(Decorators, Served):
         lifespan: The lifespan, an async context manager. `run` enters it; it begins once, for all connections.
 
     Raises:
-        TypeError: `state_key` is none of these.
-        ValueError: A version is unknown, there is none, `page_size` is less than 1, or `state_key` is too short.
+        TypeError: `state_key` has another type.
+        ValueError: A version is unknown, no version is given, `page_size` is less than 1, or `state_key` is too short.
     """
 
     def __init__(

@@ -90,7 +90,7 @@ class CheckedTool:
                 break
         if not faults:
             return read, []
-        # The caller did not send what is inside a text: that text is the fault.
+        # The caller sent a string, and not the value inside it: the fault is at the string.
         inside = [fault.path for fault in faults if not fault.path or _is_in_text(arguments, fault.path)]
         texts = [fault for fault in first if any(not path or path.startswith(f"{fault.path}/") for path in inside)]
         return arguments, [fault for fault in faults if fault.path not in inside] + texts
@@ -219,7 +219,7 @@ def _with_text_read(value: Any, path: list[str]) -> Any:
 
 
 def error_result(text: str) -> dict[str, Any]:
-    """Return the `CallToolResult` of a failed call, with a text for the model."""
+    """Return the `CallToolResult` of a failed call, with an explanation for the model."""
     return {"content": [text_content(text)], "isError": True}
 
 

@@ -113,7 +113,7 @@ class Writer:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Close the descriptor and drop what is not written."""
+        """Close the descriptor and drop unwritten data."""
         raise NotImplementedError
 
 
@@ -476,7 +476,7 @@ class ThreadWriter(Writer):
 
 
 def _pipe_bytes(descriptor: int) -> int | None:
-    """Return how many bytes are in a pipe; None if it is none, or the system does not say."""
+    """Return how many bytes are in a pipe; None if it is not a pipe, or the system does not tell."""
     if sys.platform == "win32":
         return None
     import fcntl

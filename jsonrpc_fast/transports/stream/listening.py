@@ -157,7 +157,7 @@ def bind_path(path: str | bytes, mode: int | None) -> socket.socket:
 
 
 def inode_of(path: str | bytes) -> int:
-    """Return the number of a Unix socket's file; 0 if there is none."""
+    """Return the inode number of a Unix socket's file; 0 if the path is not a socket."""
     with contextlib.suppress(OSError, ValueError):
         found = os.stat(path)
         if stat.S_ISSOCK(found.st_mode):

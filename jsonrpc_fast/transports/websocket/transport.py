@@ -80,7 +80,7 @@ class WebSocketTransport(SocketTransport):
 
     @property
     def close_reason(self) -> str:
-        """The reason that the peer sent with its close code; "" if there is none."""
+        """The reason that the peer sent with its close code; "" without one."""
         wire = self.channel.wire
         return "" if wire is None or wire.close_rcvd is None else wire.close_rcvd.reason
 
