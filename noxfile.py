@@ -114,6 +114,7 @@ NIGHTLY: list[tuple[str, ...]] = [
     ("portable",),
     ("no_compiler",),
     ("installed",),
+    ("pages",),
     ("lowest",),
     ("sdist",),
     *[(f"pythons-{version}", "--slow") for version in PYTHONS],
@@ -568,6 +569,12 @@ def installed(session: nox.Session) -> None:
             session.error(f"of {len(symbols)} symbols, these have no complete type: {', '.join(unknown)}")
     else:
         session.warn("pyright does not run here: only mypy has checked the types")
+
+
+@nox.session
+def pages(session: nox.Session) -> None:
+    """Follow the pages as a reader does, each in an environment that has what the page installs; `-- docs/http.md`."""
+    session.run("python", "-m", "tests.isolated.pages", str(built_wheel(session)), *session.posargs)
 
 
 @nox.session(venv_backend="virtualenv", python=PYTHONS)

@@ -80,6 +80,9 @@ html_static_path = ["static"]
 html_extra_path = ["llms.txt"]
 html_css_files = ["site.css"]
 
+copybutton_prompt_text = "$ "  # of a console, the commands alone are copied
+copybutton_line_continuation_character = "\\"
+
 myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]  # GitHub shows such fences as pictures, too
 mermaid_width = mermaid_height = "auto"  # with `useMaxWidth`: never larger than drawn, smaller where a page is narrow

@@ -8,21 +8,14 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 from types import ModuleType, UnionType
 from typing import Any
 
 import pytest
 
-from ..support import needs
-from ..support.pages import blocks, write_scripts
 from ..support.places import PACKAGE, ROOT
 from ..support.tables import table
-from ..support.waiting import blocking_eventually, free_port
 
 DOCS = ROOT / "docs"
 
@@ -83,65 +76,6 @@ def test_each_public_name_is_in_the_api_reference() -> None:
                     and not any(value is getattr(module, name) for value in values)
                 ]
                 assert missing == []
-
-
-def shell(command: str, folder: Path) -> dict[str, Any]:
-    """Return the arguments that run a command of a page as in an environment that has the package."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    return {
-        "args": command,
-        "cwd": folder,
-        "env": {**own, "PATH": path, "PYTHONPATH": str(PACKAGE.parent)},
-        "shell": True,
-        "stdout": subprocess.PIPE,
-    }
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="the commands are those of a POSIX shell")
-def test_the_first_server_on_the_index_page(tmp_path: Path) -> None:
-    """The commands run as they are written, after the installation, and on another port."""
-    pytest.importorskip("uvicorn", reason="uvicorn is not installed (extra `test`)")
-    needs.require("curl")
-    page = DOCS / "index.md"
-    install, start, call = blocks(page, "sh")
-    [answer] = blocks(page, "json")
-    assert install.endswith("pip install . uvicorn\n")
-    port = str(free_port())
-    write_scripts(page, tmp_path)
-    assert start.startswith("uvicorn ")
-    server = subprocess.Popen(
-        **{**shell(f"exec {start.replace('8000', port)}", tmp_path), "stdout": subprocess.DEVNULL},
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-
-        def output() -> bytes:
-            found: bytes = subprocess.run(**shell(call.replace("8000", port), tmp_path), timeout=60, check=False).stdout
-            return found
-
-        # A body has no line ending.
-        assert blocking_eventually(output, 60).decode() == answer.removesuffix("\n")
-    finally:
-        server.terminate()
-        server.wait(60)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="the commands are those of a POSIX shell")
-def test_the_first_server_of_the_tutorial(tmp_path: Path) -> None:
-    page = DOCS / "tutorial.md"
-    write_scripts(page, tmp_path)
-    command, *_ = blocks(page, "sh")
-    answer, *_ = blocks(page, "json")
-    run = subprocess.run(**shell(command, tmp_path), timeout=60, check=True)
-    assert run.stdout.decode() == answer
-
-
-def test_the_tests_of_the_tutorial(tmp_path: Path) -> None:
-    write_scripts(DOCS / "tutorial.md", tmp_path)
-    command = f'"{sys.executable}" -m pytest -q -p no:cacheprovider test_calculator.py'
-    run = subprocess.run(**shell(command, tmp_path), timeout=60, check=True)
-    assert b"2 passed" in run.stdout
 
 
 def test_the_list_for_language_models_names_each_page() -> None:

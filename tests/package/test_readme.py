@@ -4,35 +4,51 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from ..support.pages import PAGES, page_name, write_scripts
+from ..support import needs
+from ..support.pages import PAGES, Reader, page_name, steps, write_scripts
 from ..support.places import PACKAGE, ROOT
 from ..support.tables import rows
+from ..support.waiting import free_port
 
 README = ROOT / "README.md"
+
+
+def follow(page: Path, folder: Path, **variables: str) -> None:
+    """Run the code and the commands of a page, in this environment and with a free port in place of 8000."""
+    port = str(free_port())
+    # `python` in an example is the Python that runs the tests.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    with Reader(folder, {**own, "PATH": path, "PYTHONPATH": str(PACKAGE.parent), **variables}) as reader:
+        for kind, text in steps(page):
+            if kind == "python":
+                reader.run_code(text)
+            elif kind == "console":
+                reader.run_commands(text.replace("8000", port))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the commands are those of a POSIX shell")
+def test_the_first_page_of_the_site(tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn", reason="uvicorn is not installed (extra `test`)")
+    needs.require("curl")
+    follow(ROOT / "docs" / "index.md", tmp_path)
 
 
 @rows("pure", ["0", "1"])
 @rows("page", PAGES, ids=page_name)
 @pytest.mark.timeout(120)
 @pytest.mark.slow
-def test_the_code_of_a_page_runs(tmp_path: Path, page: Path, pure: str) -> None:
-    scripts = write_scripts(page, tmp_path)
-    if any("mcp" in script.read_text(encoding="utf-8") for script in scripts):
+@pytest.mark.skipif(sys.platform == "win32", reason="the commands are those of a POSIX shell")
+def test_a_page_runs(tmp_path: Path, page: Path, pure: str) -> None:
+    if any("mcp" in text for _, text in steps(page)):
         pytest.importorskip("jsonschema_rs", reason="the extra `mcp` is not installed")
         pytest.importorskip("mcp", reason="the MCP SDK is not installed")
-    # `python` in an example is the Python that runs the tests.
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    env = {**os.environ, "PATH": path, "PYTHONPATH": str(PACKAGE.parent), "JSONRPC_FAST_PURE": pure}
-    for script in scripts:
-        command = [sys.executable, "-W", "error", script.name]
-        run = subprocess.run(command, env=env, cwd=tmp_path, input=b"", capture_output=True, timeout=60, check=False)
-        assert (run.returncode, run.stderr) == (0, b""), script.read_text(encoding="utf-8")
+    follow(page, tmp_path, JSONRPC_FAST_PURE=pure)
 
 
 def test_the_readme_has_code(tmp_path: Path) -> None:

@@ -1,20 +1,35 @@
-"""The pages for people and the Python code on them.
+"""The pages for people, and what a reader runs: code, commands, and what `pip` installs for them.
 
-Each block of code is a script. One that begins with `# NAME.py` is saved under that name for the blocks after it.
+- Each block of code is a script. One that begins with `# NAME.py` is saved under that name for the blocks after it.
+- In a block of the language `console`, `$ ` begins a command, and its output stands below it; `...` is any output.
+  `uvicorn` goes on while the rest of the page runs.
+- `pip install` stands in the text, or in a block of a shell.
 """
 
 from __future__ import annotations
 
+import contextlib
+import doctest
 import re
+import shlex
+import subprocess
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 from .places import ROOT
+from .waiting import accepts, blocking_eventually
 
 PAGES: Final = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+SECONDS: Final = 60
 
 _BLOCK: Final = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FILE_NAME: Final = re.compile(r"# (\w+\.py)\n")
+_STEP: Final = re.compile(
+    r"^```(?P<kind>python|console)\n(?P<text>.*?)^```$|^```sh\n(?P<shell>.*?)^```$|^```.*?^```$"
+    r"|`(?P<install>pip install [^`]+)`",
+    re.DOTALL | re.MULTILINE,
+)
 
 
 def page_name(page: Path) -> str:
@@ -29,6 +44,96 @@ def write_scripts(page: Path, folder: Path) -> list[Path]:
         scripts.append(folder / (named[1] if named else f"{page.stem.lower().replace('-', '_')}_{index}.py"))
         scripts[-1].write_text(block, encoding="utf-8")
     return scripts
+
+
+class Step(NamedTuple):
+    """What a reader of a page does."""
+
+    kind: Literal["python", "console", "install"]
+    text: str
+
+
+def steps(page: Path) -> list[Step]:
+    """Return what a reader runs, in the order of the page, up to the last code or command."""
+    found = []
+    for match in _STEP.finditer(page.read_text(encoding="utf-8")):
+        if match["kind"]:
+            found.append(Step(match["kind"], match["text"]))  # type: ignore[arg-type]
+        else:
+            lines = [match["install"]] if match["install"] else (match["shell"] or "").splitlines()
+            found += [Step("install", line) for line in lines if line.startswith("pip install") and "&&" not in line]
+    while found and found[-1].kind == "install":
+        found.pop()
+    return found
+
+
+def commands(text: str) -> list[tuple[str, str]]:
+    """Return the commands of a block of a console, and the output of each."""
+    return re.findall(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE)
+
+
+def packages(text: str) -> list[str]:
+    """Return what a `pip install` of a page names; this package is `""`, or its extras in brackets."""
+    words = [word for word in shlex.split(text)[2:] if not word.startswith("-")]
+    return [re.sub(r"^(?:\.|jsonrpc_fast)(?=\[|$)", "", word) for word in words]
+
+
+class Reader(contextlib.ExitStack):
+    """Runs the code and the commands of a page in a folder. Its servers end with it."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        super().__init__()
+        self._folder = folder
+        self._environment = environment
+        self._scripts = 0
+
+    def run_code(self, text: str) -> None:
+        """Run a block as a script, whose warnings are errors."""
+        self._scripts += 1
+        named = _FILE_NAME.match(text)
+        path = self._folder / (named[1] if named else f"script_{self._scripts}.py")
+        path.write_text(text, encoding="utf-8")
+        done = self._run("python", "-W", "error", path.name)
+        assert (done.returncode, done.stdout.partition("Traceback")[1]) == (0, ""), f"{text}\n{done.stdout}"
+
+    def run_commands(self, text: str) -> None:
+        """Run the commands of a block, and compare their output."""
+        for command, output in commands(text):
+            if command.startswith("uvicorn "):
+                self._start(command)
+                continue
+            done = self._run("sh", "-c", command)
+            found = done.stdout if done.stdout[-1:] in ("", "\n") else f"{done.stdout}\n"  # curl adds no line ending
+            is_right = doctest.OutputChecker().check_output(output, found, doctest.ELLIPSIS)
+            assert is_right, f"{command}\n{done.stdout}"
+
+    def _run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            cwd=self._folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+
+    def _start(self, command: str) -> None:
+        [port] = map(int, re.findall(r"\b\d{4,5}\b", command))
+        process = subprocess.Popen(
+            ["sh", "-c", f"exec {command}"],
+            cwd=self._folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self.callback(process.wait, SECONDS)
+        self.callback(process.terminate)
+        blocking_eventually(lambda: process.poll() is not None or accepts(port), SECONDS)
+        assert process.poll() is None, command
 
 
 def blocks(page: Path, language: str) -> list[str]:
