@@ -111,6 +111,7 @@ NIGHTLY: list[tuple[str, ...]] = [
     ("reproducible",),
     ("pyodide",),
     ("check_packages",),
+    ("conda",),
     ("portable",),
     ("no_compiler",),
     ("installed",),
@@ -179,6 +180,15 @@ os.chdir("/work")
 sys.path.insert(0, "/work")
 import pytest
 assert pytest.main({}) == 0
+"""
+RENDER_RECIPE = """
+import sys
+from rattler_build import PlatformConfig, RenderConfig, Stage0Recipe, VariantConfig
+variants = VariantConfig({"python": sys.argv[1:], "c_compiler": ["gcc"], "c_stdlib": ["sysroot"]})
+for platform in ("linux-64", "linux-aarch64", "osx-64", "osx-arm64", "win-64", "win-arm64"):
+    config = RenderConfig(platform=PlatformConfig(target_platform=platform))
+    for found in Stage0Recipe.from_file("conda/recipe.yaml").render(variants, config):
+        print(platform, found.variant["python"], found.recipe.package.name, found.recipe.package.version)
 """
 BACKEND = "import jsonrpc_fast; print(jsonrpc_fast.BACKEND)"
 PLACE = "import jsonrpc_fast; print(jsonrpc_fast.__file__)"
@@ -652,6 +662,13 @@ def check_packages(session: nox.Session) -> None:
         session.log(f"{wheel.name}: {wheel.stat().st_size:,} bytes")
         if wheel.stat().st_size > MAX_WHEEL_BYTES:
             session.error(f"{wheel.name} has more than {MAX_WHEEL_BYTES:,} bytes")
+
+
+@nox.session(venv_backend="virtualenv")
+def conda(session: nox.Session) -> None:
+    """Check the recipe of the conda package for each Python and platform of a release; nothing is built."""
+    session.install("py-rattler-build>=0.73")
+    session.run("python", "-c", RENDER_RECIPE, *[f"{version}.*" for version in PYTHONS])
 
 
 @nox.session(venv_backend="virtualenv")
