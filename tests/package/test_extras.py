@@ -39,7 +39,6 @@ NEEDED = {  # what a part of the package tells the user to install; the first th
     "jsonrpc_fast.http.client": "jsonrpc_fast[http]",
     "jsonrpc_fast.http.upstreams": "jsonrpc_fast[http]",
     "jsonrpc_fast.transports.websocket": "jsonrpc_fast[websocket]",
-    "jsonrpc_fast.session.telemetry": "jsonrpc_fast[otel]",
     "jsonrpc_fast.telemetry": "jsonrpc_fast[otel]",
     "jsonrpc_fast.adapters.acp": "jsonrpc_fast[acp]",
     "jsonrpc_fast.adapters.aiorpcx": "jsonrpc_fast[aiorpcx]",

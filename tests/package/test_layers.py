@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from ..support.places import PACKAGE
+from jsonrpc_fast.cli.main import main as main_of_commands
+
+from ..support.places import PACKAGE, ROOT
 
 LAYERS = {
     "_checks": 1,
@@ -238,6 +240,17 @@ def test_asyncio_stays_in_the_drivers() -> None:
         if not module_of(path).startswith(MAY_IMPORT_ASYNCIO):
             names = {name.split(".")[0] for level, name, _ in imports_of(path) if not level}
             assert not names & {"asyncio", "anyio"}, path
+
+
+def test_the_page_shows_every_module_and_command(capsys: pytest.CaptureFixture[str]) -> None:
+    tree = (ROOT / "docs" / "architecture.md").read_text().split("```")[1]
+    shown = dict(re.findall(r"^  (\w+)(?:/|\.py) +([1-8])  ", tree, re.MULTILINE))
+    assert shown == {module: str(layer) for module, layer in LAYERS.items()}
+    mcp = tree.partition("  mcp/ ")[2].partition("  testing/ ")[0]
+    assert set(re.findall(r" (\w+)/ ", mcp)) == {path.parent.name for path in PACKAGE.glob("mcp/*/__init__.py")}
+    assert main_of_commands(["--help"]) == 0
+    commands = re.findall(r"^    (\w+)  ", capsys.readouterr().out, re.MULTILINE)
+    assert f"the commands: {', '.join(commands)}\n" in tree
 
 
 def main() -> None:
