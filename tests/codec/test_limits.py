@@ -180,22 +180,23 @@ class TestBatchItems:
 
 class TestMethodBytes:
     @rows(
-        ("token", "method"),
+        ("token", "method", "size"),
         [
-            ("abcdef", "abcdef"),
-            ("éèê", "éèê"),
-            ("😀ab", "😀ab"),
-            (r"\u00e9\ud83d\ude00", "é😀"),
-            (r"a\n\\\"bc", 'a\n\\"bc'),
+            ("abcdef", "abcdef", 6),
+            ("éèê", "éèê", 6),
+            ("😀ab", "😀ab", 6),
+            ("😀😀😀", "😀😀😀", 12),
+            (r"\u00e9\ud83d\ude00", "é😀", 6),
+            (r"a\n\\\"bc", 'a\n\\"bc', 6),
         ],
     )
-    def test_bound(self, impl: ModuleType, token: str, method: str) -> None:
+    def test_bound(self, impl: ModuleType, token: str, method: str, size: int) -> None:
         text = fill('{"jsonrpc":"2.0","id":1,"method":"%s"}', token)
-        assert decode_alone_and_in_a_batch(impl, text, limited(method_bytes=6)) == request(1, method)
-        assert decode_alone_and_in_a_batch(impl, text, limited(method_bytes=5)) == fault("METHOD_TOO_LONG", 1)
+        assert decode_alone_and_in_a_batch(impl, text, limited(method_bytes=size)) == request(1, method)
+        assert decode_alone_and_in_a_batch(impl, text, limited(method_bytes=size - 1)) == fault("METHOD_TOO_LONG", 1)
         obj = {"jsonrpc": "2.0", "id": 1, "method": method}
-        assert describe(impl.parse(obj, limited(method_bytes=6))) == request(1, method)
-        assert describe(impl.parse(obj, limited(method_bytes=5))) == fault("METHOD_TOO_LONG", 1)
+        assert describe(impl.parse(obj, limited(method_bytes=size))) == request(1, method)
+        assert describe(impl.parse(obj, limited(method_bytes=size - 1))) == fault("METHOD_TOO_LONG", 1)
 
     def test_of_a_notification(self, impl: ModuleType) -> None:
         text = '{"jsonrpc":"2.0","method":"abc"}'
