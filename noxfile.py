@@ -85,6 +85,13 @@ SANITIZER_OPTIONS = {
     "UBSAN_OPTIONS": "print_stacktrace=1",
     "PYTHONMALLOC": "malloc",
 }
+THREAD_SANITIZED = ROOT / "build" / "thread_sanitizer"
+THREAD_SANITIZER = "-O1 -g -fno-omit-frame-pointer -fsanitize=thread"
+SUPPRESSIONS = ROOT / "tests" / "isolated" / "thread_sanitizer.txt"
+WATCHES_THREADS = """
+from sysconfig import get_config_var
+assert get_config_var("Py_GIL_DISABLED") and "--with-thread-sanitizer" in get_config_var("CONFIG_ARGS")
+"""
 NO_COMPILER = {"CC": "/nonexistent/cc"}
 CORE_TARGETS = (
     *("differential", "decode", "parse", "raw", "reader", "writer"),
@@ -127,6 +134,7 @@ NIGHTLY: list[tuple[str, ...]] = [
     ("simulation", "--conversations", "1000000", "--first", TODAY),
     ("soaks",),
     ("threads", "--seconds", "600", "--seed", TODAY),
+    ("thread_sanitizer", "--seconds", "600", "--seed", TODAY),
     ("sanitizers", "--seconds", "600"),
     ("hooks", "--seconds", "600"),
     ("allocations", "--seconds", "600"),
@@ -168,8 +176,9 @@ LOWEST_TOOLS = (
 )
 """What the tests need besides the lowest versions. The test extra has libraries that ask for newer ones."""
 
+FUZZ_TOOL = "hypothesis>=6.100,<6.130"  # later ones need Rust where they have no wheel
 FREE_THREADED_TOOLS = (
-    "hypothesis>=6.100,<6.130",  # later ones need Rust where they have no wheel
+    FUZZ_TOOL,
     *("pytest>=8.3", "pytest-benchmark>=5.3", "pytest-timeout>=2.3", "pytest-xdist>=3.6"),
 )
 """What the tests of the codec need. Most of the test extra has no wheels for a free-threaded Python."""
@@ -257,18 +266,23 @@ def built_wheel(session: nox.Session) -> Path:
     return found[0]
 
 
-def sanitized(session: nox.Session) -> dict[str, str]:
-    """Build the core with the sanitizers in a folder of its own, go there, and return the environment for what runs."""
-    SANITIZED.mkdir(parents=True, exist_ok=True)
+def copy_sources(folder: Path) -> None:
+    """Copy the sources to a folder for a build of their own."""
+    folder.mkdir(parents=True, exist_ok=True)
     for path in ROOT.iterdir():
-        copy = SANITIZED / path.name
-        if path.name.startswith(".") or path in (SANITIZED.parent, DIST, WHEELHOUSE):
+        copy = folder / path.name
+        if path.name.startswith(".") or path in (ROOT / "build", DIST, WHEELHOUSE):
             continue
         if path.is_dir():
             shutil.rmtree(copy, ignore_errors=True)
             shutil.copytree(path, copy, ignore=shutil.ignore_patterns("*.so", "*.c", "__pycache__", "_build.txt"))
         else:
             shutil.copy(path, copy)
+
+
+def sanitized(session: nox.Session) -> dict[str, str]:
+    """Build the core with the sanitizers in a folder of its own, go there, and return the environment for what runs."""
+    copy_sources(SANITIZED)
     session.chdir(SANITIZED)
     build = {"CC": "gcc", "CFLAGS": SANITIZERS, "JSONRPC_FAST_EXTENSION": "yes"}
     session.run("python", "setup.py", "-q", "build_ext", "--inplace", env=build)
@@ -280,6 +294,16 @@ def sanitized(session: nox.Session) -> dict[str, str]:
     expect(session, str(SANITIZED), "python", "-c", PLACE, env=env)
     expect(session, "cython", "python", "-c", BACKEND, env=env)
     return env
+
+
+def python_that_watches_threads() -> str | None:
+    """Return the free-threaded Python on the path that was built with the thread sanitizer, or None."""
+    for folder in os.get_exec_path():
+        for version in ("3.14", "3.13"):
+            python = shutil.which(f"python{version}t", path=folder)
+            if python and subprocess.run([python, "-c", WATCHES_THREADS], stderr=subprocess.DEVNULL).returncode == 0:
+                return python
+    return None
 
 
 def run_tests_on(session: nox.Session, wheel: Path, backend: str, *options: str) -> None:
@@ -503,6 +527,31 @@ def allocations(session: nox.Session) -> None:
 def threads(session: nox.Session) -> None:
     """Share decoders, messages and caches between threads for a minute; `-- --seconds 600` changes that."""
     session.run("python", "-m", "tests.isolated.threads", *session.posargs)
+
+
+@nox.session
+def thread_sanitizer(session: nox.Session) -> None:
+    """Run `threads` under the thread sanitizer, on a Python 3.13t or 3.14t that was built `--with-thread-sanitizer`.
+
+    Without one on the path the session is skipped.
+    """
+    python = python_that_watches_threads()
+    if python is None:
+        session.skip("no free-threaded Python on the path was built with --with-thread-sanitizer")
+    tools = temporary_folder(session) / "tools"
+    session.run("python", "-m", "pip", "install", "-q", "--upgrade", "--target", str(tools), *BUILD_TOOLS, FUZZ_TOOL)
+    copy_sources(THREAD_SANITIZED)
+    session.chdir(THREAD_SANITIZED)
+    env = {"CC": "gcc", "CFLAGS": "-O0", "JSONRPC_FAST_EXTENSION": "yes", "PYTHONPATH": str(tools)}
+    build = ("setup.py", "-q", "build_ext", "--inplace")
+    session.run(
+        "python", *build, env=env
+    )  # Cython takes minutes under the sanitizer: it leaves its C for the next build
+    env["CFLAGS"] = THREAD_SANITIZER
+    session.run(python, *build, env=env, external=True)
+    env["PYTHONPATH"] += os.pathsep + str(THREAD_SANITIZED)
+    env["TSAN_OPTIONS"] = f"suppressions={SUPPRESSIONS} history_size=7"
+    session.run(python, "-m", "tests.isolated.threads", *session.posargs, env=env, external=True)
 
 
 @nox.session

@@ -25,6 +25,17 @@ from ._json import (
 from ._standard import read_with, refuse_constant
 
 
+def exact_decimal(token: str) -> Decimal:
+    """Return the Decimal of a valid JSON number with any number of digits."""
+    try:
+        return Decimal(token)
+    except ValueError:  # `decimal` in Python, which PyPy may have, converts the digits to an int, whose size is limited
+        mantissa, _, exponent = token.lower().partition("e")
+        whole, _, fraction = mantissa.lstrip("-").partition(".")
+        digits = tuple(map(int, whole + fraction))
+        return Decimal((int(mantissa.startswith("-")), digits, int(exponent or 0) - len(fraction)))
+
+
 def decimal_of(token: str) -> Decimal:
     """Return the Decimal of a valid JSON number.
 
@@ -33,7 +44,7 @@ def decimal_of(token: str) -> Decimal:
     """
     if _is_exponent_too_large(token):
         raise ValueError
-    return Decimal(token)
+    return exact_decimal(token)
 
 
 def _is_exponent_too_large(token: str) -> bool:
@@ -46,7 +57,7 @@ def _integer(token: str) -> int | Decimal:
         number = int(token)
         if -(1 << 63) <= number < 1 << 64:
             return number
-    return Decimal(token)
+    return exact_decimal(token)
 
 
 _read, _read_exact = (

@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 import re
 import sys
@@ -81,7 +82,7 @@ def loads(data: bytes | bytearray | memoryview | str) -> Any:
             if not data.isascii():
                 data.encode()
         elif isinstance(data, (bytes, bytearray)) or (isinstance(data, memoryview) and data.c_contiguous):
-            text = str(data, "utf-8")
+            text = codecs.utf_8_decode(data, "strict", True)[0]  # str() of PyPy lets surrogates through
         else:
             raise JSONDecodeError("Input must be bytes, bytearray, memoryview, or str", "", 0)
         value = _read(text)

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from jsonrpc_fast.codec._decimals import exact_decimal
 from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, Limits, Profile
 from jsonrpc_fast.types import UNSET
@@ -232,7 +233,7 @@ def test_dicts_hold_every_member(impl: ModuleType, text: bytes, profile: Profile
     ],
 )
 def test_written(impl: ModuleType, number: str, token: str) -> None:
-    value = Decimal(number)
+    value = exact_decimal(number)
     text = impl.encode(impl.Response(1, {"a": [value, (value,)]}), DECIMAL, delimited=False)
     assert text == RESULT % b'{"a":[%b,[%b]]}' % (token.encode(), token.encode())
     read = impl.decode(text, EXACT).result["a"][0]
@@ -268,7 +269,9 @@ def test_not_written(impl: ModuleType, number: str, text: str) -> None:
 
 def test_not_written_by_other_profiles(impl: ModuleType) -> None:
     for write in (impl.encode, lambda message: impl.encode(message, JSONRPC.replace(name="other"))):
-        with pytest.raises(EncodeError, match=r"^Type is not JSON serializable: decimal\.Decimal$"):
+        with pytest.raises(
+            EncodeError, match=r"^Type is not JSON serializable: (decimal\.)?Decimal$"
+        ):  # PyPy may have it in Python
             write(impl.Response(1, Decimal("1.5")))
 
 

@@ -9,6 +9,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from ..isolated import threads
+from ..support import needs
 from ..support.tables import rows
 
 
@@ -18,6 +19,7 @@ def test_a_shared_decoder_returns_each_message_once(impl: ModuleType, framing: s
     threads.share_a_decoder(impl, framing, max_items, 60)
 
 
+@needs.CPYTHON
 def test_a_thread_that_comes_while_the_framing_is_detected_closes_nothing(impl: ModuleType) -> None:
     """The other thread stops in the middle of its message, in a collection, when this one begins to read."""
     decoder = impl.Decoder("auto")
@@ -60,3 +62,7 @@ def test_torn_messages_do_no_harm(impl: ModuleType, framing: str) -> None:
 
 def test_messages_profiles_and_payloads_are_shared(impl: ModuleType) -> None:
     threads.share_messages(impl, 60)
+
+
+def test_threads_change_what_others_write(impl: ModuleType) -> None:
+    threads.change_payloads(impl, 60)

@@ -107,9 +107,9 @@ class Fuzzer:
         """Run a slow input twice more: the machine may be busy."""
         times = []
         for _ in range(2):
-            begin = time.process_time()
+            begin = time.thread_time()
             self._target.run(data)
-            times.append(time.process_time() - begin)
+            times.append(time.thread_time() - begin)
         if min(times) > MAX_SECONDS:
             raise Finding(f"target {self.name}: {min(times):.2f} s of processor time, input {data!r}")
 

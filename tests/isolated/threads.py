@@ -4,6 +4,10 @@ Rules:
 - Threads change every microsecond. Collections are frequent, and finalizers release the GIL in the middle of a call.
 - What threads feed to a shared decoder comes out once, in the order of each thread, or the call is refused.
 - Chunks that tear messages apart give any items, but no crash and no other exception.
+- A payload that other threads change is written as JSON, in one of its states or in parts of several.
+- The fuzz targets of the codec find nothing when several threads run them at once.
+
+`nox -s thread_sanitizer` runs it where the thread sanitizer watches.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import argparse
 import contextlib
 import gc
 import importlib
+import json
 import pickle
 import random
 import sys
@@ -22,11 +27,14 @@ from types import ModuleType
 from typing import Any
 
 from jsonrpc_fast import JSONRPC
+from jsonrpc_fast.codec._json import ORJSON_FAULT
 from jsonrpc_fast.framing.frames import frame
 
 AT_WORK = "the decoder is at work"
 FRAMINGS = ("newline", "content-length", "sse", "concatenated", "auto")
 THREADS = 4
+FUZZED_SECONDS = 5.0
+"""How long the threads run the fuzz targets in each round."""
 
 
 class Cycle:
@@ -42,14 +50,17 @@ class Cycle:
 @contextlib.contextmanager
 def frequent_switches() -> Iterator[None]:
     interval = sys.getswitchinterval()
-    threshold = gc.get_threshold()
     sys.setswitchinterval(1e-6)
-    gc.set_threshold(20, 2, 2)
+    has_thresholds = sys.implementation.name == "cpython"
+    threshold = gc.get_threshold() if has_thresholds else ()
+    if has_thresholds:
+        gc.set_threshold(20, 2, 2)
     try:
         yield
     finally:
         sys.setswitchinterval(interval)
-        gc.set_threshold(*threshold)
+        if has_thresholds:
+            gc.set_threshold(*threshold)
 
 
 def run_threads(work: Callable[[int], None]) -> None:
@@ -69,7 +80,7 @@ def run_threads(work: Callable[[int], None]) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(120)
+            thread.join(600)  # the thread sanitizer makes them slow
     if failures:
         raise failures[0]
     assert not any(thread.is_alive() for thread in threads), "a thread hangs"
@@ -166,13 +177,65 @@ def share_messages(impl: ModuleType, rounds: int) -> None:
     run_threads(work)
 
 
+def change_payloads(impl: ModuleType, rounds: int) -> None:
+    """Write dicts and lists in two threads, while two others fill and empty them.
+
+    The pure backend can do that with orjson: the `json` module lets other threads run, or needs the GIL.
+    """
+    if impl.__name__.endswith("_pure") and ORJSON_FAULT is not None:
+        return
+    inner: dict[str, Any] = {"a": 1}
+    items: list[Any] = [inner, "text"]
+    payload: dict[str, Any] = {"items": items, "inner": inner, "last": [items]}
+
+    def work(thread: int) -> None:
+        for number in range(rounds):
+            Cycle()
+            if thread % 2:
+                text = impl.encode_result(number, payload)
+                assert json.loads(text)["result"].keys() >= {"items"}, text
+                assert text.count(b"\n") == 1
+            else:
+                for place in range(number % 12):
+                    inner[f"name {place}"] = [place, {"b": "\u00e9"}]
+                    items.append({"c": [place, 1.5]})
+                inner.clear()
+                del items[2:]
+                payload["last"] = [[number]]
+
+    run_threads(work)
+
+
+def fuzz(seconds: float, seed: int) -> int:
+    """Run the fuzz targets of the codec in all threads at once. Return how many inputs that were."""
+    from ..fuzz import codec_targets, differential
+    from ..fuzz.__main__ import CORPUS, Fuzzer
+
+    counts = [0] * THREADS
+
+    def work(thread: int) -> None:
+        own_seed = seed * THREADS + thread
+        done, found = differential.run(own_seed, float("inf"), seconds / 2)
+        assert found is None, found
+        counts[thread] += done
+        names = sorted(codec_targets.TARGETS)
+        for name in names:
+            rng = random.Random(f"{own_seed} {name}")
+            fuzzer = Fuzzer(name, codec_targets.TARGETS[name], rng, [CORPUS])
+            fuzzer.fuzz(time.monotonic() + seconds / 2 / len(names), float("inf"))
+            counts[thread] += fuzzer.inputs
+
+    run_threads(work)
+    return sum(counts)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     ends = time.monotonic() + options.seconds
-    rounds = refused = 0
+    rounds = refused = inputs = 0
     while time.monotonic() < ends:
         for name in ("_core", "_pure"):
             impl = importlib.import_module(f"jsonrpc_fast.codec.{name}")
@@ -181,8 +244,10 @@ def main() -> None:
                     refused += share_a_decoder(impl, framing, max_items, 200)
                 tear_messages(impl, framing, 200, options.seed + rounds)
             share_messages(impl, 200)
+            change_payloads(impl, 200)
+        inputs += fuzz(FUZZED_SECONDS, options.seed + rounds)
         rounds += 1
-    print(f"{rounds} rounds on both backends with {THREADS} threads; {refused} calls refused")
+    print(f"{rounds} rounds on both backends with {THREADS} threads; {refused} calls refused, {inputs} fuzzed inputs")
 
 
 if __name__ == "__main__":
