@@ -581,6 +581,12 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session
+def pictures(session: nox.Session) -> None:
+    """Take the pictures of the pages, and open each page of the site that `docs` has built as on a phone."""
+    session.run("python", "-m", "docs.pictures")
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Measure the speed table: every ratio beside its bar."""
     session.run("python", "-m", "benchmarks.report", *session.posargs)

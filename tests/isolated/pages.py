@@ -64,7 +64,7 @@ def main() -> int:
             outcome = f"FAILED: {error}"
             failed += 1
         finally:
-            shutil.rmtree(folder)
+            shutil.rmtree(folder, ignore_errors=True)  # a server that has just ended may still write its caches
         print(f"{page_name(page)}: {outcome} ({time.monotonic() - begin:.0f} s)", flush=True)
     return 1 if failed else 0
 
