@@ -16,8 +16,16 @@ from typing import Final
 import pytest
 
 FOLDER: Final = Path(__file__).resolve().parent / ".venvs"
-REQUIREMENTS: Final = {"sdk1": "mcp>=1.27,<2", "fastmcp": "fastmcp>=4"}
-INSTALL_SECONDS: Final = 240
+REQUIREMENTS: Final = {
+    "sdk1": ["mcp>=1.27,<2"],
+    "fastmcp": ["fastmcp>=4"],
+    "langchain": ["langchain-mcp-adapters>=0.3"],
+    "openai-agents": ["openai-agents>=0.20"],
+    "mcp-use": ["mcp-use>=1.7"],
+    "pydantic-ai": ["pydantic-ai-slim[mcp]>=2"],
+    "servers": ["mcp-server-fetch>=2026.6", "mcp-server-git>=2026.6", "mcp-server-time>=2026.6"],
+}
+INSTALL_SECONDS: Final = 600
 
 
 def python_of(name: str) -> str:
@@ -29,27 +37,28 @@ def python_of(name: str) -> str:
     Raises:
         pytest.skip.Exception: The environment cannot be made.
     """
+    wanted = " ".join(REQUIREMENTS[name])
     folder = FOLDER / name
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     stamp, failure = folder / ".installed", FOLDER / f".{name}-failed"
-    if stamp.is_file() and stamp.read_text() == REQUIREMENTS[name]:
+    if stamp.is_file() and stamp.read_text() == wanted:
         return str(python)
     if not os.access(FOLDER if FOLDER.exists() else FOLDER.parent, os.W_OK):
-        pytest.skip(f"there is no environment with {REQUIREMENTS[name]}, and the source tree cannot be written")
+        pytest.skip(f"there is no environment with {wanted}, and the source tree cannot be written")
     FOLDER.mkdir(exist_ok=True)
     with (FOLDER / ".lock").open("w") as lock:
         with contextlib.suppress(ImportError):
             import fcntl
 
             fcntl.flock(lock, fcntl.LOCK_EX)
-        if stamp.is_file() and stamp.read_text() == REQUIREMENTS[name]:
+        if stamp.is_file() and stamp.read_text() == wanted:
             return str(python)
         if os.environ.get("JSONRPC_FAST_PIP", "").lower() in ("no", "0", "false"):
             pytest.skip("JSONRPC_FAST_PIP prevents pip")
         run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(os.getpid())
         if failure.is_file() and failure.read_text() == run:
-            pytest.skip(f"{REQUIREMENTS[name]} could not be installed")
-        install = ("-m", "pip", "install", "-q", "--disable-pip-version-check", REQUIREMENTS[name])
+            pytest.skip(f"{wanted} could not be installed")
+        install = ("-m", "pip", "install", "-q", "--no-compile", "--disable-pip-version-check", *REQUIREMENTS[name])
         try:
             venv.create(folder, clear=True, with_pip=True)
             subprocess.run(
@@ -57,8 +66,8 @@ def python_of(name: str) -> str:
             )
         except (OSError, subprocess.SubprocessError):
             failure.write_text(run)
-            pytest.skip(f"{REQUIREMENTS[name]} could not be installed")
-        stamp.write_text(REQUIREMENTS[name])
+            pytest.skip(f"{wanted} could not be installed")
+        stamp.write_text(wanted)
     return str(python)
 
 

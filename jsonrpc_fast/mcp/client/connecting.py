@@ -7,14 +7,13 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from ..._checks import check_texts, check_type
 from ...profile import MCP_2025_11_25
 from ...session import SessionOptions
 from ...transports.protocol import Transport, is_transport
 from ..applications import gateway_of
-from ..http.headers import BEARER_TOKEN
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.versions import REVISIONS
 from .client import Client
@@ -30,13 +29,6 @@ if TYPE_CHECKING:
     from ..http.client import HttpAuth
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-
-
-@runtime_checkable
-class SignsIn(Protocol):
-    """An `auth` for which a person may have to do something before the client connects."""
-
-    async def sign_in(self, server: str) -> None: ...
 
 
 def connect(
@@ -145,13 +137,12 @@ def connect(
     if entry is None:
         transport = cast("Transport", server)
     elif entry.url:
-        headers = {**(entry.headers or {}), **headers} if headers is not None else entry.headers
-        if isinstance(auth, str):
-            headers, auth = _authorized(headers, auth)
-        if isinstance(auth, SignsIn):
-            sign_in = partial(auth.sign_in, entry.url)
-        entry = replace(entry, headers=headers)
-        transport = entry.transport(profile, auth=auth, http_client=http_client)
+        if headers is not None:
+            entry = replace(entry, headers={**(entry.headers or {}), **headers})
+        if auth is not None:
+            entry = entry.authorized(auth, "auth")
+        sign_in = entry.sign_in
+        transport = entry.transport(profile, http_client=http_client)
     else:
         command, variables = (*entry.command, *arguments), {**entry.env, **(env or {})}
         entry = replace(entry, command=command, env=variables, cwd=entry.cwd if cwd is None else cwd)
@@ -168,14 +159,3 @@ def connect(
         capabilities=capabilities,
         **options,
     )
-
-
-def _authorized(headers: Mapping[str, str] | None, auth: str) -> tuple[Mapping[str, str] | None, Any]:
-    """Return the headers and the `Auth` for "oauth" or a token."""
-    if auth == "oauth":
-        from .oauth import browser  # needs another extra
-
-        return headers, browser()
-    if not BEARER_TOKEN.fullmatch(auth):
-        raise ValueError('auth must be "oauth", a bearer token, or an Auth')
-    return {**(headers or {}), "Authorization": f"Bearer {auth}"}, None

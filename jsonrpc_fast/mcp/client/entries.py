@@ -1,14 +1,16 @@
 """Where a server is: a program or a URL, as an argument or as an entry of the `mcpServers` file of hosts.
 
     {"mcpServers": {"fs": {"command": "npx", "args": ["-y", "server-filesystem", "${HOME}"]},
-                    "db": {"type": "http", "url": "https://db.example/mcp", "headers": {"Authorization": "…"}}}}
+                    "db": {"type": "http", "url": "https://db.example/mcp", "auth": "${TOKEN}"},
+                    "hr": {"url": "https://hr.example/mcp", "auth": "oauth", "headers": {"X-Tenant": "7"}}}}
 
 Rules:
-  - `${NAME}` and `${NAME:-default}` are replaced from the environment in command, args, env, cwd, url and headers, as
-    Claude Code does; `${env:NAME}` is the same, as VS Code and Cursor write it. A missing variable without a default,
+  - `${NAME}` and `${NAME:-default}` are replaced from the environment in command, args, env, cwd, url, headers and
+    auth, as Claude Code does; `${env:NAME}` is the same, as VS Code and Cursor write it. A missing variable without a default,
     and every other `${…}`, is an error: a host would ask its user, or knows a folder that this program does not.
   - Without a `type`, an entry with a `command` is a program, and one with a `url` is on Streamable HTTP. HTTP+SSE, the
     transport of 2024-11-05, is not supported.
+  - `auth` is that of `connect`: "oauth" or a bearer token, as fastmcp writes it; in a program, also an `Auth`.
   - An entry with `"disabled": true` is left out. Members that are not named here are ignored.
   - A file may have its servers under `servers`, as VS Code does.
   - No error shows a value.
@@ -21,12 +23,13 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
 from ...profile import Profile
 from ...transports.protocol import Transport
+from ..http.headers import BEARER_TOKEN
 from .program import ProgramTransport, Stderr
 
 SAFE_VARIABLES: Final = (
@@ -53,7 +56,7 @@ MAX_FILE_BYTES: Final = 1024 * 1024
 """The maximum size of a file with servers."""
 
 _HTTP_TYPES: Final = ("http", "streamable-http", "streamableHttp")
-_MEMBERS: Final = ("type", "command", "args", "env", "cwd", "url", "headers")
+_MEMBERS: Final = ("type", "command", "args", "env", "cwd", "url", "headers", "auth")
 _PLACEHOLDER: Final = re.compile(r"\$\{([^}]*)\}")
 _VARIABLE: Final = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
@@ -71,6 +74,15 @@ class LocalServer(Protocol):
         ...
 
 
+@runtime_checkable
+class SignsIn(Protocol):
+    """An `auth` for which a person may have to do something before the client connects."""
+
+    async def sign_in(self, server: str) -> None:
+        """Let the person sign in at a server, if that is necessary."""
+        ...
+
+
 Servers = Mapping[str, "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LocalServer | Mapping[str, Any]"]
 """Servers by name: a URL, a program, a program with its arguments, a `Server`, or an entry of `mcpServers`."""
 
@@ -85,6 +97,7 @@ class ServerEntry:
         env: Variables for the program in addition to SAFE_VARIABLES.
         cwd: The working directory of the program; None: the current one.
         headers: Further headers of every HTTP request.
+        auth: The `Auth` of every HTTP request; None: none.
         local: A server of this process, in place of a program and a URL.
     """
 
@@ -93,7 +106,30 @@ class ServerEntry:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: str | os.PathLike[str] | None = None
     headers: Mapping[str, str] | None = field(default=None, repr=False)
+    auth: Any = field(default=None, repr=False)
     local: LocalServer | None = None
+
+    def authorized(self, auth: Any, what: str) -> ServerEntry:
+        """Return the same server with an `auth`, as `connect` takes it.
+
+        Raises:
+            ValueError: A text is neither "oauth" nor a token. The error names `what`.
+            ImportError: The extra `mcp-oauth` is not installed.
+        """
+        if not isinstance(auth, str):
+            return replace(self, auth=auth)
+        if auth == "oauth":
+            from .oauth import browser  # needs another extra
+
+            return replace(self, auth=browser())
+        if not BEARER_TOKEN.fullmatch(auth):
+            raise ValueError(f'{what} must be "oauth", a bearer token, or an Auth')
+        return replace(self, headers={**(self.headers or {}), "Authorization": f"Bearer {auth}"})
+
+    async def sign_in(self) -> None:
+        """Let a person sign in, if the `auth` needs it."""
+        if isinstance(self.auth, SignsIn):
+            await self.auth.sign_in(self.url)
 
     def program(self, profile: Profile, *, stderr: Stderr = "inherit", raw: bool = False) -> ProgramTransport:
         """Return a new transport to the program, not started. The arguments are those of `transport`."""
@@ -118,7 +154,7 @@ class ServerEntry:
             return self.program(profile, raw=raw)
         from ..http.client import StreamableHttpClient  # needs another extra
 
-        return StreamableHttpClient(self.url, headers=self.headers, profile=profile, raw=raw, **http)
+        return StreamableHttpClient(self.url, headers=self.headers, auth=self.auth, profile=profile, raw=raw, **http)
 
 
 def is_url(text: object) -> bool:
@@ -182,6 +218,7 @@ class _Members:
 
     def __init__(self, name: str, members: Mapping[str, Any]) -> None:
         self.name = name
+        self.auth = members.get("auth")
         self._members = members
 
     def fault(self, what: str) -> ValueError:
@@ -219,13 +256,20 @@ def _entry(members: _Members) -> ServerEntry:
     if url and not is_url(url):
         raise members.fault("has a url that does not begin with http:// or https://")
     arguments, env, headers = members.arguments(), members.texts("env"), members.texts("headers")
-    return ServerEntry(
+    entry = ServerEntry(
         command=(command, *arguments) if command else (),
         url=url,
         env=env,
         cwd=members.text("cwd") or None,
         headers=headers or None,
     )
+    if members.auth is None:
+        return entry
+    if not url:
+        raise members.fault("has an auth, but no url")
+    if isinstance(members.auth, (bool, int, float, list, Mapping)):
+        raise members.fault("has an auth that is not a string")
+    return entry.authorized(members.auth, f"the auth of the server {members.name!r}")
 
 
 def _expanded(name: str, value: Any) -> Any:

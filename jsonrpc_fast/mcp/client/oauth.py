@@ -3,6 +3,7 @@
     connect(url, auth="oauth")                               # a person, in the browser: the same as oauth.browser()
     connect(url, auth=oauth.browser(client_id="my-app"))     # registered beforehand
     connect(url, auth=oauth.client_credentials("reports", secret, issuer="https://login.example.org"))
+    connect(url, auth=oauth.workload_identity("reports", "/var/run/secrets/token", issuer="https://login.example.org"))
 
 The official SDK (`mcp`) implements OAuth: it finds and checks metadata, registers the client, and supports PKCE, the
 authorization code, refreshed tokens, more scopes on demand (step-up), client credentials and identity assertions. This
@@ -30,7 +31,9 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import re
+import secrets
 import socket
 import sys
 import time
@@ -38,8 +41,9 @@ import webbrowser
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from ..._checks import MAX_PORT, check_callable, check_count, check_seconds, check_type
 from ..._logs import logger_of
@@ -75,7 +79,7 @@ except ImportError as _error:
 if TYPE_CHECKING:
     from .dpop import Proofs
 
-__all__ = ["OAuth", "browser", "client_credentials", "identity_assertion", "private_key"]
+__all__ = ["OAuth", "browser", "client_credentials", "identity_assertion", "private_key", "workload_identity"]
 
 M = TypeVar("M", bound=BaseModel)
 Flow = AsyncGenerator[httpx2.Request, httpx2.Response]
@@ -112,6 +116,8 @@ _FAULTS: Final = {
     "token": "the authorization server gave no token that can be used",
 }
 """What failed at each step of the SDK."""
+_NO_SECRET: Final = secrets.token_hex()
+"""Stands for the secret of a client that has none: the SDK asks for one, and `_prepare` takes it from the request."""
 _DPOP: Final = re.compile(r"(?:^|,)\s*DPoP(?:\s|$)", re.IGNORECASE)
 _logger: Final = logger_of("mcp")
 _stage: Final[ContextVar[list[str]]] = ContextVar("stage")
@@ -210,7 +216,7 @@ class OAuth(httpx2.Auth):
                     self._is_ready = True
                 else:
                     stage = _stage_of(outgoing)
-                    _prepare(outgoing, self._storage.server)
+                    outgoing = _prepare(outgoing, self._storage.server)
                 proofs = self._sign(outgoing, stage)
                 response = yield outgoing
                 if proofs is not None and proofs.take_nonce(response):
@@ -444,8 +450,8 @@ def private_key(
 
     Args:
         client_id: The id by which the authorization server knows the program.
-        key: The private key, as PEM. Or an async function that takes the audience and returns the JWT: the identity
-            that a platform gives to its workloads, for example.
+        key: The private key, as PEM. Or an async function that takes the audience and returns the JWT, for a key that
+            stays where it is.
         issuer: The issuer that they belong to. No other server gets a JWT.
         algorithm: The algorithm of the signature.
         store: Keeps the tokens; by default in memory.
@@ -505,6 +511,39 @@ def identity_assertion(
         ),
         store,
     )
+
+
+def workload_identity(
+    client_id: str,
+    token: str | os.PathLike[str] | Callable[[str, str], Awaitable[str]],
+    *,
+    issuer: str,
+    store: TokenStore | None = None,
+) -> OAuth:
+    """Return an `auth` for a program that its platform identifies: Kubernetes, SPIFFE, a cloud, a CI service.
+
+    The platform's token is exchanged for an access token (RFC 7523, section 2.1). The client has no secret.
+
+    Args:
+        client_id: The id by which the authorization server knows the program.
+        token: The path of the file that holds the platform's token, which is read for each exchange; or an async
+            function that takes the issuer and the URL of the server, and returns the token.
+        issuer: The issuer that trusts the platform. No other server gets the token.
+        store: Keeps the tokens; by default in memory.
+
+    Raises:
+        TypeError, ValueError: An argument has the wrong type or value.
+    """
+    if isinstance(token, (str, os.PathLike)):
+        assertion: Callable[[str, str], Awaitable[str]] = partial(_read_token, token)
+    else:
+        check_callable("token", token, may_be_none=False)
+        assertion = token
+    return identity_assertion(client_id, _NO_SECRET, assertion, issuer=issuer, method="client_secret_post", store=store)
+
+
+async def _read_token(path: str | os.PathLike[str], audience: str, resource: str) -> str:
+    return (await asyncio.to_thread(Path(path).read_text)).strip()
 
 
 def _check_program(issuer: str, **texts: str) -> None:
@@ -593,11 +632,16 @@ def _stage_of(request: httpx2.Request) -> str:
     return "token" if is_form else "registration"
 
 
-def _prepare(request: httpx2.Request, server: str) -> None:
-    """Set the limits of a request of the SDK."""
+def _prepare(request: httpx2.Request, server: str) -> httpx2.Request:
+    """Return a request of the SDK with limits, and without the secret of a client that has none."""
     _check_address(request.url, server)
+    form = dict(parse_qsl(request.content.decode())) if _stage_of(request) == "token" else {}
+    if form.get("client_secret") == _NO_SECRET:
+        del form["client_secret"]
+        request = httpx2.Request("POST", request.url, data=form)
     request.headers["accept-encoding"] = "identity"
     request.extensions["timeout"] = httpx2.Timeout(REQUEST_SECONDS).as_dict()
+    return request
 
 
 def _check_server(url: httpx2.URL, server: httpx2.URL) -> None:

@@ -6,6 +6,7 @@ Rules:
     request starts it again.
   - If it exits, crashes or loses its connection, the next request starts it again, at most MAX_RESTARTS times
     in RESTART_SECONDS. The level of log messages and the subscriptions are set again; other state is lost.
+  - A person signs in before the server is started, where it needs that. One sign-in serves all clients.
   - A progress token is replaced by one of the gateway: two clients, or a client and another server, may use the same.
   - A message of the server that belongs to a request, but does not say to which, goes where the response to the latest
     request in flight goes.
@@ -25,7 +26,16 @@ from typing import Any, Final
 from ..._logs import logger_of
 from ...codec import Raw
 from ...codec._payloads import decoded
-from ...errors import CallTimeout, ConnectionLost, HandshakeError, HttpStatusError, ParseError, RpcError, StateError
+from ...errors import (
+    CallTimeout,
+    ConnectionLost,
+    HandshakeError,
+    HttpStatusError,
+    ParseError,
+    RpcError,
+    SignInError,
+    StateError,
+)
 from ...handlers.failures import on_failure
 from ...profile import Profile
 from ...session import Destination, SessionContext, SessionOptions
@@ -265,6 +275,7 @@ class Upstream:
             await asyncio.shield(self._ending)  # `close` may cancel this
         if self._has_failed and not self._restarts.take(now):
             raise self._error("has ended too often")
+        await self._sign_in()
         await self._places.enter(self)
         self._has_failed = True  # until it runs
         try:
@@ -282,6 +293,13 @@ class Upstream:
         session.add_close_callback(partial(self._on_loss, session))
         self._has_failed = False
         return session
+
+    async def _sign_in(self) -> None:
+        try:
+            await self._entry.sign_in()
+        except SignInError as error:  # whose text shows nothing that was sent
+            _logger.warning("%s: %s", self.name, error)
+            raise self._error("needs a sign-in, which failed") from None
 
     async def _begin(self, session: _Session, handshake: ClientHandshake) -> None:
         await session.start()

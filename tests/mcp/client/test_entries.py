@@ -33,6 +33,9 @@ from ...support.tables import rows
          ServerEntry(("/home/x", "y z", "/home", "$HOME", ""))),
         ({"url": "https://${HOST:-b}/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}},
          ServerEntry(url="https://b/mcp", headers={"Authorization": "Bearer secret"})),
+        ({"url": "https://b/mcp", "headers": {"X-A": "b"}, "auth": "${TOKEN}"},
+         ServerEntry(url="https://b/mcp", headers={"X-A": "b", "Authorization": "Bearer secret"})),
+        ({"url": "https://b/mcp", "auth": ("a", "b")}, ServerEntry(url="https://b/mcp", auth=("a", "b"))),
     ],
 )  # fmt: skip
 def test_an_entry(entry: dict[str, Any], expected: ServerEntry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,6 +61,9 @@ def test_an_entry(entry: dict[str, Any], expected: ServerEntry, monkeypatch: pyt
         ({"command": "a", "args": [1]}, "args that are not an array of strings"),
         ({"command": "a", "env": {"A": 1}}, "env that is not an object of strings"),
         ({"url": "http://a", "headers": ["secret"]}, "headers that is not an object of strings"),
+        ({"command": "a", "auth": "secret"}, "has an auth, but no url"),
+        ({"url": "http://a", "auth": {"CLIENT_SECRET": "secret"}}, "auth that is not a string"),
+        ({"url": "http://a", "auth": "secret secret"}, 'must be "oauth", a bearer token, or an Auth'),
         ({"command": "a", "env": {"A": "${NONE}"}}, "needs the variable NONE"),
         ({"command": "a", "args": ["${input:secret}"]}, "no variable of the environment"),
         ({"command": "a", "args": ["${workspaceFolder}"]}, "workspaceFolder"),

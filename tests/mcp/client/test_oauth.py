@@ -48,7 +48,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 
 from jsonrpc_fast import mcp
-from jsonrpc_fast.errors import HttpStatusError, SignInError
+from jsonrpc_fast.errors import HttpStatusError, RpcError, SignInError
 from jsonrpc_fast.mcp.client import oauth
 from jsonrpc_fast.mcp.client.token_stores import FileStore, MemoryStore
 from jsonrpc_fast.mcp.http.authorization import Authorization
@@ -775,6 +775,48 @@ async def test_an_identity_is_asserted() -> None:
             assert await text_of(client, "read") == "anna"
 
 
+@rows("kind", ["file", "function"])
+async def test_a_platform_says_who_a_program_is(kind: str, tmp_path: Path) -> None:
+    forms: list[dict[str, Any]] = []
+    path = tmp_path / "token"
+    path.write_text("a.b.c\n")
+
+    async def token(issuer: str, resource: str) -> str:
+        return "a.b.c"
+
+    async with world() as here:
+
+        def is_of_the_platform(form: Any, request: Request) -> bool:
+            forms.append(dict(form))
+            return form["assertion"] == "a.b.c" and "authorization" not in request.headers
+
+        here.answers["/token"] = token_endpoint(here, is_of_the_platform)
+        auth = oauth.workload_identity("reports", path if kind == "file" else token, issuer=here.issuer)
+        async with here.connect(auth) as client:
+            assert await text_of(client, "read") == "anna"
+        assert forms[0] == {
+            "grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer",
+            "assertion": "a.b.c",
+            "client_id": "reports",
+            "resource": here.url,
+        }
+        path.unlink()
+        with pytest.raises(SignInError, match="the assertion for the authorization server could not be made"):
+            await here.connect(oauth.workload_identity("reports", path, issuer=here.issuer)).__aenter__()
+
+
+async def test_a_server_of_a_gateway_is_signed_in_to() -> None:
+    async with world() as here:
+        here.answers["/token"] = token_endpoint(here, has_secret)
+        auth = oauth.client_credentials("reports", SECRET, issuer=here.issuer)
+        async with mcp.connect(mcp.Gateway({"s": {"url": here.url, "auth": auth}})) as client:
+            assert await text_of(client, "s_read") == "anna"
+        nobody = here.browser(open_browser=lambda address: None, sign_in_seconds=0.05)
+        async with mcp.connect(mcp.Gateway({"s": {"url": here.url, "auth": nobody}})) as client:
+            with pytest.raises(RpcError, match="the server 's' needs a sign-in, which failed"):
+                await client.call_tool("s_read")
+
+
 # Tokens that are bound to a key
 
 
@@ -907,6 +949,8 @@ def test_wrong_options(options: dict[str, Any], error: type[Exception]) -> None:
         (lambda: oauth.client_credentials("a", None, issuer="https://login.example.org"), TypeError),  # type: ignore
         (lambda: oauth.private_key("a", None, issuer="https://login.example.org"), TypeError),  # type: ignore
         (lambda: oauth.identity_assertion("a", "b", None, issuer="https://x.example"), TypeError),  # type: ignore
+        (lambda: oauth.workload_identity("a", None, issuer="https://x.example"), TypeError),  # type: ignore
+        (lambda: oauth.workload_identity("", "/token", issuer="https://x.example"), ValueError),
     ],
 )
 def test_wrong_options_of_a_program(make: Callable[[], Any], error: type[Exception]) -> None:

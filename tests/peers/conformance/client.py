@@ -165,8 +165,8 @@ async def authorize_with_key(url: str) -> None:
     await list_only(url, auth=oauth.private_key(CONTEXT["client_id"], key, issuer=issuer, algorithm=algorithm))
 
 
-async def metadata_of(url: str) -> Any:
-    """Return the metadata of the protected resource (RFC 9728)."""
+async def issuer_of(url: str) -> str:
+    """Return the authorization server, which a real client knows beforehand (RFC 9728)."""
     from urllib.parse import urlsplit
 
     import httpx
@@ -174,12 +174,8 @@ async def metadata_of(url: str) -> Any:
     place = urlsplit(url)
     async with httpx.AsyncClient() as client:
         origin = f"{place.scheme}://{place.netloc}"
-        return (await client.get(f"{origin}/.well-known/oauth-protected-resource{place.path}")).json()
-
-
-async def issuer_of(url: str) -> str:
-    """Return the authorization server, which a real client knows beforehand."""
-    return str((await metadata_of(url))["authorization_servers"][0])
+        metadata = (await client.get(f"{origin}/.well-known/oauth-protected-resource{place.path}")).json()
+    return str(metadata["authorization_servers"][0])
 
 
 async def authorize_with_identity(url: str) -> None:
@@ -208,21 +204,14 @@ async def authorize_with_identity(url: str) -> None:
 
 
 async def authorize_workload(url: str) -> None:
-    """Get an access token for the token that the platform gave to this workload (RFC 7523), and send it."""
-    import httpx
+    """Exchange the token that the platform gave to this workload."""
+    from jsonrpc_fast.mcp.client import oauth
 
-    metadata = await metadata_of(url)
-    issuer = metadata["authorization_servers"][0].rstrip("/")
-    data = {
-        "grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer",
-        "assertion": CONTEXT["valid_jwt"],
-        "client_id": CONTEXT["client_id"],
-        "resource": metadata["resource"],
-    }
-    async with httpx.AsyncClient() as client:
-        server = (await client.get(f"{issuer}/.well-known/oauth-authorization-server")).json()
-        answer = await client.post(server["token_endpoint"], data=data)
-    await list_only(url, headers={"authorization": f"Bearer {answer.json()['access_token']}"})
+    async def token(audience: str, resource: str) -> str:
+        return str(CONTEXT["valid_jwt"])
+
+    auth = oauth.workload_identity(CONTEXT["client_id"], token, issuer=await issuer_of(url))
+    await list_only(url, auth=auth)
 
 
 SCENARIOS: Final[dict[str, Callable[[str], Awaitable[None]]]] = {
