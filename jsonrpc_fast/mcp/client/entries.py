@@ -6,8 +6,9 @@
 
 Rules:
   - `${NAME}` and `${NAME:-default}` are replaced from the environment in command, args, env, cwd, url, headers and
-    auth, as Claude Code does; `${env:NAME}` is the same, as VS Code and Cursor write it. A missing variable without a default,
-    and every other `${…}`, is an error: a host would ask its user, or knows a folder that this program does not.
+    auth, as Claude Code does; `${env:NAME}` is the same, as VS Code and Cursor write it. A missing variable without a
+    default, and every other `${…}`, is an error: a host would ask its user, or knows a folder that this program does
+    not.
   - Without a `type`, an entry with a `command` is a program, and one with a `url` is on Streamable HTTP. HTTP+SSE, the
     transport of 2024-11-05, is not supported.
   - `auth` is that of `connect`: "oauth" or a bearer token, as fastmcp writes it; in a program, also an `Auth`.
