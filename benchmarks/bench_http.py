@@ -193,18 +193,25 @@ def free_port() -> int:
 @contextlib.contextmanager
 def running(program: str, name: str, load: Load, connections: int = 16) -> Iterator[Server]:
     """Run an application under a server, checked to respond correctly."""
+    app = f"benchmarks.http_servers:{FACTORIES[name]}"
+    with started(program, app, ANSWER=load.answer.decode()) as (pid, port):
+        server = Server(name, pid, port, load, connections)
+        try:
+            yield server
+        finally:
+            server.close()
+
+
+@contextlib.contextmanager
+def started(program: str, app: str, **environment: str) -> Iterator[tuple[int, int]]:
+    """Run an ASGI server. Yields its process and its port, on which it accepts connections."""
     port = free_port()
     target = "--factory", "--host", HOST, "--port", str(port)
-    app = f"benchmarks.http_servers:{FACTORIES[name]}"
     command = [sys.executable, "-m", program, *OPTIONS[program].split(), *target, app]
-    environment = {**os.environ, "ANSWER": load.answer.decode()}
-    with subprocess.Popen(command, cwd=Path(__file__).parents[1], env=environment) as process:
+    folder = Path(__file__).parents[1]
+    with subprocess.Popen(command, cwd=folder, env={**os.environ, **environment}) as process:
         try:
-            server = Server(name, process.pid, await_port(process, port), load, connections)
-            try:
-                yield server
-            finally:
-                server.close()
+            yield process.pid, await_port(process, port)
         finally:
             process.terminate()
             try:

@@ -15,12 +15,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib.metadata
-import os
 import platform
 import re
 import selectors
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -33,7 +31,7 @@ import orjson
 import jsonrpc_fast
 from jsonrpc_fast import codec
 
-from .bench_http import HOST, OPTIONS, await_port, free_port, processor_seconds
+from .bench_http import HOST, processor_seconds, started
 from .mcp_http_servers import CEILING, FACTORIES, FAST, SDK_JSON, SDK_STATELESS_JSON, SDK_STATELESS_STREAM, SDK_STREAM
 from .tables import markdown
 
@@ -234,24 +232,13 @@ class Server:
 @contextlib.contextmanager
 def running(name: str) -> Iterator[Server]:
     """Run a server."""
-    port = free_port()
-    target = "--factory", "--host", HOST, "--port", str(port)
     app = f"benchmarks.mcp_http_servers:{FACTORIES[name]}"
-    command = [sys.executable, "-m", "uvicorn", *OPTIONS["uvicorn"].split(), *target, app]
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
-    with subprocess.Popen(command, cwd=Path(__file__).parents[1], env=environment) as process:
+    with started("uvicorn", app, PYTHONWARNINGS="ignore") as (pid, port):
+        server = Server(name, pid, port)
         try:
-            server = Server(name, process.pid, await_port(process, port))
-            try:
-                yield server
-            finally:
-                server.close()
+            yield server
         finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
+            server.close()
 
 
 Figures = dict[tuple[Work, int, str], tuple[float, float]]

@@ -27,6 +27,7 @@ from ..support.http_process import HOST, Server, parse, python, read_all, runnin
 from ..support.nginx import write_nginx
 from ..support.pages import write_scripts
 from ..support.places import PACKAGE, ROOT
+from ..support.processes import end_process
 from ..support.waiting import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
@@ -74,12 +75,7 @@ def workers_at(socket: Path, command: list[str], **environment: str) -> Iterator
             time.sleep(0.05)
         yield
     finally:
-        process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end_process(process)
 
 
 def client_of(server: Server) -> HttpClient:

@@ -15,6 +15,7 @@ from .http_process import HOST
 from .nginx import write_nginx
 from .pages import write_scripts
 from .places import PACKAGE, ROOT
+from .processes import end_process
 from .redis_server import RedisServer, redis_server
 from .waiting import accepts, blocking_eventually, free_port
 
@@ -77,7 +78,7 @@ def mcp_workers(nginx: str, read_timeout: str = "60s") -> Iterator[Workers]:
             run = [sys.executable, "-m", *command]
             worker = environment | {"WORKER": name.removeprefix("WORKER=")}
             process = subprocess.Popen(run, env=worker, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
-            stack.callback(_end, process)
+            stack.callback(end_process, process)
             workers.processes[worker["WORKER"]] = process
         [rules] = _block(r"^```nginx\n(.*?)^```$")
         for old, new in {
@@ -96,16 +97,7 @@ def mcp_workers(nginx: str, read_timeout: str = "60s") -> Iterator[Workers]:
 
         blocking_eventually(are_up, 60)
         proxy = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        stack.callback(_end, proxy)
+        stack.callback(end_process, proxy)
         blocking_eventually(lambda: proxy.poll() is not None or accepts(workers.port), 60)
         assert proxy.poll() is None, (folder / "error.log").read_text()
         yield workers
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(30)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

@@ -1,4 +1,4 @@
-"""What another process does, as the system tells it: a test waits for that instead of for a time. For POSIX alone."""
+"""The state of other processes, as the system reports it: tests wait for that and not for a time. On POSIX only."""
 
 from __future__ import annotations
 
@@ -16,6 +16,16 @@ if sys.platform != "win32":
     import termios
 
 _PROC: Final = Path("/proc")
+
+
+def end_process(process: subprocess.Popen[bytes], seconds: float = 30) -> None:
+    """End a process by SIGTERM, or by SIGKILL if it does not end in time."""
+    process.terminate()
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def wait_until_asleep(pid: int) -> None:

@@ -26,6 +26,7 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from ...support.places import ROOT
+from ...support.processes import end_process
 from ...support.waiting import free_port
 from ..node import install
 
@@ -191,12 +192,7 @@ def running_server() -> Iterator[str]:
             _wait_for(url, process)
             yield url
         finally:
-            process.terminate()
-            try:
-                process.wait(_START_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end_process(process)
             if os.environ.get("CONFORMANCE_LOG"):
                 log.seek(0)
                 sys.stderr.write(log.read().decode(errors="replace"))
