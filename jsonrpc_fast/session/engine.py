@@ -101,6 +101,8 @@ class Engine:
         is_leaving: Whether the peer has said goodbye.
         look_ahead: To be called with a list of messages that were read together, before the first of them is received:
             it replaces the requests that are cancelled among them. None if the convention does not cancel.
+        succeeded: To be called with a run and its result: responds to the request of a handler that has returned; see
+            `Driver.start`.
         fault: What broke the connection; None while it is open, and after one of the sides has closed it.
 
     Raises:
@@ -135,6 +137,7 @@ class Engine:
         make_context = _make_context if make_context is None else make_context
         bounds = Bounds() if bounds is None else bounds
         self.inbox: Inbox = Inbox(driver, handlers, found, make_context, clock, self.requests, bounds)
+        self.succeeded: Callable[[Run, Any], None] = self.inbox.succeeded  # not a method: a call less for each handler
         self.may_call: bool = True
         self.is_leaving: bool = False
         self.look_ahead: Callable[[list[Any]], None] | None = look_ahead(convention)
@@ -378,10 +381,6 @@ class Engine:
         run_callback(self.hooks.fault, callback, *arguments)
 
     # Async handlers.
-
-    def succeeded(self, run: Run, result: Any) -> None:
-        """Respond to the request of a handler that has returned; see `Driver.start`."""
-        self.inbox.succeeded(run, result)
 
     def failed(self, run: Run, error: BaseException) -> None:
         """Respond to the request of a handler that has raised."""

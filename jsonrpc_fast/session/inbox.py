@@ -200,18 +200,20 @@ class Inbox:
         self, message: Request, destination: Destination | None, context: Context, work: Awaitable[Any]
     ) -> None:
         """Start an async function whose request is not registered."""
-        if type(work) is CoroutineType and destination is None and not self._room.waiting and self._has_slot():
+        room = self._room
+        if type(work) is CoroutineType and destination is None and not (room.waiting or self._queue) and room.has_slot():
             context.run(self._start_unregistered, Run(self, work, message, None, None, context))
         else:
             request = self._requests.register(message, destination)
             context.run(self._begin, Run(self, work, request, request, None, context))
 
     def _start_unregistered(self, run: Run) -> None:
-        """Start a handler, and register its request only if its first step does not end it."""
+        """Start a handler. Only if its first step does not end it, register its request and give it a slot."""
         current_run.set(run)
-        self._start(run)
+        self._hand_over(run)
         if run.state is not _ENDED:
             self._register(run)
+            self._count(run)
 
     def _register(self, run: Run) -> InboundRequest:
         """Register the request of a handler that was started before."""
@@ -454,14 +456,21 @@ class Inbox:
         return not self._queue and self._room.has_slot()
 
     def _start(self, run: Run) -> None:
+        if run.request is not None:
+            run.request.run = run
+        self._count(run)
+        self._hand_over(run)
+
+    def _count(self, run: Run) -> None:
+        """Give a handler its slot, unless it needs none."""
+        self._runs[run] = None
         if run.state is not _ALONGSIDE:
             run.state = _RUNNING
             self._room.take_slot()
             if run.waits:
                 self.run_waits(run)
-        self._runs[run] = None
-        if run.request is not None:
-            run.request.run = run
+
+    def _hand_over(self, run: Run) -> None:
         try:
             self._driver.start(run)
         except NotImplementedError as error:
@@ -501,17 +510,22 @@ class Inbox:
     def succeeded(self, run: Run, result: Any) -> None:
         """Conclude a handler that has returned."""
         run.is_concluded = True
-        if type(run.item) is not Request:
-            self._succeeded(run.item, run.request, run.trace, result)
-        else:  # it ended in its first step: its request was not needed
+        item = run.item
+        if type(item) is not Request:
+            self._succeeded(item, run.request, run.trace, result)
+        else:  # it ended in its first step: its request was not needed, and it has no slot
             try:
-                text = self._encode_result(run.item.id, result)
+                text = self._encode_result(item.id, result)
             except HANDLER_FAILURES:
                 request = self._register(run)
                 self._succeeded(request, request, None, result)
             else:
                 self.unchecked_bytes -= len(text)
                 self._write(text)
+                if not self.is_draining:
+                    run.state = _ENDED
+                    run.context = None
+                    return
         self._leave(run)
 
     def failed(self, run: Run, error: BaseException, is_cancelled: bool) -> None:

@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
-from functools import partial
 from math import inf
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ..errors import ConnectionLost, StateError
 from ..handlers.cancellation import is_foreign_cancellation
@@ -24,9 +23,7 @@ from .running import Run, RunState
 from .tracker import Call
 
 _IS_EAGER: Final = sys.version_info >= (3, 12)
-_Task: Final[Callable[..., asyncio.Task[None]]] = (
-    partial(cast("Any", asyncio.Task), eager_start=True) if _IS_EAGER else asyncio.Task
-)
+_Task: Final[Callable[..., asyncio.Task[None]]] = asyncio.Task
 _SHARES_CONTEXT: Final = sys.version_info[:2] == (3, 11)
 """Whether a task can run in an existing context: before, there is no such argument; an eager task needs a copy."""
 
@@ -162,14 +159,16 @@ class LoopDriver(Driver):
     # Handlers.
 
     def start(self, run: Run) -> None:
-        if _SHARES_CONTEXT:
-            task = _Task(self._await(run), name=run.item.method, context=run.context)
+        if _IS_EAGER:
+            task = _Task(self._await(run), loop=self.loop, name=run.item.method, eager_start=True)
+            if task.done():
+                if run.state is not _ENDED:  # it ended at once, without `_await` doing all of this
+                    self._cut_off(run, task)
+                return
+        elif _SHARES_CONTEXT:
+            task = _Task(self._await(run), loop=self.loop, name=run.item.method, context=run.context)
         else:
             task = _Task(self._await(run), loop=self.loop, name=run.item.method)
-        if _IS_EAGER and task.done():
-            if run.state is not _ENDED:  # it ended at once, without `_await` doing all of this
-                self._cut_off(run, task)
-            return
         run.task = task
         task.add_done_callback(self._when_done, context=run.context)
         self._runs[task] = run

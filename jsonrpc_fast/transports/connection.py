@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -452,6 +453,7 @@ class Delivery:
     _reader: Reader
     _max_faults: int | None
     _loop: asyncio.AbstractEventLoop = field(init=False)
+    _time: Callable[[], float] = field(init=False)  # the loop's
     _is_open: bool = False  # from `open` to `close`
     _is_paused: bool = False  # by the user
     _may_deliver: bool = False  # open, and neither paused nor blocked
@@ -469,7 +471,9 @@ class Delivery:
 
     def open(self) -> None:
         """Deliver from now on."""
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
+        # asyncio's clock is a Python function, which costs as much as handling a small message: it returns this.
+        self._time = time.monotonic if type(loop).time is asyncio.BaseEventLoop.time else loop.time
         self._is_open = True
         self.update()
 
@@ -606,9 +610,9 @@ class Delivery:
         """Deliver items; if `has_more`, also the backlog. What takes too long is left to the next turn."""
         self._outbox.begin_turn()
         try:
-            end = self._loop.time() + TURN_SECONDS
+            end = self._time() + TURN_SECONDS
             self._deliver_items(items, end)
-            may_step = not items or self._loop.time() < end
+            may_step = not items or self._time() < end
             may_follow = has_more
             while may_follow and may_step and self._may_deliver:
                 items, self._undelivered = self._undelivered, []
@@ -617,7 +621,7 @@ class Delivery:
                     items = self._ahead(items)
                 self._deliver_items(items, end)
                 may_follow = bool(items) or self._reader.has_more
-                may_step = self._loop.time() < end
+                may_step = self._time() < end
         finally:
             self._has_backlog = bool(self._undelivered) or self._reader.has_more
             if self._has_backlog or has_more or self._has_ended:
@@ -632,8 +636,8 @@ class Delivery:
 
     def _ahead(self, items: list[Any]) -> list[Any]:
         """Return items, and those behind them, as `onread` leaves them."""
-        end = self._loop.time() + TURN_SECONDS
-        while self._may_deliver and self._reader.has_more and len(items) < AHEAD_ITEMS and self._loop.time() < end:
+        end = self._time() + TURN_SECONDS
+        while self._may_deliver and self._reader.has_more and len(items) < AHEAD_ITEMS and self._time() < end:
             items += self._next_items()
         onread = self._connection.onread
         if onread is not None and len(items) > 1:
@@ -649,7 +653,7 @@ class Delivery:
 
     def _deliver_items(self, items: Iterable[Any], end: float) -> None:
         """Deliver items until the loop's time is `end`, at least one. The others are `_undelivered`."""
-        connection, time = self._connection, self._loop.time
+        connection, now = self._connection, self._time
         pending = iter(items)
         try:
             for item in pending:
@@ -666,7 +670,7 @@ class Delivery:
                         raise
                     except BaseException as error:  # as in `received`
                         connection.report_callback_error(error)
-                if time() >= end:
+                if now() >= end:
                     return
         finally:
             self._undelivered += pending
