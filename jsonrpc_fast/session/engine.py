@@ -149,7 +149,6 @@ class Engine:
         self._new_context: Callable[[], Context] = copy_context().copy
         self._serving = self.requests.serving
         self._encode_result = self.requests.encode_result
-        self._encode_error = encoders.encode_error
         self._errors = dict(errors or {})
         self._budget = budget_for(response_policy)
         self._is_lost = False
@@ -314,7 +313,9 @@ class Engine:
         request = self.requests.begin(message, destination, batch, index)
         if request is None:
             self.hooks.peer_fault(id_in_flight())
-            text = self._encode_error(message.id, ErrorCode.INVALID_REQUEST, _INVALID_REQUEST, delimited=batch is None)
+            text = self.requests.encode_error(
+                message.id, ErrorCode.INVALID_REQUEST, _INVALID_REQUEST, delimited=batch is None
+            )
             self._refuse(text, destination, batch, index)
         elif self.inbox.is_draining if batch is None else batch.is_late:
             self.inbox.refuse_busy(request)
@@ -365,7 +366,9 @@ class Engine:
             return
         text = b""
         if fault.reply_expected and (fault.id is not None or self._budget.take(self._clock())):
-            text = self._encode_error(fault.id, fault.rpc_code, RPC_MESSAGES[fault.rpc_code], delimited=batch is None)
+            text = self.requests.encode_error(
+                fault.id, fault.rpc_code, RPC_MESSAGES[fault.rpc_code], delimited=batch is None
+            )
         self.hooks.peer_fault(fault)
         self._refuse(text, destination, batch, index)
 

@@ -201,7 +201,12 @@ class Inbox:
     ) -> None:
         """Start an async function whose request is not registered."""
         room = self._room
-        if type(work) is CoroutineType and destination is None and not (room.waiting or self._queue) and room.has_slot():
+        if (
+            type(work) is CoroutineType
+            and destination is None
+            and not (room.waiting or self._queue)
+            and room.has_slot()
+        ):
             context.run(self._start_unregistered, Run(self, work, message, None, None, context))
         else:
             request = self._requests.register(message, destination)

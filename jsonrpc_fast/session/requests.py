@@ -124,6 +124,7 @@ class Requests:
         convention: The same as the argument.
         ordered: Its `ordered`.
         encode_result: As `jsonrpc_fast.encode_result`, with `default`.
+        encode_error: As `jsonrpc_fast.encode_error`, with `default`.
         keeps_extra: Whether requests keep the members that JSON-RPC does not define, for `trace_of`.
     """
 
@@ -136,7 +137,7 @@ class Requests:
         self._default = default
         self._unique_ids = unique_ids
         self.encode_result: Callable[..., bytes] = with_default(encoders.encode_result, default)
-        self._encode_error: Callable[..., bytes] = with_default(encoders.encode_error, default)
+        self.encode_error: Callable[..., bytes] = with_default(encoders.encode_error, default)
         self._encode_notification: Callable[..., bytes] = with_default(encoders.encode_notification, default)
         self._encoders = encoders
 
@@ -232,7 +233,7 @@ class Requests:
         """Return the response with an error; otherwise as `respond`."""
         delimited = request.batch is None
         try:
-            text = self._encode_error(request.id, code, message, data, delimited=delimited)
+            text = self.encode_error(request.id, code, message, data, delimited=delimited)
         except EncodeError as error:
             members = (request.id, code, message, data)
             text = encode_models(error, self._default, self._encoders.encode_error, *members, delimited=delimited)

@@ -33,7 +33,7 @@ from ..handlers import Function, HandlerOptions, Handlers
 from ..handlers.failures import on_failure
 from ..transports.connection import Connection
 from ..transports.heartbeat import Heartbeat
-from ..transports.protocol import Transport, check_transport
+from ..transports.protocol import Callbacks, Transport, check_transport
 from ..transports.waiters import Waiters
 from ..types import UNSET, Unset
 from .calling import Caller
@@ -143,25 +143,22 @@ class Session(Caller):
         self._closed = self._loop.create_future()
         self._left = self._loop.create_future()
         transport = self._transport
-        callbacks: dict[str, Any] = {
-            "onmessage": self._receiver(),
-            "onread": self._engine.look_ahead,
-            "onerror": self._on_error,
-            "onclose": self._on_close,
-            "onend": self._on_end,
-            "onfail": self._engine.fail,
-            "onstop": self._on_stop,
-            "kept_bytes": self._engine.inbox.kept_bytes,
-            "pauses_when_blocked": False,
-        }
-        before = {name: getattr(transport, name) for name in callbacks}
-        for name, callback in callbacks.items():
-            setattr(transport, name, callback)
+        before = Callbacks.of(transport)
+        Callbacks(
+            onmessage=self._receiver(),
+            onread=self._engine.look_ahead,
+            onerror=self._on_error,
+            onclose=self._on_close,
+            onend=self._on_end,
+            onstop=self._on_stop,
+            onfail=self._engine.fail,
+            kept_bytes=self._engine.inbox.kept_bytes,
+            pauses_when_blocked=False,
+        ).give(transport)
         self._is_started = True
 
         def give_back() -> None:  # the transport may be in use elsewhere
-            for name, value in before.items():
-                setattr(transport, name, value)
+            before.give(transport)
             self._on_close()
 
         with on_failure(give_back):

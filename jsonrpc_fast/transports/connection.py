@@ -732,7 +732,7 @@ class Outbox:
     _log: debug.WireLog | None = None
     _queue: list[bytes] = field(default_factory=list)
     _queued_bytes: int = 0
-    _may_hold_bytes: bool = False  # the channel, so that it must be asked
+    _sent_bytes: int = 0  # unwritten in the channel when it was last asked, and sent since: the most it can hold
     _takes_lines: bool = False  # fast path: bytes that end in a line break are frames, and nothing is logged
     _is_flush_due: bool = False  # by the loop, or at the end of the delivery of a chunk
     _lone: int = MANY
@@ -759,11 +759,9 @@ class Outbox:
     @property
     def unwritten(self) -> int:
         """How many accepted bytes the system has not taken yet."""
-        if not self._may_hold_bytes:
-            return self._queued_bytes
-        unwritten = self._channel.unwritten
-        self._may_hold_bytes = unwritten > 0
-        return self._queued_bytes + unwritten
+        if self._sent_bytes:
+            self._sent_bytes = self._channel.unwritten
+        return self._queued_bytes + self._sent_bytes
 
     def send(self, message: Sendable) -> None:
         """Queue a message; see `Transport.send`."""
@@ -826,10 +824,12 @@ class Outbox:
 
     def end_turn(self) -> None:
         """End what `begin_turn` began."""
-        if self._queue:
+        if self._queue and self.linger_turns:
             self.flush()
         else:
             self._is_flush_due = False
+            if self._queue:
+                self._write()
         if self._lone == ONE:
             self._lone = NEXT
 
@@ -853,6 +853,7 @@ class Outbox:
     def _write(self) -> None:
         """Write all frames of the queue, which is not empty."""
         queue, self._queue = self._queue, []
+        self._sent_bytes += self._queued_bytes
         self._queued_bytes = self._turns_lingered = 0
         channel = self._channel
         try:
@@ -867,8 +868,7 @@ class Outbox:
             self._connection.break_off(fault)
             channel.abort()
             return
-        unwritten = channel.unwritten
-        self._may_hold_bytes = unwritten > 0
-        if unwritten > HIGH_WATER_BYTES and not self.is_blocked:
+        # To ask after each small write would take longer than to handle a message.
+        if self._sent_bytes > HIGH_WATER_BYTES and self.unwritten > HIGH_WATER_BYTES and not self.is_blocked:
             self.is_blocked = True
             self._connection._delivery.update()

@@ -9,7 +9,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Final, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from ..codec import Notification, ParseError, Request, Response
 from ..profile import Profile, is_at_least_as_strict
@@ -156,6 +156,51 @@ class Transport(Protocol):
     async def disconnect(self) -> None:
         """Close the channel at once. Accepted bytes that are not written yet are dropped."""
         ...
+
+
+class Callbacks(NamedTuple):
+    """What the layer above sets in a transport: the attributes of `Transport` with these names."""
+
+    onmessage: Callable[..., None] | None
+    onread: Callable[[list[Any]], None] | None
+    onerror: Callable[[Exception], None] | None
+    onclose: Callable[[], None] | None
+    onend: Callable[[], None] | None
+    onstop: Callable[[float | None], None] | None
+    onfail: Callable[[MessageId, Exception], None] | None
+    kept_bytes: Callable[[], int] | None
+    pauses_when_blocked: bool
+
+    @classmethod
+    def of(cls, transport: Transport) -> Callbacks:
+        """Return what is set in a transport."""
+        t = transport
+        return cls(
+            t.onmessage,
+            t.onread,
+            t.onerror,
+            t.onclose,
+            t.onend,
+            t.onstop,
+            t.onfail,
+            t.kept_bytes,
+            t.pauses_when_blocked,
+        )
+
+    def give(self, transport: Transport) -> None:
+        """Set them in a transport."""
+        t = transport
+        (
+            t.onmessage,
+            t.onread,
+            t.onerror,
+            t.onclose,
+            t.onend,
+            t.onstop,
+            t.onfail,
+            t.kept_bytes,
+            t.pauses_when_blocked,
+        ) = self
 
 
 _MEMBERS: Final = sorted(name for name in {*Transport.__annotations__, *vars(Transport)} if not name.startswith("_"))

@@ -43,6 +43,8 @@ class Admission:
         max_buffered_bytes: The maximum number of bytes that all connections hold; None: no limit.
 
     Attributes:
+        traffic: The bytes received and sent since all were added up. The connections count them.
+        check_at: With this traffic, `check` or `check_soon` is due.
         open: The number of open sockets.
         refused: How many connections were refused.
         dropped: How many connections were dropped because all held too many bytes.
@@ -66,9 +68,9 @@ class Admission:
         self._per_host = max_connections_per_host
         self._max_bytes = max_buffered_bytes
         self._hosts: dict[str, int] = {}
-        self._traffic = 0  # bytes since they were added up
+        self.traffic: int = 0
         self._is_check_due = False
-        self._check_at: float = inf if max_buffered_bytes is None else max_buffered_bytes / CHECKS
+        self.check_at: float = inf if max_buffered_bytes is None else max_buffered_bytes / CHECKS
         self._dropped: set[SocketTransport] = set()  # and not closed yet
         self.open: int = 0
         self.refused: int = 0
@@ -98,24 +100,18 @@ class Admission:
         """Forget a connection that is closed."""
         self._dropped.discard(connection)
 
-    def received(self, size: int) -> None:
-        """Count bytes that a connection received and has handled."""
-        self._traffic += size
-        if self._traffic >= self._check_at:
-            self._check()
-
-    def sent(self, size: int) -> None:
-        """Count bytes that a connection writes. Nothing is dropped during this call."""
-        self._traffic += size
-        if self._traffic >= self._check_at and not self._is_check_due:
+    def check_soon(self) -> None:
+        """Call `check` soon: nothing is dropped inside the `write` of a connection."""
+        if not self._is_check_due:
             self._is_check_due = True
-            asyncio.get_running_loop().call_soon(self._check)
+            asyncio.get_running_loop().call_soon(self.check)
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Add up what the connections hold, and drop those that hold the most if that is too much."""
         self._is_check_due = False
         assert self._max_bytes is not None
-        self._traffic = 0
-        self._check_at = max(self._max_bytes / CHECKS, BYTES_FOR_EACH * len(self._connections))
+        self.traffic = 0
+        self.check_at = max(self._max_bytes / CHECKS, BYTES_FOR_EACH * len(self._connections))
         held = [(one.held_bytes(), one) for one in self._connections if one not in self._dropped]
         total = sum(bytes_ for bytes_, _ in held)
         if total <= self._max_bytes:

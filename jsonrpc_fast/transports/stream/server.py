@@ -62,7 +62,8 @@ class AcceptedSocket(SocketChannel):
             super().connection_made(transport)
             self._server.accept(self._connection)
 
-    # `buffer_updated` and `write` repeat the code of the base class, which saves a call per chunk and per write.
+    # `buffer_updated` and `write` repeat the code of the base class, and count the traffic here: a call for each chunk
+    # and each write would cost as much as handling a small message.
 
     def buffer_updated(self, nbytes: int) -> None:
         data = self._buffer[:nbytes]
@@ -78,12 +79,18 @@ class AcceptedSocket(SocketChannel):
         self.events.received(data)
         if not self._reads:
             self.transport.pause_reading()
-        self._admission.received(nbytes)
+        admission = self._admission
+        admission.traffic += nbytes
+        if admission.traffic >= admission.check_at:
+            admission.check()
 
     def write(self, data: bytes) -> None:
         if not self.transport.is_closing():
             self.transport.write(data)
-        self._admission.sent(len(data))
+        admission = self._admission
+        admission.traffic += len(data)
+        if admission.traffic >= admission.check_at:
+            admission.check_soon()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.leave(self.transport)
