@@ -124,6 +124,8 @@ class BaseEndpoint:
     def _admit(self, headers: Mapping[bytes, bytes], is_local: bool) -> int | None:
         """Check a POST before its body is received, and return the declared length of the body."""
         get = headers.get
+        # Clients repeat the same headers with each request, so the checks are remembered. Both the number and the size
+        # of what is remembered have bounds, because the values are the client's.
         key = is_local, get(b"host"), get(b"origin"), get(b"content-type"), get(b"content-encoding")
         if key not in self._admitted:
             self._access.check(key[1], key[2], is_local)
@@ -144,6 +146,7 @@ class BaseEndpoint:
         self._access.check(headers.get(b"host"), headers.get(b"origin"), is_local)
         is_health = path == self._health
         allow = _ALLOW_HEALTH if is_health else _ALLOW
+        # No CORS headers: a browser then refuses to send a cross-origin JSON request, and that is the point.
         if method == "OPTIONS":
             return 204, [allow], b""
         if is_health and method in ("GET", "HEAD"):
@@ -191,6 +194,7 @@ def checked_headers(headers: HttpHeaders) -> dict[bytes, bytes]:
 
 def may_be_local(address: Sequence[Any] | None) -> bool:
     """Return whether an address is this machine's, or is not known."""
+    # Unknown addresses are treated as local, which makes the stricter check of `Host` and `Origin`.
     return not address or not address[0] or is_loopback(address[0])
 
 

@@ -95,12 +95,14 @@ class Batching:
         if len(waiting) == self._max_items:
             self._send(options)
         elif len(waiting) == 1:
+            # Calls that begin in the same turn of the loop run before this callback, and join the list.
             loop.call_soon(self._send, options, waiting)
         result = await item.result
         return result if read is None else read(method, result)
 
     def _send(self, options: Any, waiting: list[_Item] | None = None) -> None:
         """Send the calls that wait, unless those that were waiting then have been sent."""
+        # A full list was sent at once; its callback must not send the list that followed it.
         if waiting is not None and self._waiting.get(options) is not waiting:
             return
         items = [item for item in self._waiting.pop(options) if not item.result.done()]
@@ -110,6 +112,8 @@ class Batching:
             task.add_done_callback(self._tasks.discard)
             left = len(items)
 
+            # Cancel the request when nobody awaits any of its calls: every future is done, by its result or by its
+            # caller.
             def leave(_: object) -> None:
                 nonlocal left
                 left -= 1
@@ -145,6 +149,7 @@ class Batching:
                 return [error]
         except Exception as error:
             return [error] * len(items)
+        # Halving finds the faulty params in a logarithmic number of rounds, and sends the other calls in few requests.
         middle = len(items) // 2
         parts = [self._results(part, timeout, headers) for part in (items[:middle], items[middle:])]
         first, second = await asyncio.gather(*parts)

@@ -90,6 +90,8 @@ class Endpoint(BaseEndpoint):
         server = scope.get("server")
         is_local = server is not None and is_loopback(server[0])
         try:
+            # The dict has the last of repeated headers. For headers that must have one value that would hide another
+            # one.
             if len(headers) != len(fields):
                 check_repeated(fields)
             if scope["method"] == "POST":
@@ -156,6 +158,7 @@ class Endpoint(BaseEndpoint):
         given: Any,
     ) -> HttpResponse | None:
         """Serve a POST whose body is received with `receive` or was given; return None if the client is gone."""
+        # All checks of the headers come before the first byte of the body is received.
         declared = self._admit(headers, is_local)
         context: Any = request
         if self._context is not None:
@@ -169,6 +172,7 @@ class Endpoint(BaseEndpoint):
             reading = read_body(receive, self._max_body_bytes, declared)
         body: Any
         try:
+            # Usually the server has the body already: then no timer is needed.
             waiting = reading.send(None)
         except StopIteration as end:  # the body has arrived already
             body = end.value
@@ -190,6 +194,8 @@ class Endpoint(BaseEndpoint):
                 if response is None:
                     return None
         except CancelledError as error:
+            # A function may await a future that somebody cancels. Only the cancellation of this very task ends the
+            # request.
             if not is_foreign_cancellation(error):
                 raise
             response = self._dispatch.failed(body, error)
@@ -209,6 +215,7 @@ class Endpoint(BaseEndpoint):
 
 def closing_fields(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> list[Header]:
     """Return the header that closes the connection of a request whose body is not read."""
+    # HTTP/1 would read the unread body as the next request (RFC 9112, section 9.3); HTTP/2 has streams of its own.
     has_body = b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
     return [_CLOSE] if has_body and scope["http_version"].startswith("1") else []
 

@@ -72,6 +72,8 @@ class Cancellable(Generic[Result]):
         self.is_cancelled: bool = False
 
     def __await__(self) -> Generator[Any, Any, Result | None]:
+        # The coroutine is driven by hand, in the task of the caller: a task for each request would cost a turn of the
+        # loop, and a context.
         work, waiting = self._work, self._waiting
         self._start()
         try:
@@ -84,10 +86,12 @@ class Cancellable(Generic[Result]):
                     waiting = work.send(value)
         except StopIteration as end:
             result: Result = end.value
+            # The watcher is inside `receive`, and could still cancel this task: it has to end first.
             if self._watcher is not None:
                 yield from self._end_watcher(self._watcher).__await__()
             return result
         except asyncio.CancelledError:
+            # The cancellation was not this object's, so it is the caller's to handle.
             if not self.is_cancelled:
                 raise
             return None
@@ -102,6 +106,7 @@ class Cancellable(Generic[Result]):
         self._handle: asyncio.TimerHandle | None = None
         loop = task.get_loop()
         if self._receive is not None:
+            # Most requests end sooner, and never pay for the watching task.
             self._handle = loop.call_later(WATCH_SECONDS, self._watch, self._receive)
         elif self._seconds is not None:
             self._handle = loop.call_later(self._seconds, self._cancel)
@@ -112,6 +117,8 @@ class Cancellable(Generic[Result]):
         if self._watcher is not None:
             self._watcher.cancel()
         if self.is_cancelled and sys.version_info >= (3, 11) and self._task.uncancel() > 0:
+            # `uncancel` returns how many requests for cancellation are left (Python 3.11): another one still has to be
+            # obeyed.
             raise asyncio.CancelledError  # the task was also cancelled by someone else
 
     async def _end_watcher(self, watcher: asyncio.Task[None]) -> None:
@@ -121,6 +128,7 @@ class Cancellable(Generic[Result]):
         await asyncio.wait([watcher], timeout=_WATCHER_SECONDS)
 
     def _cancel(self) -> None:
+        # The work may have ended in this turn of the loop: cancelling then would hit whatever the task does next.
         if not self._has_ended:
             self.is_cancelled = True
             self._task.cancel()

@@ -55,12 +55,15 @@ class Inflater:
             self._has_begun = is_full = True
             while is_full:  # zlib may hold more output although it has read all input
                 try:
+                    # `max_length` bounds each step, so that the caller can stop at its limit before a bomb has
+                    # expanded.
                     piece = self._inflater.decompress(chunk, PIECE_BYTES)
                 except zlib.error:
                     raise InvalidResponse("the content coding of the response is malformed") from None
                 chunk = self._inflater.unconsumed_tail
                 is_full = len(piece) == PIECE_BYTES and not self._inflater.eof
                 yield piece
+            # Data after the end of a member begins another one: gzip files may be concatenated.
             chunk = self._inflater.unused_data
 
     def finish(self) -> None:

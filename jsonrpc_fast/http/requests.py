@@ -170,6 +170,7 @@ def host_name(host: bytes) -> bytes:
     name, separator, port = host.rpartition(b":")
     if not separator or host.endswith(b"]"):
         return host
+    # An IPv6 address without brackets has colons of its own: it is malformed as a host (RFC 3986, section 3.2.2).
     return name if port.isdigit() and (b":" not in name or name.endswith(b"]")) else b""
 
 
@@ -179,6 +180,7 @@ _short_host_name: Final = lru_cache(64)(host_name)
 @lru_cache(64)
 def is_loopback(host: str) -> bool:
     """Return whether an address, as ASGI and WSGI give it, belongs to the loopback interface."""
+    # IPv4 addresses arrive mapped into IPv6 on a dual-stack socket.
     return host.startswith(("127.", "::ffff:127.")) or host in ("::1", "localhost")
 
 

@@ -61,6 +61,7 @@ class ResponseReader:
         if not http_response.body:
             raise http_response.fault("the server sent no response")
         received = decode(http_response.body, self._profile, raw=raw)
+        # A proxy sends HTML with an error status: then the status is what matters, and not that the body is no JSON.
         if isinstance(received, ParseError) and not http_response.is_success:
             raise http_response.status_error()
         return received
@@ -83,6 +84,7 @@ class ResponseReader:
         received = self._decode(http_response, self._raw or is_typed)
         if isinstance(received, ParseError):
             raise InvalidResponse("the response is malformed") from received
+        # Section 6: the server sends a single error if the batch itself is invalid. Some servers put it into an array.
         whole = received[0] if isinstance(received, list) and len(received) == 1 else received
         if isinstance(whole, Response) and whole.id is None:
             self._result_of(whole)  # the error of the whole batch
@@ -101,12 +103,15 @@ class ResponseReader:
                 raise http_response.fault("the batch has an item that is not a response")
             if item.id is None:
                 unknown += [value] if isinstance(value, Exception) else []
+            # This client only sends int ids. `True` and 1.0 equal 1 in Python, but are other ids in JSON.
             elif type(item.id) is not int or item.id not in sent:
                 raise http_response.fault("the batch has a response to another call")
             elif item.id in found:
                 raise http_response.fault("the batch has two responses to one call")
             else:
                 found[item.id] = value
+        # One error without an id and one call without a response belong together. With more of either it would be a
+        # guess.
         if len(unknown) == len(ids) - len(found) == 1:
             [missing] = sent - found.keys()
             found[missing] = unknown.pop()
@@ -124,6 +129,7 @@ class ResponseReader:
 
 
 def _is_response_to(response: Response[Any], id: int) -> bool:
+    # An error may have the id null if the server could not read the id (section 5). A result may not.
     if response.id is None:
         return response.error is not None
     return type(response.id) is int and response.id == id

@@ -184,6 +184,7 @@ class _Exchange:
         self._body = body
         self._attempts = 0
         self._timeouts: dict[str, float | None] = request.extensions.get("timeout", {})
+        # The libraries have a timeout for each kind of wait. The largest stands for that of the call.
         given = [seconds for seconds in self._timeouts.values() if seconds is not None]
         self._deadline = now + max(given) if given else inf
         self._may_be_served: Exception | None = None  # the failure after which it may
@@ -200,6 +201,7 @@ class _Exchange:
         """
         if not self._attempts:
             self._chosen = self._choose(now)
+        # `_may_go_on` has chosen the upstream of every further attempt.
         if self._may_be_served is not None and self._chosen is None:
             raise self._may_be_served
         if self._chosen is None:
@@ -217,6 +219,8 @@ class _Exchange:
         if not upstreams:
             return None
         found = min(upstreams, key=lambda upstream: (upstream in self._tried, max(upstream.rests_until, now)))
+        # One call may try a resting upstream early, or a single short failure of all would refuse calls for the whole
+        # rest.
         return found, now if self._may_try(found) else max(found.rests_until, now)
 
     def _is_in_reach(self, upstream: _Upstream, now: float) -> bool:
@@ -231,11 +235,14 @@ class _Exchange:
     def request_to(self, upstream: _Upstream, now: float) -> Any:
         """Return the request as it is sent to an upstream, with no more time than is left for the call."""
         request, url = self._request, self.library.URL(upstream.url)
+        # Host and Content-Length are set anew for the URL of the upstream.
         headers = [field for field in request.headers.raw if field[0].lower() not in _NOT_COPIED]
+        # Credentials of this upstream replace those of the client, which would otherwise be sent to every upstream.
         if url.userinfo:
             headers = [field for field in headers if field[0].lower() != b"authorization"]
             user = f"{url.username}:{url.password}".encode()
             headers.append((b"authorization", b"Basic " + base64.b64encode(user)))
+        # More than 0, because the libraries take 0 for "no waiting at all" and would not even connect.
         left = min(self._owner._attempt_seconds, max(self._deadline - now, 0.001))
         timeouts = {name: min(inf if given is None else given, left) for name, given in self._timeouts.items()}
         timeouts = {name: None if seconds == inf else seconds for name, seconds in timeouts.items()}
@@ -245,10 +252,13 @@ class _Exchange:
     def is_last(self, upstream: _Upstream, response: Any, now: float) -> bool:
         """Return whether a response is the one for the client; if not, `next` has the next attempt, or raises."""
         status = response.status_code
+        # Any other status is the answer of the service, an error status too: another upstream would give the same one.
         if status != _TOO_MANY and status not in _UNAVAILABLE:
             upstream.failures = 0
             return True
         self._rest(upstream, now, f"status {status}", _retry_seconds(response.headers.get("retry-after")))
+        # 429 says that the request was not served (RFC 6585, section 4). After 502, 503 and 504 a server behind a proxy
+        # may have served it.
         was_refused = status == _TOO_MANY
         may_go_on = self._may_go_on(now, was_refused)
         if not was_refused and self._may_be_served is None:
@@ -259,6 +269,7 @@ class _Exchange:
         """Count a failed attempt, and raise the exception if it is the last one."""
         self._rest(upstream, now, type(error).__name__, None)
         library: Any = self.library
+        # Without a connection nothing was sent. A read or write error comes after the request has begun to be sent.
         was_refused = isinstance(error, (library.ConnectError, library.ConnectTimeout, library.PoolTimeout))
         may_go_on = self._may_go_on(now, was_refused)
         if not was_refused and self._may_be_served is None:
@@ -278,12 +289,15 @@ class _Exchange:
             return False
         decoded: Any = decode(self._body, _ANY_FORM, raw=True)
         items = decoded if isinstance(decoded, list) else [decoded]
+        # All methods of a batch must be repeatable, because it is sent again as a whole.
         return all(isinstance(item, (Request, Notification)) and may_repeat(item.method) for item in items)
 
     def _rest(self, upstream: _Upstream, now: float, reason: str, seconds: float | None) -> None:
         upstream.failures += 1
+        # After a `Retry-After` the upstream is not tried early: it has said when to come back.
         upstream.has_asked = seconds is not None
         if seconds is None:
+            # The exponent has a bound because a float overflows beyond 2**1023.
             seconds = self._owner._rest_seconds * 2.0 ** min(upstream.failures - 1, 30)
         seconds = min(seconds, MAX_REST_SECONDS)
         upstream.rests_until = now + seconds
@@ -296,6 +310,7 @@ def _retry_seconds(value: str | None) -> float | None:
     if value is None:
         return None
     if value.isascii() and value.isdigit():
+        # Nine digits are 31 years; a longer number would be slow to convert, or overflow.
         return float(value[:9])
     try:
         until = parsedate_to_datetime(value)

@@ -94,6 +94,8 @@ class GatewayConnection(ClientConnection):
         self._prefixes = prefixes
         self._places = places
         self._transport = transport
+        # A client on pipes may close its side and still read the responses. It is not known how long it reads, so the
+        # wait has a bound.
         if transport.responds_after_end:
             options = {"end_seconds": _END_SECONDS, **options}
         self._session = FrontSession(self, transport, options)
@@ -124,6 +126,7 @@ class GatewayConnection(ClientConnection):
                 task.cancel()
             if self._telling is not None:
                 self._telling.cancel()
+            # Last, because requests in flight may still use the servers.
             await asyncio.gather(*[upstream.close() for upstream in self._upstreams.values()])
 
     # The client's messages.
@@ -134,9 +137,11 @@ class GatewayConnection(ClientConnection):
         if context.is_notification:
             self._on_notification(method, payload)
             return None
+        # Only `initialize` needs its params here; all others stay undecoded.
         rules = self._handshake.receive_request(method, payload if method == "initialize" else None)
         if isinstance(rules, HandshakeResult):
             if method == "initialize":
+                # Not before: servers are told the name and the capabilities of the client, which `initialize` brings.
                 self._make_upstreams()
             return rules.result
         function = self._methods.get(method)
@@ -171,6 +176,7 @@ class GatewayConnection(ClientConnection):
     async def _call_named(self, method: str, params: Raw, context: SessionContext) -> Any:
         found = self._prefixes.split(text_member(params, "name"))
         if found is None:
+            # "tools/call" becomes "Unknown tool", as servers say it themselves.
             raise invalid_params(f"Unknown {method.partition('/')[0][:-1]}")
         server, name = found
         return await self._upstreams[server].call(method, replaced(params, ("name",), name), context.destination)
@@ -188,6 +194,7 @@ class GatewayConnection(ClientConnection):
         level = text_member(params, "level")
         if level not in LOG_LEVELS:
             raise invalid_params(f"level must be one of {', '.join(LOG_LEVELS)}")
+        # Servers that start later get the level from `Upstream.level`.
         running = [upstream for upstream in self._upstreams.values() if upstream.is_running]
         for upstream in self._upstreams.values():
             upstream.level = level
@@ -214,6 +221,7 @@ class GatewayConnection(ClientConnection):
     async def _ask_owners(self, method: str, params: Raw, uri: str, context: SessionContext) -> Any:
         """Return the result of the first server that has a resource."""
         if not self._knows_resources:
+            # Before the lists are requested: requests that arrive meanwhile must not request them again.
             self._knows_resources = True
             await self._listed("resources/list")
             await self._listed("resources/templates/list")
@@ -221,12 +229,14 @@ class GatewayConnection(ClientConnection):
         last: RpcError | None = None
         for upstream in [owner] if owner is not None else self._possible_owners(uri):
             try:
+                # A server that has not been started is unknown, and has to be asked.
                 if upstream.server is not None and not upstream.supports("resources"):
                     continue
                 if method == "resources/subscribe" and len(upstream.subscriptions) >= MAX_SUBSCRIPTIONS:
                     raise invalid_params("there are too many subscriptions")
                 result = await upstream.call(method, params, context.destination)
             except RpcError as error:
+                # Perhaps another server has the resource. If none has, the client gets the last error.
                 last = error
                 continue
             if method == "resources/subscribe":
@@ -254,8 +264,10 @@ class GatewayConnection(ClientConnection):
                 identity = item[key]
                 if key == "name":
                     identity = self._prefixes.join(upstream.name, identity)
+                # The first server wins: of two items with one name the client could call only one.
                 if identity not in found:
                     try:
+                        # An item may be deeper than JSON can be written, or hold a wide integer: it is left out alone.
                         found[identity] = Raw(dumps({**item, key: identity}))
                     except (EncodeError, ValueError):
                         _logger.warning("%s: an item of %s is left out", upstream.name, method)
@@ -264,6 +276,7 @@ class GatewayConnection(ClientConnection):
     async def _listed(self, method: str) -> list[tuple[Upstream, list[dict[str, Any]]]]:
         """Return the list of each server that responds in time."""
         listings = {upstream: self._listing(method, upstream) for upstream in self._upstreams.values()}
+        # A server that was late once is not waited for again until its listing has ended.
         if awaited := [task for task in listings.values() if task not in self._late]:
             with waiting():
                 await asyncio.wait(awaited, timeout=self._places.list_seconds)
@@ -276,6 +289,7 @@ class GatewayConnection(ClientConnection):
             elif not task.cancelled() and (items := task.result()) is not None:
                 found.append((upstream, items))
         if method == "resources/list":
+            # Reversed, so that the first server overwrites the later ones.
             named = [(item["uri"], upstream) for upstream, items in reversed(found) for item in items]
             self._owners = dict(named[:MAX_OWNERS])
         elif method == "resources/templates/list":
@@ -289,7 +303,8 @@ class GatewayConnection(ClientConnection):
         task = self._listings.get(place)
         if task is None:
             context = contextvars.copy_context()
-            context.run(current_run.set, None)  # it is no part of one request
+            # The task outlives the request that starts it, so it must not count as a wait of that handler.
+            context.run(current_run.set, None)
             listing = _list_of(upstream, method)
             task = self._listings[place] = context.run(asyncio.ensure_future, listing)
             task.add_done_callback(partial(self._on_listed, place))
@@ -300,6 +315,7 @@ class GatewayConnection(ClientConnection):
             del self._listings[place]
         if task in self._late:
             self._late.discard(task)
+            # An empty list changes nothing for the client.
             if not task.cancelled() and task.result():
                 self._tell_soon(f"notifications/{LIST_METHODS[place[0]].kind}/list_changed")
 
@@ -309,6 +325,8 @@ class GatewayConnection(ClientConnection):
         """Pass a request of a server on to the client."""
         rules = self._handshake.session
         needed = _CAPABILITIES.get(method)
+        # MCP: a server must not send requests for which the client has not declared a capability. The server is told so
+        # in place of the client.
         if rules is None or needed is None or not rules.client_capabilities.supports(needed):
             raise method_not_found()
         if not self._handshake.may_send(Request(0, method)):
@@ -333,16 +351,18 @@ class GatewayConnection(ClientConnection):
         """Pass a notification of a server on to the client."""
         if method in _CHANGES:
             for place in [place for place in self._listings if place[1] == upstream.name]:
-                del self._listings[place]  # it may be older than the change
+                del self._listings[place]  # a listing in progress may show the state before the change
             self._knows_resources = self._knows_resources and "resources" not in method
             self._tell_soon(method)
         elif method == _UPDATED:
+            # A server might announce resources that the client did not subscribe to.
             if member(params, ("uri",)) in upstream.subscriptions:
                 self._tell_soon(method, bytes(params))
         elif (
             self.revision is not None
             and method in self.revision.server_notifications
             and self._handshake.may_send(Notification(method))
+            # A client that does not read cannot make the gateway store what its servers log.
             and self._transport.write_buffer_bytes <= HIGH_WATER_BYTES
         ):
             with suppress(ConnectionLost, StateError):
@@ -357,6 +377,7 @@ class GatewayConnection(ClientConnection):
 
     async def _tell_changes(self) -> None:
         with suppress(ConnectionLost, StateError):
+            # One task for all changes: what changes while it waits goes into the next round.
             while self._changes:
                 await asyncio.sleep(_CHANGE_SECONDS)
                 changes, self._changes = self._changes, {}

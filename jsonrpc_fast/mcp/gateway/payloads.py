@@ -40,6 +40,7 @@ def replaced(payload: Raw, path: Sequence[str], value: Any) -> Raw:
     """Return an object with another value for a member that it has. All other bytes stay the same."""
     name, rest = path[0], path[1:]
     parts = []
+    # `items` drops all but the last of several members with one name, as `decode` would.
     for key, part in payload.items():
         text = bytes(part)
         if key == name:

@@ -95,9 +95,12 @@ class Places:
         """
         while len(self.running) >= self.max_servers:
             now = asyncio.get_running_loop().time()
+            # Servers of other clients may have to leave. `MIN_IDLE_SECONDS` keeps two clients from ending each other's
+            # servers at every request.
             idle = [other for other in self.running if other.is_idle and now - other.used >= MIN_IDLE_SECONDS]
             if not idle:
                 raise RpcError(RELAY_ERROR, "too many servers run")
+            # Checked again after the wait: another request may have taken the place.
             await min(idle, key=lambda other: other.used).end()
         self.running[upstream] = None
 
@@ -118,6 +121,7 @@ class _Session(ClientSession):
 
     def serve(self, params: Any, context: SessionContext) -> Any:
         if not context.is_notification:
+            # The handshake answers `ping` by itself, and refuses requests before `initialize` is done.
             decision = self._rules.receive_request(context.method)
             if isinstance(decision, HandshakeResult):
                 return decision.result
@@ -187,10 +191,14 @@ class Upstream:
         number = next(self._count)
         self._requests[number] = destination
         try:
+            # Progress tokens are chosen by clients, so two clients may choose the same one: each gets a number of the
+            # gateway on its way.
             token = params.get(TOKEN) if type(params) is Raw else None
             if token is not None:
                 self._tokens[number] = token, destination
                 params = replaced(params, TOKEN, number)
+            # The handler keeps no slot while it waits: the server may send a request back through this session before
+            # it responds.
             with waiting():
                 session = await self._started()
             return await session.call(method, params, timeout=self._places.timeout)
@@ -240,11 +248,14 @@ class Upstream:
     # The server's messages.
 
     def _receive(self, params: Raw, context: SessionContext) -> Any:
+        # JSON-RPC does not say which request of the client a message of the server belongs to. Up to 2025-11-25 neither
+        # does MCP, so the latest one is a guess; over stdio all of them share one stream.
         latest = next(reversed(self._requests.values()), None)
         if not context.is_notification:
             return self._ask(self, context.method, params, latest)
         if context.method == "notifications/progress":
             token = member(params, ("progressToken",))
+            # A bool is an int in Python, and a float may equal one: only an int can be a token of the gateway.
             found = self._tokens.get(token) if type(token) is int else None
             if found is not None:
                 self._tell(self, context.method, replaced(params, ("progressToken",), found[0]), found[1])
@@ -258,26 +269,30 @@ class Upstream:
         if self._session is not None and self._session.is_connected:
             return self._session
         if self._starting is None or self._starting.done():
-            # Not as a part of the request: it may be cancelled, and others wait, too.
+            # The task does not belong to the request that starts it: others wait for it, too, and must not lose it if
+            # that request is cancelled. Without `current_run` its calls do not count as waits of that handler.
             context = contextvars.copy_context()
             context.run(current_run.set, None)
             self._starting = context.run(asyncio.ensure_future, self._start())
             self._starting.add_done_callback(_retrieve)
+        # `shield`: a cancelled request stops waiting, and the start goes on.
         return await asyncio.shield(self._starting)
 
     async def _start(self) -> _Session:
         now = asyncio.get_running_loop().time()
         if self._is_closed:
             raise self._error("is closed")
-        if self._session is not None and self._ending is None:  # it has ended, but is not closed yet
+        if self._session is not None and self._ending is None:
+            # The connection has ended, and its close callback has not run yet.
             self._on_loss(self._session)
         if self._ending is not None:
             await asyncio.shield(self._ending)  # `close` may cancel this
+        # Only starts after a failure count. A server that was ended for idleness may start any number of times.
         if self._has_failed and not self._restarts.take(now):
             raise self._error("has ended too often")
         await self._sign_in()
         await self._places.enter(self)
-        self._has_failed = True  # until it runs
+        self._has_failed = True  # until it runs: whatever is raised below is a failure
         try:
             async with on_failure(partial(self._places.leave, self)):
                 handshake = ClientHandshake(self._info, self._capabilities, "legacy")
@@ -307,11 +322,13 @@ class Upstream:
         self.server = handshake.server
         if self.level is not None and self.supports("logging"):
             await session.call("logging/setLevel", {"level": self.level})
+        # State that the client has set in an earlier process of the server.
         for uri in self.subscriptions:
             await session.call("resources/subscribe", {"uri": uri})
 
     def _on_loss(self, session: _Session) -> None:
         """Give the place back after a loss."""
+        # Ignore the loss of an earlier session, and the end that this side has begun.
         if self._session is session and not self._is_closed and self._ending is None:
             _logger.warning("%s: has ended", self.name)
             self._has_failed = True
@@ -328,6 +345,7 @@ class Upstream:
     def _end_if_idle(self) -> None:
         self._timer = None
         seconds = self._places.idle_seconds or 0.0
+        # The server was used after the timer was set: one timer is enough for any number of requests.
         if asyncio.get_running_loop().time() < self.used + seconds:
             self._watch()
         elif self.is_idle:
@@ -365,6 +383,7 @@ class Upstream:
         self._is_closed = True
         if self._starting is not None and not self._starting.done():
             self._starting.cancel()
+            # A cancelled start still has to end the program that it has begun.
             await asyncio.wait([self._starting])
         await self.end()
 
