@@ -25,7 +25,7 @@ from ..codec.encoders import Encoders, has_jsonrpc
 from ..codes import DEADLINE_MESSAGE, ErrorCode, SessionErrorCode
 from ..errors import HANDLER_FAILURES, EncodeError, RpcError, internal_error, standard_error
 from ..profile import JSONRPC, Profile
-from .handler import NEVER_AWAITABLE, Handler, RequestContext
+from .handler import NEVER_AWAITABLE, Handler, RequestContext, is_awaitable
 from .responses import ReportFailure, response_to_error, response_to_failure
 from .results import encode_models
 
@@ -64,11 +64,25 @@ class DispatchOptions(EncodeOptions, total=False):
     peer: Any
 
 
+class Reading:
+    """How texts are read for handlers and their children.
+
+    Attributes:
+        is_raw: A method takes `Raw` params. Other methods get them decoded.
+    """
+
+    __slots__ = ("is_raw",)
+
+    def __init__(self) -> None:
+        self.is_raw: bool = False
+
+
 class Dispatch:
     """Serves JSON texts and decoded messages; see `Handlers.prepare`.
 
     Args:
         find: Returns the handler of a method, or None.
+        reading: How texts are read.
         profile: The rules and limits for decoding.
         raw: See `DispatchOptions`, as for the other options.
 
@@ -77,23 +91,21 @@ class Dispatch:
     """
 
     __slots__ = (
-        "__weakref__",
-        "_decode",
-        "_decodes_params",
         "_default",
         "_delimited",
-        "_encode_result",
         "_encoders",
         "_find",
         "_is_raw",
         "_option",
         "_profile",
+        "_reading",
         "_report",
     )
 
     def __init__(
         self,
         find: Callable[[str], Handler | None],
+        reading: Reading,
         profile: Profile = JSONRPC,
         *,
         raw: bool = False,
@@ -103,30 +115,18 @@ class Dispatch:
     ) -> None:
         check_option(option)
         self._find = find
+        self._reading = reading
         self._profile = profile
         self._is_raw = raw
-        self._decodes_params = False
         self._delimited = delimited
         self._default = default
         self._option = option
         self._report: ReportFailure = internal_error
-        self._decode: Callable[[Any], Any] = decode
-        if profile is not JSONRPC or raw:
-            self._decode = partial(decode, profile=profile, raw=raw)
-        self._encoders = encoders = Encoders(profile)
-        self._encode_result: Callable[..., bytes] = encoders.encode_result
-        if not delimited or default is not None or option:
-            self._encode_result = partial(encoders.encode_result, delimited=delimited, default=default, option=option)
+        self._encoders = Encoders(profile)
 
     def continuing(self, carrier: dict[str, str]) -> Dispatch:
         """Return the dispatcher for messages whose trace context is outside of them, such as in headers."""
         return self
-
-    def read_raw(self) -> None:
-        """Decode with `raw=True` from now on, because a method takes `Raw` params; other methods get them decoded."""
-        if not self._is_raw:
-            self._is_raw = self._decodes_params = True
-            self._decode = partial(decode, profile=self._profile, raw=True)
 
     def serve(self, data: Any, context: Any = None, peer: Any = None) -> bytes:
         """Return the response of sync functions.
@@ -136,39 +136,26 @@ class Dispatch:
             context: As in `Handlers.dispatch`.
             peer: As in `Handlers.dispatch`.
         """
-        read, find, write = self._decode, self._find, self._encode_result  # CPython 3.11 calls a slot more slowly
-        received = read(data) if type(data) is bytes or isinstance(data, TEXTS) else data
-        if type(received) is Request:
-            # Fast path: `_begin` for a function whose params are its arguments, in this frame and without a context. It
-            # takes a third off the time of a small request (CPython 3.11).
-            try:
-                handler = find(received.method)
-            except HANDLER_FAILURES as error:
-                return self._fail(received, error, self._delimited)
-            if handler is None:
-                return self._fail(received, standard_error(ErrorCode.METHOD_NOT_FOUND), self._delimited)
-            function = handler.plain
-            if function is None:
-                begun = self._begin(received, self._delimited, context, peer, handler)
-                return begun if isinstance(begun, bytes) else self._refuse_async(received, begun, self._delimited)
-            params = received.params
-            try:
-                if type(params) is dict:
-                    result = function(**params)
-                elif type(params) is list:
-                    result = function(*params)
-                else:
-                    result = handler.invoke(params, None)
-            except HANDLER_FAILURES as error:
-                return self._fail(received, handler.explained(error, params), self._delimited)
-            kind = type(result)
-            if kind not in NEVER_AWAITABLE and hasattr(kind, "__await__"):
-                return self._refuse_async(received, result, self._delimited)
-            try:
-                return write(received.id, result)
-            except HANDLER_FAILURES as error:
-                return self._encode_again(received, result, error, self._delimited)
-        return self._serve_all(received, context, peer)
+        received = self._decode(data)
+        if isinstance(received, list):
+            return self._join([self._serve(item, False, context, peer) for item in received])
+        return self._serve(received, self._delimited, context, peer)
+
+    def conclude(self, item: Served, result: Any) -> bytes:
+        """Return the response to a message of its own whose function has returned, in a sync dispatch."""
+        if is_awaitable(result):
+            return self._refuse_async(item, result, self._delimited)
+        return self._write(item, result, self._delimited)
+
+    def fail(self, item: Served, error: BaseException) -> bytes:
+        """Return the response to a message of its own whose function has raised."""
+        return self._fail(item, error, self._delimited)
+
+    def _decode(self, data: Any) -> Any:
+        """Return the messages of a JSON text; what is decoded already as it is."""
+        if not isinstance(data, TEXTS):
+            return data
+        return decode(data, self._profile, raw=self._is_raw or self._reading.is_raw)
 
     def start(
         self, data: Any, context: Any = None, peer: Any = None, timeout: float | None = None, max_handlers: int = 256
@@ -178,7 +165,7 @@ class Dispatch:
         It does no IO: the caller runs the coroutine, on any event loop, and may cancel it. The arguments are those of
         `Handlers.dispatch_async`.
         """
-        received = self._decode(data) if isinstance(data, TEXTS) else data
+        received = self._decode(data)
         if timeout is None and type(received) is not list:
             response = self._begin(received, self._delimited, context, peer)
             return response if isinstance(response, bytes) else self._finish(received, response, self._delimited)
@@ -287,11 +274,6 @@ class Dispatch:
             return b""
         return b"[" + text + (b"]\n" if self._delimited else b"]")
 
-    def _serve_all(self, received: Any, context: Any, peer: Any) -> bytes:
-        if isinstance(received, list):
-            return self._join([self._serve(item, False, context, peer) for item in received])
-        return self._serve(received, self._delimited, context, peer)
-
     def _serve(self, item: Any, is_line: bool, context: Any, peer: Any) -> bytes:
         response = self._begin(item, is_line, context, peer)
         return response if isinstance(response, bytes) else self._refuse_async(item, response, is_line)
@@ -313,7 +295,7 @@ class Dispatch:
                 raise standard_error(ErrorCode.METHOD_NOT_FOUND)
             shown = _context_of(item, context, peer) if handler.wants_context else None
             params = item.params
-            if self._decodes_params and type(params) is Raw and not handler.takes_raw:
+            if type(params) is Raw and not (handler.takes_raw or self._is_raw):
                 params = params.decode()
             result = handler.invoke(params, shown)
         except HANDLER_FAILURES as error:
@@ -322,6 +304,10 @@ class Dispatch:
         if kind not in NEVER_AWAITABLE and hasattr(kind, "__await__"):  # `is_awaitable`, inlined
             awaitable: Awaitable[Any] = result
             return awaitable
+        return self._write(item, result, is_line)
+
+    def _write(self, item: Served, result: Any, is_line: bool) -> bytes:
+        """Return the response with a result; b"" for a notification."""
         if isinstance(item, Notification):
             return b""
         try:
@@ -349,14 +335,7 @@ class Dispatch:
             result = await work
         except HANDLER_FAILURES as error:
             return self._fail(item, error, is_line)
-        if isinstance(item, Notification):
-            return b""
-        try:
-            return self._encoders.encode_result(
-                item.id, result, delimited=is_line, default=self._default, option=self._option
-            )
-        except HANDLER_FAILURES as error:
-            return self._encode_again(item, result, error, is_line)
+        return self._write(item, result, is_line)
 
     def _encode_again(self, item: Request[Any], result: Any, error: BaseException, is_line: bool) -> bytes:
         """Encode a result again, with its models converted; return an error response if that fails too.
@@ -385,7 +364,7 @@ class Dispatch:
         Raises:
             RuntimeError: The message is a batch: it is unknown which function raised.
         """
-        received = self._decode(data) if isinstance(data, TEXTS) else data
+        received = self._decode(data)
         if isinstance(received, list):
             raise RuntimeError(f"a function raised {type(error).__name__}") from error
         return self._fail(received, error, self._delimited)

@@ -250,6 +250,7 @@ class OuterHandler(Handler):
         self.wants_context: bool = inner.wants_context
         self.takes_raw: bool = inner.takes_raw
         self._inner = self._function = inner
+        self._unpack = False
 
 
 def is_awaitable(result: object) -> bool:

@@ -24,7 +24,7 @@ from ..errors import HANDLER_FAILURES, standard_error
 from ..hooks import FoundHooks, Hooks, Outcome, trace_in
 from ..profile import Profile
 from .cancellation import CancelledError, is_foreign_cancellation
-from .dispatch import TEXTS, Dispatch, EncodeOptions, Served
+from .dispatch import Dispatch, EncodeOptions, Reading, Served
 from .failures import on_failure
 from .handler import Handler
 
@@ -51,11 +51,12 @@ class ObservedDispatch(Dispatch):
     def __init__(
         self,
         find: Callable[[str], Handler | None],
+        reading: Reading,
         profile: Profile,
         hooks: Hooks,
         **options: Unpack[EncodeOptions],
     ) -> None:
-        super().__init__(find, profile, **options)
+        super().__init__(find, reading, profile, **options)
         self._hooks = found = FoundHooks(hooks)
         self._report = found.handler_fault
         self._carrier: dict[str, str] = {}
@@ -68,14 +69,10 @@ class ObservedDispatch(Dispatch):
         found._carrier = carrier
         return found
 
-    def serve(self, data: Any, context: Any = None, peer: Any = None) -> bytes:
-        received = self._decode(data) if isinstance(data, TEXTS) else data
-        return self._serve_all(received, context, peer)
-
     def start(
         self, data: Any, context: Any = None, peer: Any = None, timeout: float | None = None, max_handlers: int = 256
     ) -> bytes | Coroutine[Any, Any, bytes]:
-        received = self._decode(data) if isinstance(data, TEXTS) else data
+        received = self._decode(data)
         response = super().start(received, context, peer, timeout, max_handlers)
         return response if isinstance(response, bytes) else self._run_to_end(received, response)
 

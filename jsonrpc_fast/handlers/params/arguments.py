@@ -3,9 +3,8 @@
 Rules:
   - Each parameter is an argument that is passed by name; it is required if it has no default. A parameter without an
     annotation accepts any value.
-  - `convert` converts one argument after the other, and finds all problems. `read` gives the same: if msgspec converts
-    every argument, it first decodes the text of them in one pass into a Struct, and leaves what that refuses to
-    `convert`.
+  - `convert` converts one argument after the other, and finds all problems. If msgspec converts every argument, it may
+    make a `struct` of all of them at once instead, and leave what it refuses to `convert`.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping
-from functools import partial
 from inspect import Parameter
-from operator import attrgetter
 from typing import Annotated, Any, Final, get_args, get_origin
 
 from ..._pointers import pointer_to
 from ...codec import Raw
 from .annotations import is_field
 from .problems import IS_UNKNOWN, Misfit, Problem, missing, too_many
-from .types import MsgspecType, PydanticType, ValueType, type_of
+from .types import MsgspecType, PydanticType, ValueType, msgspec_module, type_of
 
 _PLAIN: Final = (str, int, float, bool, types.NoneType)
+_SHARED: Final = (*_PLAIN, bytes)
+"""The types of defaults that msgspec passes on as they are."""
 
 
 class Arguments:
@@ -108,65 +107,53 @@ class Arguments:
                 converted[name] = value_type.default().value
         return converted
 
-    def reader(self) -> Callable[[Any], Any]:
-        """Return a function from params to what to call the function with: a list of all arguments, or a dict.
+    def bind(self, params: Any) -> dict[str, Any]:
+        """Return the arguments in the params of a method: a list, a dict, a `Raw` of these, or None.
 
-        It takes a list, a dict, a `Raw` of these, or None, and raises what `convert` raises.
+        Raises:
+            Misfit: As `convert`, or an array has too many items.
         """
-        read_object, read_array = self._struct_reader(False), self._struct_reader(True)
-        maximum = len(self._positional) if self.required <= set(self._positional) else -1  # no array fits
+        if type(params) is Raw:
+            params = params.decode()
+        if type(params) is list:
+            maximum = len(self._positional) if self.required <= set(self._positional) else -1  # no array fits
+            if len(params) > maximum:
+                raise Misfit([too_many(maximum)])
+            params = dict(zip(self._positional, params, strict=False))
+        return self.convert(params or {})
 
-        def read(params: Any) -> Any:
-            if type(params) is Raw:
-                fast = read_array if bytes(params).startswith(b"[") else read_object
-                if fast is not None and (found := fast(params)) is not None:
-                    return found
-                params = params.decode()
-            if type(params) is list:
-                if len(params) > maximum:
-                    raise Misfit([too_many(maximum)])
-                params = dict(zip(self._positional, params, strict=False))
-            return self.convert(params or {})
+    def struct(self, is_array: bool) -> tuple[Any, list[str]] | None:
+        """Return a Struct of all arguments in an object, or in an array, and their names; None if msgspec has no such.
 
-        return read
-
-    def _struct_reader(self, is_array: bool) -> Callable[[Raw], Any] | None:
-        """Return what decodes arguments in one pass, and returns None if they do not fit; or None if nothing can."""
+        Its fields are named by `field_of`.
+        """
         names = self._positional if is_array else list(self.parameters)
-        is_complete = self.required <= set(names)
-        if not is_complete or not all(type(each) is MsgspecType for each in self.types.values()):
+        types = {name: each for name in names if isinstance(each := self.types[name], MsgspecType)}
+        if len(types) < len(names) or not self.required <= types.keys():
             return None
-        import msgspec
-
-        # Fields have names of their own: those of the parameters could be names of Struct's own.
-        fields = {f"field_{index}": self.parameters[name] for index, name in enumerate(names)}
-        annotations = {name: self.types[parameter.name].annotation for name, parameter in fields.items()}  # type: ignore[union-attr]
-        struct = msgspec.defstruct(
+        struct = msgspec_module().defstruct(
             "Params",
-            [
-                (name, annotations[name])
-                if each.default is Parameter.empty
-                else (name, annotations[name], msgspec.field(default_factory=partial(_same, each.default)))
-                for name, each in fields.items()
-            ],
+            [(field_of(name), each.annotation, *_default(self.parameters[name])) for name, each in types.items()],
             array_like=is_array,
             kw_only=True,
             forbid_unknown_fields=True,
-            rename={name: each.name for name, each in fields.items()},
+            rename={field_of(name): name for name in names},
         )
-        decode = msgspec.json.Decoder(struct).decode
-        is_named = len(self._positional) < len(names)
-        values_of = attrgetter(*fields) if len(fields) > 1 else None
+        return struct, names
 
-        def read(params: Raw) -> Any:
-            try:
-                found = params.decode(decode)
-            except (msgspec.DecodeError, RecursionError):
-                return None
-            values = [getattr(found, name) for name in fields] if values_of is None else values_of(found)
-            return dict(zip(names, values, strict=True)) if is_named else list(values)
 
-        return read
+def field_of(name: str) -> str:
+    """Return the field of a Struct for an argument: the name itself may be one of those that every Struct has."""
+    return f"field_{name}"
+
+
+def _default(parameter: Parameter) -> tuple[Any, ...]:
+    default = parameter.default
+    if default is Parameter.empty:
+        return ()
+    if type(default) in _SHARED:
+        return (default,)
+    return (msgspec_module().field(default_factory=lambda: default),)  # msgspec would copy it, or refuse it
 
 
 def _convert(value_type: ValueType, value: Any, reread: Callable[[str], Any] | None) -> Any:
@@ -256,7 +243,3 @@ def _locals_around(function: Callable[..., Any]) -> dict[str, Any]:
 def last_line(error: Exception) -> str:
     """Return the last line of an error text, where msgspec names the type."""
     return str(error).strip().rpartition("\n")[2]
-
-
-def _same(value: Any) -> Any:
-    return value

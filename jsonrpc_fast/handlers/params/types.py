@@ -36,13 +36,15 @@ class MsgspecType:
 
     Attributes:
         annotation: The annotation for msgspec: constraints of annotated-types are replaced by `msgspec.Meta`.
+        has_other_keys: A part of the type is a mapping whose keys are no strings.
+        needs_defaults: A part of the type leaves defaults to its class: see `with_defaults`.
 
     Raises:
         TypeError: Msgspec does not support the type, or a constraint of it.
         ImportError: Msgspec is not installed.
     """
 
-    __slots__ = ("_decode", "_msgspec", "_names", "_needs_defaults", "annotation")
+    __slots__ = ("_decode", "_msgspec", "_names", "annotation", "has_other_keys", "needs_defaults")
 
     def __init__(self, annotation: Any) -> None:
         self._msgspec = msgspec = msgspec_module()
@@ -52,8 +54,8 @@ class MsgspecType:
                 raise TypeError(f"{part!r} in a class has no effect: use msgspec.Meta there, or a pydantic model")
         self.annotation: Any = with_meta(annotation) if any(is_constraint(part) for part, _ in parts) else annotation
         self._decode = msgspec.json.Decoder(self.annotation).decode
-        self._names = _msgspec_names(self.annotation)
-        self._needs_defaults = any(_has_class_defaults(part) for part, _ in parts)
+        self._names, self.has_other_keys = _msgspec_names(self.annotation)
+        self.needs_defaults: bool = any(_has_class_defaults(part) for part, _ in parts)
 
     def convert(self, value: Any, *, strict: bool = True) -> Any:
         """Convert a value.
@@ -73,9 +75,10 @@ class MsgspecType:
                 except (msgspec.DecodeError, RecursionError):
                     value = value.decode()
             try:
-                converted = msgspec.convert(value, self.annotation, strict=strict, str_keys=True)
+                converted = msgspec.convert(value, self.annotation, strict=strict, str_keys=self.has_other_keys)
             except msgspec.ValidationError:
-                converted = msgspec.convert(_integral(value), self.annotation, strict=strict, str_keys=True)
+                value = _integral(value)
+                converted = msgspec.convert(value, self.annotation, strict=strict, str_keys=self.has_other_keys)
             return self._completed(converted)
         except msgspec.DecodeError as error:
             problem = msgspec_problem(error, msgspec_pointers(self._names))
@@ -84,9 +87,7 @@ class MsgspecType:
         raise Misfit([problem])
 
     def _completed(self, value: Any) -> Any:
-        if self._needs_defaults:
-            _set_defaults(value)
-        return value
+        return with_defaults(value) if self.needs_defaults else value
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema (2020-12) of values that `convert` accepts.
@@ -242,8 +243,16 @@ def _has_class_defaults(part: Any) -> bool:
     )
 
 
+def with_defaults(value: Any) -> Any:
+    """Return a value after the defaults of decoded dataclasses are set in it.
+
+    msgspec leaves them to the class, and would not write them again.
+    """
+    _set_defaults(value)
+    return value
+
+
 def _set_defaults(value: Any) -> None:
-    """Set the defaults of decoded dataclasses. msgspec leaves them to the class, and would not write them again."""
     if isinstance(value, (list, tuple, set, frozenset, deque)):
         for item in value:
             _set_defaults(item)
@@ -265,8 +274,8 @@ def _fields(of: Any) -> tuple[dataclasses.Field[Any], ...]:
     return dataclasses.fields(of)
 
 
-def _msgspec_names(annotation: Any) -> frozenset[str]:
-    """Return the names of all fields inside a type.
+def _msgspec_names(annotation: Any) -> tuple[frozenset[str], bool]:
+    """Return the names of all fields inside a type, and whether it has mappings whose keys are no strings.
 
     Raises:
         TypeError: A part of the type is a class that msgspec does not know.
@@ -274,6 +283,7 @@ def _msgspec_names(annotation: Any) -> frozenset[str]:
     from msgspec import inspect as types
 
     names: set[str] = set()
+    has_other_keys = False
     seen: set[int] = set()
     waiting: list[Any] = [types.type_info(annotation)]
     while waiting:
@@ -290,8 +300,10 @@ def _msgspec_names(annotation: Any) -> frozenset[str]:
                 msgspec_module().json.encode(part.encode_name)
             elif tag_field := getattr(part, "tag_field", None):
                 names.add(tag_field)
+            elif isinstance(part, types.DictType) and not isinstance(part.key_type, types.StrType | types.AnyType):
+                has_other_keys = True
             waiting += [getattr(part, name) for name in part.__struct_fields__]
-    return frozenset(names)
+    return frozenset(names), has_other_keys
 
 
 def _strings_in(schema: Any) -> set[str]:

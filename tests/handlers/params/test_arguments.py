@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import enum
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from decimal import Decimal
+from typing import Annotated, Any, Final, Literal
 
+import annotated_types
+import msgspec
 import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsonrpc_fast import Raw
+from jsonrpc_fast import Raw, decode
 from jsonrpc_fast.codec._json import dumps
-from jsonrpc_fast.handlers import Handlers
+from jsonrpc_fast.errors import RpcError
+from jsonrpc_fast.handlers import Handlers, RequestContext
 from jsonrpc_fast.handlers.params.arguments import Arguments, hints_of, parameters_of
 from jsonrpc_fast.handlers.params.problems import Misfit
+from jsonrpc_fast.handlers.params.types import type_of
+from jsonrpc_fast.handlers.typed import handler_of_annotations, handler_of_type
 from jsonrpc_fast.mcp.server.server import Server
 
 from ...support.mcp_conversation import converse
@@ -32,52 +40,122 @@ class Model(pydantic.BaseModel):
     x: int
 
 
+class Shape(msgspec.Struct, forbid_unknown_fields=True):
+    x: int
+    y: list[Point] | None = None
+    z: dict[Literal["x", "1"], float] = {}
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+Positive = Annotated[int, annotated_types.Gt(0)]
+NOTHING: Final[list[int]] = []
+
+
 def add(a: int, b: int) -> dict[str, int]:
     return {"sum": a + b}
 
 
-def place(point: Point, names: list[str] = [], *, scale: float = 1.0) -> dict[str, Any]: ...  # type: ignore[empty-body]  # noqa: B006
+def place(point: Point, names: list[str] = [], *, scale: float = 1.0) -> dict[str, Any]:  # noqa: B006
+    return {"point": vars(point), "names": names, "scale": scale}
 
 
-def named(*, key: str, count: int | None = None) -> dict[str, Any]: ...  # type: ignore[empty-body]
+def named(*, key: str, count: int | None = None) -> dict[str, Any]:
+    return {"key": key, "count": count}
 
 
-def both(point: Point, model: Model, anything=None) -> dict[str, Any]: ...  # type: ignore[no-untyped-def,empty-body]
+def both(point: Point, model: Model, anything=None) -> dict[str, Any]:  # type: ignore[no-untyped-def]
+    return {"point": vars(point), "model": model, "anything": anything}
 
 
-def nothing() -> dict[str, Any]: ...  # type: ignore[empty-body]
+def bounded(
+    a: Annotated[int, msgspec.Meta(ge=0)] = 1,
+    b: Annotated[list[Positive], annotated_types.MaxLen(1)] = NOTHING,
+    *,
+    c: Literal["a", 1] = "a",
+) -> dict[str, Any]:
+    return {"a": a, "b": b, "c": c, "is_same": b is NOTHING}
 
 
-FUNCTIONS = {function.__name__: function for function in (add, place, named, both, nothing)}
+def keyed(by_number: dict[int, float] | None, x: frozenset[str] | Point = frozenset()) -> dict[str, Any]:
+    return {"by_number": by_number, "x": x}
+
+
+def shown(context: RequestContext, a: bool | float, *, b: tuple[int, str] = (1, "b")) -> dict[str, Any]:
+    return {"method": context.method, "a": a, "b": b}
+
+
+def shown_by_name(a: Decimal, b: Colour | None = None, *, context: RequestContext) -> dict[str, Any]:
+    return {"a": a, "b": b, "method": context.method}
+
+
+def nothing() -> dict[str, Any]:
+    return {}
+
+
+FUNCTIONS: dict[str, Callable[..., dict[str, Any]]] = {
+    function.__name__: function for function in (add, place, named, both, bounded, keyed, shown, shown_by_name, nothing)
+}
+TYPES: dict[str, Any] = {
+    "Point": Point,
+    "by number": dict[int, list[Point]],
+    "struct": Shape,
+    "pair": tuple[int, Point],
+}
 NAMES = sorted({name for function in FUNCTIONS.values() for name in parameters_of(function, hints_of(function))})
 VALUES: Any = st.recursive(
-    st.one_of(st.integers(-3, 3), st.sampled_from([1.0, 0.5, "a", None, True]), st.just({"x": 1})),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["x", "y", "z"]), inner, max_size=2),
+    st.one_of(st.integers(-3, 3), st.sampled_from([1.0, 0.5, "a", None, True, "red", "1"]), st.just({"x": 1})),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["x", "y", "z", "1"]), inner, max_size=2)
+    ),
     max_leaves=4,
 )
 PARAMS = st.lists(VALUES, max_size=4) | st.dictionaries(st.sampled_from([*NAMES, "other"]), VALUES, max_size=4)
+CONTEXT = RequestContext("m", 1, False)
 
 
-def outcome(read: Any, params: Any, names: list[str]) -> Any:
-    """Return the arguments by name, or the problems."""
+def outcome(call: Callable[[], Any]) -> Any:
+    """Return a result in full, or the problems."""
     try:
-        found = read(params)
+        return repr(call())  # 1 and 1.0 are different
+    except RpcError as error:
+        return error.data
     except Misfit as misfit:
-        return misfit.problems
-    return found if isinstance(found, dict) else dict(zip(names, found, strict=False))
+        return misfit.error().data
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 @given(params=PARAMS)
-def test_one_pass_over_the_text_gives_what_conversion_gives(name: str, params: Any) -> None:
-    arguments = Arguments(parameters_of(FUNCTIONS[name], hints_of(FUNCTIONS[name])))
-    read, names = arguments.reader(), list(arguments.parameters)
-    defaults = {each: arguments.default_of(each) for each in names if each not in arguments.required}
-    raw, plain = outcome(read, Raw(dumps(params)), names), outcome(read, params, names)
-    if isinstance(plain, dict):
-        raw, plain = {**defaults, **raw}, {**defaults, **plain}
-    assert raw == plain
-    assert repr(raw) == repr(plain)  # 1 and 1.0 are different
+def test_one_pass_gives_what_the_conversion_of_each_argument_gives(name: str, params: Any) -> None:
+    function = FUNCTIONS[name]
+    parameters = parameters_of(function, hints_of(function))
+    shows_context = parameters.pop("context", None) is not None
+    arguments, handler = Arguments(parameters), handler_of_annotations(function)
+    given_context = {"context": CONTEXT} if shows_context else {}
+    expected = outcome(lambda: function(**arguments.bind(params), **given_context))
+    for form in (params, Raw(dumps(params))):
+        assert outcome(lambda form=form: handler.invoke(form, CONTEXT)) == expected
+
+
+@pytest.mark.parametrize("name", TYPES)
+@given(params=PARAMS | VALUES)
+def test_one_pass_gives_what_the_conversion_of_one_type_gives(name: str, params: Any) -> None:
+    handler, type_ = handler_of_type(lambda value: value, TYPES[name]), type_of(TYPES[name])
+    expected = outcome(lambda: type_.convert({} if params is None else params))
+    for form in (params, Raw(dumps(params))) if params is not None else (params,):
+        assert outcome(lambda form=form: handler.invoke(form, None)) == expected
+
+
+def test_defaults_of_a_dataclass_are_set_in_what_is_decoded() -> None:
+    handlers = Handlers()
+    handlers.register("m", lambda point: vars(point), params=Point)
+    handlers.register("each", typed=True)(place)
+    for method, params in (("m", '{"x":1}'), ("each", '[{"x":1}]')):
+        for raw in (False, True):
+            request = decode(f'{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}', raw=raw)
+            assert b'{"x":1,"y":5}' in handlers.dispatch(request)
 
 
 @rows(
