@@ -9,6 +9,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import tarfile
 import venv
 from pathlib import Path
 from typing import Final
@@ -69,6 +70,29 @@ def python_of(name: str) -> str:
             pytest.skip(f"{wanted} could not be installed")
         stamp.write_text(wanted)
     return str(python)
+
+
+def sources_of(name: str) -> Path:
+    """Return the folder of the sources of the package that an environment is named after, as its release has them.
+
+    Raises:
+        pytest.skip.Exception: The environment cannot be made, or the sources cannot be downloaded.
+    """
+    code = "import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))"
+    done = subprocess.run([python_of(name), "-c", code, name], capture_output=True, text=True, check=True, timeout=60)
+    release = f"{name}=={done.stdout.strip()}"
+    folder = FOLDER / f"{name}-sources" / release
+    if not folder.is_dir():
+        options = ["-q", "--no-deps", "--no-binary", ":all:", "-d", str(folder.parent)]
+        download = [sys.executable, "-m", "pip", "download", *options, release]
+        try:
+            subprocess.run(download, check=True, capture_output=True, timeout=INSTALL_SECONDS)
+        except subprocess.SubprocessError:
+            pytest.skip(f"the sources of {release} could not be downloaded")
+        with tarfile.open(next(folder.parent.glob("*.tar.gz"))) as files:
+            files.extractall(folder, filter="data")
+    [sources] = folder.iterdir()
+    return sources
 
 
 def python_for(package: str) -> str:
