@@ -81,7 +81,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _found(name: str) -> str | int:
-    """Return the file of a program in Python, or the exit status if there is none."""
+    """Return the file of a program in Python, or an exit status if no such program is found."""
     path = name if os.path.dirname(name) or os.path.isfile(name) else shutil.which(name)
     if path is None or not os.path.exists(path):
         return _fail(f"{printable(name)} is not found", NOT_FOUND)

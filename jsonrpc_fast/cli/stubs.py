@@ -338,6 +338,6 @@ def _literal(value: str | int) -> str:
 
 
 def _doc(text: str) -> str:
-    """Return a text on one line that cannot end the docstring that contains it."""
+    """Return a string on one line that cannot end the docstring that contains it."""
     shown = "".join(char if char.isprintable() else " " for char in text[:_MAX_TEXT]).strip()
     return shown.replace("\\", "\\\\").replace('"', '\\"')

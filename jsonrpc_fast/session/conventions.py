@@ -111,7 +111,7 @@ class Convention:
         return items
 
     def trace(self, params: Any, extra: Mapping[str, Any] | None) -> dict[str, str]:
-        """Return the trace context of a message by its members' names; empty if there is none.
+        """Return the trace context of a message by its members' names; empty if the message has none.
 
         Args:
             params: The params, decoded.

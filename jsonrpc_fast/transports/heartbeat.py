@@ -1,4 +1,4 @@
-"""The heartbeat of a connection: it asks a silent peer for a sign of life, and says when there is none.
+"""The heartbeat of a connection: it asks a silent peer for a sign of life, and reports when none comes.
 
 Rules:
   - Whatever arrives is a sign of life, be it a part of a message.

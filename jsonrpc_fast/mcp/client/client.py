@@ -154,6 +154,8 @@ class Client:
     async def _connect(self, deadline: float) -> None:
         """Open the session and perform the handshake; close everything if that fails."""
         left = seconds_left(deadline)
+        # The whole of entering the block has one deadline: the handshake must leave time for ending a program, first by
+        # closing its stdin, then by signals.
         kept = _MAX_EXIT_SECONDS if left is None else min(_MAX_EXIT_SECONDS, left / 10)
         async with on_failure(partial(self._end, deadline - kept / 2, kept / 2)):
             try:
@@ -172,6 +174,7 @@ class Client:
             if self._program is None or self._start is None:
                 raise
             await self._program.report()
+            # A program that exits before it has read anything did not exit because of the probe.
             step = self._handshake.restarted() if self._program.has_read else None
             if step is None:
                 raise
@@ -185,6 +188,7 @@ class Client:
         """Close the session until a deadline; then end a program within `kill_seconds`."""
         closing = asyncio.ensure_future(self.session.close())
         if self._program is not None:
+            # Not `wait_for`: it would cancel the close, which has to run to its end in any case.
             await asyncio.wait([closing], timeout=seconds_left(deadline))
             if not closing.done():
                 await self._program.end(kill_seconds)
@@ -194,6 +198,7 @@ class Client:
         """Restart a program that has ended, at most `max_restarts` times: then the call fails like the last one."""
         await wait_until(deadline, self._restarting.acquire(), "the server was not started again in time")
         try:
+            # Another call may have restarted the program while this one waited for the lock.
             if self._start is None or self.session.is_connected:
                 return
             if not self._restarts.take(asyncio.get_running_loop().time()):
@@ -271,6 +276,7 @@ class Client:
         on_progress: Callable[[Any], object] | None,
     ) -> dict[str, Any]:
         server = self.server
+        # Before the request is sent, so no request is ever sent twice.
         if self._start is not None and not self._is_closed and not self.session.is_connected:
             await self._restart(deadline)
             server = self.server
@@ -303,6 +309,7 @@ class Client:
             if repeats == MAX_ROUNDS:
                 raise invalid_result(method, f"it asks for input more than {MAX_ROUNDS} times")
             inputs = await wait_until(deadline, self.session.inputs(method, result, repeats), _LATE_INPUT)
+            # From the original params: the state and the responses of an earlier round must not be repeated.
             given = {**(params or {}), **inputs}
             repeats += 1
 

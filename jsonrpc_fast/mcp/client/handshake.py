@@ -190,11 +190,15 @@ class ClientHandshake:
         if isinstance(error, RpcError) and error.code == McpErrorCode.UNSUPPORTED_PROTOCOL_VERSION:
             offered = _strings(object_members(error.data).get("supported"))
             common = latest_common(offered or (), self._modern_versions)
+            # Once only: a server that refuses the versions that it offers would be probed without end.
             if common is not None and not self._was_corrected:
                 self._was_corrected = True
                 return self._discover(common)
+            # The server has named its versions, and `initialize` could not agree on any of them either.
             if offered and latest_common(offered, self._legacy_versions) is None:
                 raise HandshakeError(_NO_COMMON_VERSION) from error
+        # A legacy server answers the probe with whatever error it has for unknown methods, or requests before
+        # `initialize`: the code tells nothing.
         if self._asked == "server/discover" and self._legacy_versions:
             return self._initialize()
         raise HandshakeError(f"the server did not respond to {self._asked} with a result") from error
@@ -207,6 +211,7 @@ class ClientHandshake:
         """
         if self._server is not None or not self._modern_versions or not self._legacy_versions:
             return None
+        # The second process must not see the probe that has ended the first one.
         self._modern_versions = []
         return self._initialize()
 
@@ -220,6 +225,7 @@ class ClientHandshake:
             RpcError: The error to send: the method is unknown, or the handshake is not done.
         """
         server = self._server
+        # Up to 2025-11-25 only pings may be sent before the handshake is done ("Lifecycle").
         if server is None:
             if method == "ping":
                 return HandshakeResult({})

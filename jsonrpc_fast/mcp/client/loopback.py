@@ -40,6 +40,7 @@ async def redirect_to(port: int, state: str) -> AsyncIterator[asyncio.Future[dic
     writers: dict[asyncio.StreamWriter, None] = {}  # the oldest first
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Browsers open spare connections. The oldest goes, so that silent ones cannot keep the redirect out.
         if len(writers) >= _MAX_CONNECTIONS:
             oldest = next(iter(writers))
             del writers[oldest]
@@ -48,6 +49,7 @@ async def redirect_to(port: int, state: str) -> AsyncIterator[asyncio.Future[dic
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _HEAD_SECONDS)
             parameters = _parameters(head)
+            # In constant time, because any local program may guess at the state.
             is_ours = parameters is not None and secrets.compare_digest(
                 parameters.get("state", "").encode(), state.encode()
             )

@@ -156,7 +156,8 @@ class OAuth(httpx2.Auth):
         self._opening = asyncio.Lock()
         self._header: str | None = None
         self._is_ready = False
-        logging.getLogger("mcp.client.auth.oauth2").addFilter(_drop_secrets)  # once, however often it is called
+        # `addFilter` ignores a filter that the logger has already.
+        logging.getLogger("mcp.client.auth.oauth2").addFilter(_drop_secrets)
 
     async def sign_in(self, server: str) -> None:
         """Let a person sign in, if tokens require that and none are stored. `connect` calls this.
@@ -170,6 +171,7 @@ class OAuth(httpx2.Auth):
         if self._sign_in_seconds is None:
             return
         await self._open(server)
+        # Tokens that are valid, or can be refreshed, need no person.
         kept = await self._storage.get_tokens()
         if kept is not None and (kept.refresh_token is not None or kept.expires_in is None or kept.expires_in > 0):
             return
@@ -208,10 +210,13 @@ class OAuth(httpx2.Auth):
             if not self._is_ready:
                 flow = provider.async_auth_flow(request)
                 outgoing = await _step(flow.__anext__(), stage)
+            # Fast path: the last token is sent without the SDK, whose lock would make requests wait for each other.
             elif self._header is not None:
                 request.headers["authorization"] = self._header
             while True:
                 if outgoing is request:
+                    # `outgoing is request` tells the request of the caller from the requests that the SDK makes to get
+                    # a token.
                     sent = self._header = request.headers.get("authorization")
                     self._is_ready = True
                 else:
@@ -219,10 +224,12 @@ class OAuth(httpx2.Auth):
                     outgoing = _prepare(outgoing, self._storage.server)
                 proofs = self._sign(outgoing, stage)
                 response = yield outgoing
+                # RFC 9449, section 8: the server may want its nonce in the proof. The request is repeated once.
                 if proofs is not None and proofs.take_nonce(response):
                     _bound(response)
                     self._sign(outgoing, stage)
                     response = yield outgoing
+                # Only these responses are read here. The body of any other belongs to the caller, who may stream it.
                 if outgoing is not request or response.status_code in (401, 403):
                     _bound(response)
                     if outgoing is not request:
@@ -233,9 +240,11 @@ class OAuth(httpx2.Auth):
                     return
                 if outgoing is request and sent is not None:
                     request.headers["authorization"] = sent
-                if flow is None:  # the lock of the provider is not held while requests with a good token wait
+                if flow is None:
+                    # The SDK comes in only after a refusal: it holds its lock for as long as its flow is open.
                     flow = provider.async_auth_flow(request)
                     outgoing = await _step(flow.__anext__(), stage)
+                    # Another request has got a new token meanwhile: try that one before asking for yet another.
                     if outgoing is not request or request.headers.get("authorization") != sent:
                         continue
                 outgoing = await _step(flow.asend(response), stage, response)
@@ -272,6 +281,7 @@ class OAuth(httpx2.Auth):
                     _check_address(address, self._storage.server)
         if stage == "token":
             is_bound = "dpop" in outgoing.headers and str(found.get("token_type")).lower() == "dpop"
+            # The SDK only knows bearer tokens; `_sign` writes the scheme DPoP later.
             found = {**found, "token_type": "Bearer"} if is_bound else found
             if _tokens(found) is None:
                 found = {}
@@ -577,9 +587,8 @@ class _Redirect:
                 raise SignInError(f"sign-in failed: {_FAULTS['issuer']}")
         elif "S256" not in (metadata.code_challenge_methods_supported or ()):
             raise SignInError("the authorization server does not say that it supports PKCE with S256")
-        endpoint, _, query = address.rpartition(
-            "?"
-        )  # the SDK appends a query to the address, even if that has one already
+        # The SDK appends its query with a "?", even to an address that has a query already.
+        endpoint, _, query = address.rpartition("?")
         self._address = f"{endpoint}{'&' if '?' in endpoint else '?'}{query}"
         [self._state] = parse_qs(query)["state"]
 
@@ -588,6 +597,7 @@ class _Redirect:
             if await asyncio.to_thread(self._open_browser, self._address) is False:
                 print(f"Open this address to sign in:\n{self._address}", file=sys.stderr)
             try:
+                # `wait` and not `wait_for`, which would cancel the future that the listener sets.
                 await asyncio.wait([redirect], timeout=self._seconds)
             except asyncio.CancelledError:
                 _logger.warning("a sign-in in the browser was cut off by the timeout of a call, or by its cancellation")
@@ -614,7 +624,8 @@ async def _step(step: Awaitable[httpx2.Request], stage: str, response: httpx2.Re
     token = _stage.set(stages)
     try:
         return await step
-    except (OAuthFlowError, ValueError, httpx2.InvalidURL):  # their texts contain what was sent
+    # A new exception, without a cause: the texts of these contain what the server sent.
+    except (OAuthFlowError, ValueError, httpx2.InvalidURL):
         reason = ""
         if response is not None and stage == "token":
             with contextlib.suppress(Exception):
@@ -656,7 +667,8 @@ def _check_address(address: httpx2.URL | str, server: str) -> None:
     with contextlib.suppress(httpx2.InvalidURL, UnicodeError):
         url = httpx2.URL(address)
         is_local = url.host in _LOCAL and httpx2.URL(server).host in _LOCAL
-        is_plain = not url.fragment and not url.userinfo  # what follows would be lost, or hide where it leads
+        # The fragment would be lost, and user information can hide the host from a person who reads the address.
+        is_plain = not url.fragment and not url.userinfo
         if is_plain and (url.scheme == "https" or (url.scheme == "http" and is_local)):
             return
     raise SignInError("the authorization server has an address that is malformed or without https: nothing goes there")
@@ -681,7 +693,8 @@ class _BoundedStream(httpx2.AsyncByteStream):
 def _bound(response: httpx2.Response) -> None:
     """Limit how much of a response is read."""
     if response.headers.get("content-encoding", "identity") != "identity":
-        del response.headers["content-encoding"]  # what is compressed could expand to any size: it will not parse
+        # Compressed data could expand to any size. Without the header it is not expanded, and does not parse.
+        del response.headers["content-encoding"]
     if not response.is_stream_consumed:
         response.stream = _BoundedStream(response.stream)
 

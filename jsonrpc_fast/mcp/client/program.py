@@ -88,12 +88,14 @@ class ProgramTransport(StdioClient):
     @property
     def has_read(self) -> bool:
         """Whether the program has read any input, as far as the system tells."""
+        # Unread bytes are in the pipe: the program has read if fewer are there than were sent.
         unread = self.channel.unread_bytes
         return unread is None or unread < self.channel.sent_bytes
 
     async def report(self, seconds: float = EXIT_SECONDS) -> ProgramReport:
         """Return a report on the program; wait for its exit status if it is about to end."""
         with contextlib.suppress(asyncio.TimeoutError):
+            # Its stdout ends a moment before its exit status is known.
             await asyncio.wait_for(self.wait_exited(), seconds)
         return ProgramReport(
             tuple(self.channel.command), self.returncode, "\n".join(self._lines), "\n".join(self._noise())
@@ -112,13 +114,13 @@ class ProgramTransport(StdioClient):
         if callable(self._show):
             self._show(line)
         elif self._show == "inherit" and sys.stderr is not None:
-            with contextlib.suppress(OSError, ValueError):  # it may be closed
+            with contextlib.suppress(OSError, ValueError):  # stderr may be closed
                 sys.stderr.write(line + "\n")
 
     def _noise(self) -> list[str]:
         lines = self.channel.printed.split(b"\n")
         if len(self.channel.printed) == _PRINTED_BYTES:
-            lines.pop()  # the rest of it is not known
+            lines.pop()  # cut off by the limit
         found = [line for line in lines if line.strip() and isinstance(decode(line, self.profile), ParseError)]
         return [_cut(line.decode(errors="backslashreplace"), _LINE_CHARACTERS) for line in found[:_MAX_NOISE_LINES]]
 

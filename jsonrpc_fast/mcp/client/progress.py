@@ -24,6 +24,7 @@ class ProgressQueue:
     def __init__(self, function: Callable[[Any], object], report: Callable[[BaseException], object]) -> None:
         self._function = function
         self._report = report
+        # A full deque drops its oldest value: the newest progress is the one that matters.
         self._waiting: deque[Any] = deque(maxlen=MAX_WAITING)
         self._task: asyncio.Task[None] | None = None
 

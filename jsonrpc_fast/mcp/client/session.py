@@ -100,11 +100,14 @@ class ClientSession(McpSession):
             timeout = step.seconds(seconds_left(deadline))
             try:
                 result = await self.call(step.method, step.params, timeout=timeout)
+            # A malformed response shows that the server does not know the request: for the handshake it is an error
+            # response.
             except ParseError as fault:
                 step = self._handshake.failed(RpcError(fault.rpc_code, fault.message))
             except (RpcError, CallTimeout) as error:
                 step = self._handshake.failed(error)
             except HttpStatusError as error:
+                # A server that refuses the probe with a status such as 400 may be a legacy one.
                 if step.method == "initialize" or error.status in _FINAL_STATUSES:
                     raise
                 step = self._handshake.failed(error)
@@ -138,7 +141,9 @@ class ClientSession(McpSession):
         function = self._request_handlers.get(context.method)
         if function is None:
             raise method_not_found()
-        if inspect.iscoroutinefunction(function):  # cancelled before it starts, it must not have been called
+        # A coroutine function is only called in `_called`: if the request is cancelled before that, no coroutine is
+        # left behind that was never awaited.
+        if inspect.iscoroutinefunction(function):
             return _called(function, params)
         result = function(params)
         return _checked(result) if isinstance(result, dict) else _awaited(result)
@@ -169,6 +174,8 @@ class ClientSession(McpSession):
             raise invalid_result(method, "it asks for input without inputRequests or requestState")
         inputs: dict[str, Any] = {} if state is None else {"requestState": state}
         if not requests:
+            # The server wants the request again with its state alone, for example because it is not ready: the pauses
+            # keep this from becoming a busy loop.
             await asyncio.sleep(_PAUSES[min(repeats, len(_PAUSES) - 1)])
             return inputs
         responses: dict[str, Any] = {}

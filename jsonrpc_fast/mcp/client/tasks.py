@@ -107,10 +107,12 @@ class ClientTask:
             task = await self.get(timeout=UNSET if seconds == inf else seconds)
             if task.get("status") in _FINAL:
                 break
+            # After new input the task may go on at once, so ask again without a pause.
             if task.get("status") == "input_required" and await self._answer(task):
                 continue
             suggested = task.get("pollIntervalMs")
             pause = suggested / 1000 if isinstance(suggested, (int, float)) else POLL_SECONDS
+            # A server cannot make the client poll without a pause, nor sleep past the deadline.
             await asyncio.sleep(min(max(pause, _MIN_POLL_SECONDS), _MAX_POLL_SECONDS, max(seconds, 0)))
         if task["status"] == "completed":
             result = task.get("result")
@@ -127,6 +129,7 @@ class ClientTask:
         requests = task.get("inputRequests")
         if not isinstance(requests, dict):
             raise invalid_result("tasks/get", "/inputRequests must be an object")
+        # A task may show a request until it has taken the response: each key is answered once.
         new = {key: request for key, request in requests.items() if key not in self._served_inputs}
         if new:
             self._served_inputs |= new.keys()

@@ -125,7 +125,7 @@ class FileStore:
 
 @contextlib.contextmanager
 def _explained(text: str) -> Iterator[None]:
-    """Raise SignInError in place of an OSError, with a text for the user."""
+    """Raise SignInError in place of an OSError, with an explanation for the user."""
     try:
         yield
     except OSError as error:

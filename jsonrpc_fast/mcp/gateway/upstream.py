@@ -404,7 +404,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError):
         known = errno.errorcode.get(error.errno or 0)  # not `strerror`: it may hold the command
         return f"cannot be run: {type(error).__name__ if known is None else known}"
-    return "sent what is not valid"
+    return "sent an invalid message"
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:

@@ -3,7 +3,7 @@
 Rules:
   - A block has one of the protocol's types and the members that the type requires.
   - Members that are None are left out. Bytes become base64.
-  - A block that the client's revision does not define becomes a text: the URI of a link, the type of other blocks.
+  - A block that the client's revision does not define becomes text: the URI of a link, the type of other blocks.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class StateSeal:
         clock: Returns the time in seconds. It must be the same for all processes with the same key.
 
     Raises:
-        TypeError: `key` is none of these, or a cipher that does not work; or `seconds` is not a number.
+        TypeError: `key` has another type, or a cipher that does not work; or `seconds` is not a number.
         ValueError: A key is too short, no key is given, or `seconds` is not positive and finite.
     """
 

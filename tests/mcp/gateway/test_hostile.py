@@ -107,9 +107,9 @@ async def test_a_server_that_lies_in_ids_answers_nothing_else() -> None:
 @rows(
     ("answer", "said"),
     [
-        (b'{"jsonrpc":"2.0","id":%s,"result":"xyzzy"}', "the server 'bad' sent what is not valid"),
-        (b'{"jsonrpc":"2.0","id":%s,"result":{},"error":{}}', "the server 'bad' sent what is not valid"),
-        (b'{"jsonrpc":"2.0","id":%s}', "the server 'bad' sent what is not valid"),
+        (b'{"jsonrpc":"2.0","id":%s,"result":"xyzzy"}', "the server 'bad' sent an invalid message"),
+        (b'{"jsonrpc":"2.0","id":%s,"result":{},"error":{}}', "the server 'bad' sent an invalid message"),
+        (b'{"jsonrpc":"2.0","id":%s}', "the server 'bad' sent an invalid message"),
     ],
 )
 async def test_a_response_that_is_wrong(answer: bytes, said: str) -> None:
