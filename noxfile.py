@@ -119,6 +119,7 @@ NIGHTLY: list[tuple[str, ...]] = [
     ("pyodide",),
     ("check_packages",),
     ("conda",),
+    ("docs_alone",),
     ("portable",),
     ("no_compiler",),
     ("installed",),
@@ -578,6 +579,13 @@ def coverage(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """Build the documentation site into build/docs; warnings, and internal links that lead nowhere, are errors."""
     session.run("sphinx-build", "-W", "--keep-going", "-q", "-E", "-j", "auto", "docs", "build/docs", *session.posargs)
+
+
+@nox.session(venv_backend="virtualenv")
+def docs_alone(session: nox.Session) -> None:
+    """Build the site where no library of an adapter is installed."""
+    session.install("-e", ".[docs]", env={"JSONRPC_FAST_EXTENSION": "no"})
+    session.run("sphinx-build", "-W", "--keep-going", "-q", "docs", str(temporary_folder(session) / "site"))
 
 
 @nox.session

@@ -6,11 +6,15 @@ Rules:
   reStructuredText before napoleon reads their sections.
 - A public name is documented where users import it from. `resolve_alias` leads other names of it to that place.
 - The first use of a public name on a page is a link to the reference.
+- The libraries of the adapters need not be installed: autodoc's mocks take their places. An adapter that does not
+  import with mocks has no entry then.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
+import importlib.util
 import inspect
 import os
 import re
@@ -26,6 +30,7 @@ from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.ext.autodoc.mock import mock
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util import logging
 
@@ -97,6 +102,8 @@ mermaid_init_config = {
 mermaid_light_theme = "neutral"
 myst_links_external_new_tab = False
 
+LIBRARIES = ("acp", "aiorpcx", "mcp", "nats", "opentelemetry", "pygls", "pylsp_jsonrpc", "redis", "web3")
+autodoc_mock_imports = [library for library in LIBRARIES if importlib.util.find_spec(library) is None]
 autodoc_inherit_docstrings = False
 autodoc_member_order = "bysource"
 autodoc_type_aliases = {
@@ -113,6 +120,8 @@ add_module_names = False
 API = Path(__file__).parent / "api"
 DIRECTIVE = re.compile(r"^\.\. auto(\w+):: (\S+)", re.MULTILINE)
 SECTIONS = ("Args:", "Returns:", "Raises:", "Yields:", "Attributes:")
+ADAPTERS = re.compile(r"^\.\. automodule:: (jsonrpc_fast\.adapters\.\w+)\n(?: +.*\n)*", re.MULTILINE)
+ALIAS = re.compile(r"TypeAliasForwardRef\('([\w.]+)'\)")
 NAME = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 
 
@@ -121,10 +130,10 @@ def documented_names() -> dict[str, str]:
     full_names = []
     for page in sorted(API.glob("*.md")):
         for kind, name in DIRECTIVE.findall(page.read_text(encoding="utf-8")):
-            if kind == "module":
+            if kind == "module" and can_import(name):
                 module = importlib.import_module(name)
                 full_names += [f"{name}.{member}" for member in public_names(module)]
-            else:
+            elif kind != "module":
                 full_names.append(name)
     found = {"jsonrpc_fast.types.Unset": "jsonrpc_fast.UNSET"}
     for full in full_names:
@@ -165,11 +174,13 @@ def is_without_text(app: Sphinx, what: str, name: str, obj: Any, skip: bool, opt
     return True if str(getattr(obj, "__doc__", "")).startswith("Alias for field number") else None
 
 
-def without_empty_signature(
+def prepare_signature(
     app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str | None
 ) -> tuple[str, str | None] | None:
-    """Leave out the signature of a protocol, which is `(*args, **kwargs)`."""
-    return ("", None) if what == "class" and getattr(obj, "_is_protocol", False) else None
+    """Leave out the signature of a protocol, `(*args, **kwargs)`, and write type aliases in unions as names."""
+    if what == "class" and getattr(obj, "_is_protocol", False):
+        return "", None
+    return signature and (ALIAS.sub(r"\1", signature), returns and ALIAS.sub(r"\1", returns))
 
 
 def prepare_docstring(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
@@ -238,6 +249,14 @@ def link_first_uses(app: Sphinx, doctree: nodes.document) -> None:
         reference += literal
 
 
+def title_links(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Name what a link leads to as users import it, and not by the module that defines it."""
+    for reference in doctree.findall(nodes.reference):
+        title = reference.get("reftitle")
+        if title in app.config.documented:
+            reference["reftitle"] = app.config.documented[title]
+
+
 def entry_of(text: str, names: dict[str, str]) -> str | None:
     """Return the full name of what a page means by a text. A function of a module has the name of the module before it.
 
@@ -247,6 +266,23 @@ def entry_of(text: str, names: dict[str, str]) -> str | None:
     return names.get(f"jsonrpc_fast.{text}") or (names.get(first) if first[:1].isupper() and len(rest) < 2 else None)
 
 
+def without_absent_adapters(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Leave out the adapters that cannot be imported."""
+    source[0] = ADAPTERS.sub(lambda found: found[0] if can_import(found[1]) else "", source[0])
+
+
+@functools.cache
+def can_import(name: str) -> bool:
+    """Return whether a module can be imported; if all libraries are there, a fault of it is not hidden."""
+    try:
+        importlib.import_module(name)
+    except Exception:
+        if not autodoc_mock_imports:
+            raise
+        return False
+    return True
+
+
 def check_completeness(app: Sphinx, env: BuildEnvironment) -> None:
     """Warn of each documented or public name that has no entry, such as one without a docstring."""
     entries = {name for name, *_ in env.domains["py"].get_objects()}
@@ -254,16 +290,19 @@ def check_completeness(app: Sphinx, env: BuildEnvironment) -> None:
         logger.warning("%s has no entry in the API reference", name)
 
 
-documented = documented_names()
+with mock(autodoc_mock_imports):
+    documented = documented_names()
 autodoc_default_options = {"members": True, "inherited-members": ",".join(sorted(documented_elsewhere(documented)))}
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("documented", documented, "env", dict)
     app.connect("autodoc-skip-member", is_without_text)
-    app.connect("autodoc-process-signature", without_empty_signature)
+    app.connect("autodoc-process-signature", prepare_signature)
     app.connect("autodoc-process-docstring", prepare_docstring, priority=100)
+    app.connect("source-read", without_absent_adapters)
     app.connect("doctree-read", link_first_uses)
     app.connect("missing-reference", resolve_alias)
+    app.connect("doctree-resolved", title_links)
     app.connect("env-check-consistency", check_completeness)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
