@@ -148,7 +148,9 @@ async def _run_until_signal(options: argparse.Namespace, command: Sequence[str])
     for name in ("SIGTERM", "SIGHUP"):
         with contextlib.suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):
             number = getattr(signal, name)
+            # A signal that is ignored (nohup) stays ignored.
             if signal.getsignal(number) is signal.SIG_DFL:
+                # Cancelling the task closes the connection and ends the program that serves.
                 loop.add_signal_handler(number, end, _Ended(number))
     try:
         return await _run(options, command, show if options.follow else None)
@@ -194,6 +196,7 @@ async def _call_mcp(peer: _Peer, method: str, params: Any, options: argparse.Nam
     if options.notify:
         await peer.notify(method, params)
         return SUCCESS
+    # Names of tools and methods of MCP share one argument. A tool with the name of a method is called by `tools/call`.
     if method not in _mcp_requests():
         method, params = "tools/call", {"name": method, "arguments": params or {}}
     try:
@@ -506,6 +509,7 @@ def _write(text: str, decorate: Callable[[str], str] = str) -> None:
             # In JSON, control characters stand only in strings, where the escape has the same meaning.
             text = decorate("".join([c if c == "\n" or c.isprintable() else json.dumps(c)[1:-1] for c in text]))
         sys.stdout.flush()
+        # Bytes, because the encoding of stdout depends on the locale, and JSON is UTF-8 (RFC 8259, section 8.1).
         sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
         sys.stdout.buffer.flush()
     except OSError as error:

@@ -72,6 +72,7 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
         if isinstance(chunk, OSError):
             problem = f"cannot read {printable(file)}: {chunk.strerror}"
         else:
+            # Advice is given before anything is counted: a file in another framing would be one fault for each line.
             problem = _advice(printable(file), chunk, options.framing, profile) if is_first else ""
         if isinstance(chunk, OSError) or problem:
             progress.clear()

@@ -39,6 +39,7 @@ def missing_extra(error: ImportError, extra: str) -> str:
     Raises:
         ImportError: A module of this package is missing: `error` is raised again.
     """
+    # A missing module of this package is a bug, and not a missing extra.
     if (error.name or "").startswith(__package__.partition(".")[0]):
         raise error
     return f"{error.name or 'httpx2'} is missing; install the extra: pip install 'jsonrpc_fast[{extra}]'"
@@ -127,6 +128,8 @@ def printable(name: str) -> str:
 def point_at_null(descriptor: int, flags: int) -> None:
     """Replace a descriptor's file with the null device, so that the number stays in use."""
     nothing = os.open(os.devnull, flags)
+    # `dup2` closes the file and takes its number in one step: no other thread can open a file with that number in
+    # between.
     os.dup2(nothing, descriptor)
     os.close(nothing)
 

@@ -57,6 +57,7 @@ def run(words: Sequence[str]) -> int:
         if not arguments:
             return _fail("-m needs the name of a module", FAILURE)
         name, *arguments = arguments
+        # As `python -m` does.
         sys.path.insert(0, os.getcwd())
         try:
             spec = find_spec(name)
@@ -70,6 +71,7 @@ def run(words: Sequence[str]) -> int:
         if isinstance(found, int):
             return found
         path = found
+        # As `python PROGRAM` does: the folder of the file behind a link.
         sys.path.insert(0, str(Path(path).resolve().parent))
     sys.argv[:] = [path, *arguments]
     sys.meta_path.insert(0, _Installer())
@@ -92,12 +94,15 @@ def _found(name: str) -> str | int:
             start = file.read(4096)
     except OSError as error:
         return _fail(f"cannot read {printable(path)}: {error.strerror}", CANNOT_RUN)
+    # pip writes a launcher for /bin/sh where the path of the interpreter is too long for a shebang line, or has a
+    # space.
     match = _LONG_SHEBANG.match(start) or _SHEBANG.match(start)
     words = [] if match is None else [os.fsdecode(word) for word in match.groups() if word]
     interpreter = words[-1] if words and os.path.basename(words[0]) == "env" else "".join(words[:1])
     if not re.match(r"(?:python|pypy)", os.path.basename(interpreter)):
         return _fail(f"{printable(path)} is not a program in Python", CANNOT_RUN)
     folder = os.path.dirname(interpreter)
+    # Another interpreter has other packages installed, so the program would not find its own.
     if folder and os.path.realpath(folder) != os.path.realpath(os.path.dirname(sys.executable)):
         return _fail(
             f"{printable(path)} belongs to another Python: install jsonrpc_fast there, "
@@ -117,6 +122,7 @@ class _Installer(importlib.abc.MetaPathFinder):
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> Any:
         """Return the spec of a module that is watched, None for all others."""
+        # `find_spec` below asks all finders, this one included.
         if self._is_finding or (name not in _ADAPTERS and name not in _LIBRARIES):
             return None
         self._is_finding = True
@@ -138,6 +144,7 @@ class _Installer(importlib.abc.MetaPathFinder):
                 setattr(sys.modules[parent], name, module)  # as the import does next, and the adapter needs
             if module.__name__ in _ADAPTERS:
                 self._pending.append(_ADAPTERS[module.__name__])
+            # Not inside an import of the library: an adapter imports parts of it that would be missing.
             while self._depth == 1 and self._pending:
                 self._install(self._pending.pop())
         finally:
@@ -163,7 +170,8 @@ class _Loader(importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         spec: Any = module.__spec__
-        spec.loader = module.__loader__ = self._loader  # which may find the data of the package, for example
+        # The library must find its own loader there, for example to read the data in its package.
+        spec.loader = module.__loader__ = self._loader
         self._installer.run(module, self._loader.exec_module)
 
 

@@ -117,12 +117,14 @@ class Shapes:
             hint: A name for its class, if it has none of its own.
         """
         shape = self._of(schema, hint, 0)
+        # Classes are filled here and not where they are found, so that a schema may refer to itself through an object.
         while self._waiting:
             self._waiting.popleft()()
         return shape
 
     def resolve(self, value: Any) -> Any:
         """Return the target of a Reference Object, None if it leads nowhere; any other value unchanged."""
+        # Bounded, because references may form a circle.
         for _ in range(MAX_DEPTH):
             if not isinstance(value, dict) or "$ref" not in value:
                 return value
@@ -160,6 +162,7 @@ class Shapes:
             key = [self._number(inner, depth + 1) for inner in value]
             key = ("[", *key)
         else:
+            # The type is a part of the key, because 1, 1.0 and True are equal.
             key = type(value), value
         if len(self._interned) > _MAX_MEMBERS:
             raise DocumentError("the document has too many values")
@@ -192,6 +195,7 @@ class Shapes:
         return join([shape, Shape(frozenset({"None"}))]) if schema.get("nullable") is True else shape
 
     def _of_reference(self, reference: Any, depth: int) -> Shape:
+        # A schema that refers to itself without an object in between has no finite type.
         if not isinstance(reference, str) or reference in self._open:
             return ANY
         if reference not in self._referred:
@@ -268,6 +272,7 @@ class Shapes:
         if one == ANY:
             return other
         plain = one.plain & other.plain
+        # Every integer is a number in JSON Schema.
         if {"int", "float"} <= one.plain | other.plain:
             plain |= {"int"}
         literals = frozenset(
@@ -286,9 +291,11 @@ class Shapes:
             classes = one.classes
         elif one.classes and other.classes:
             classes = frozenset(self._both(a, b) for a in one.classes for b in other.classes)
-        elif one.values is not None or other.values is not None:  # an object of any members
+        # One side accepts an object with any members, so the class of the other side remains.
+        elif one.values is not None or other.values is not None:
             classes = one.classes or other.classes
         met = Shape(plain, literals, items, values, classes)
+        # No value would be valid: the document is wrong, and a type that refuses everything helps nobody.
         return one if met == NEVER else met
 
     def _both(self, one: int, other: int) -> int:
@@ -322,9 +329,11 @@ def join(shapes: Iterable[Shape]) -> Shape:
         if shape.values is not None and joined.values is not None:
             values = join([joined.values, shape.values])
         classes = joined.classes | shape.classes
+        # msgspec decodes a union with at most one type for JSON objects.
         if values is not None and classes:
             values, classes = ANY, frozenset()
         plain = joined.plain | shape.plain
+        # A literal says nothing next to its own type.
         literals = frozenset(each for each in joined.literals | shape.literals if each[0] not in plain)
         if len(literals) > _MAX_LITERALS:
             plain, literals = plain | {kind for kind, _ in literals}, frozenset()

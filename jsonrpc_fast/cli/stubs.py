@@ -152,6 +152,7 @@ class _Module:
             method = self._shapes.resolve(item)
             if not isinstance(method, dict) or not isinstance(method.get("name"), str):
                 raise DocumentError("a method of the document has no name")
+            # The first of two methods with one name: OpenRPC requires names to be unique.
             found.setdefault(method["name"], method)
         return found
 
@@ -173,6 +174,7 @@ class _Module:
             type_ = self._type(shape)
             if param.is_required or (is_array and place < last_required):
                 parts.append(f"{name}: {type_}")
+            # A default value is only written as a literal of a scalar type: a mutable one would be shared by all calls.
             elif _fits(param.default, shape):
                 parts.append(f"{name}: {type_} = {param.default!r}")
             else:
@@ -180,6 +182,7 @@ class _Module:
                 parts.append(f"{name}: {none} = None")
         if is_array and parts:
             parts.append("/")
+        # Keyword-only where Python would refuse a required parameter after an optional one.
         elif parts and (structure == "by-name" or last_required > first_optional):
             parts.insert(0, "*")
         result = self._shapes.resolve(method.get("result"))
@@ -232,6 +235,7 @@ class _Module:
     def _classes(self) -> list[str]:
         """Return the lines of all classes that have a name, and of those that they need."""
         written: dict[int, list[tuple[str, str, bool]]] = {}
+        # Writing the fields of a class may name further classes.
         while waiting := [number for number in self._names if number not in written]:
             for number in waiting:
                 members = self._shapes.classes[number].members.items()
@@ -249,6 +253,7 @@ class _Module:
                 bases = base or "TypedDict"
                 total = ", total=False" if optional else ""
                 lines += ["", "", f"class {name}({bases}{total}):", *_annotated(optional or required)]
+            # A name that Python does not allow as a field needs the functional form of TypedDict.
             elif base:
                 other = self._take(f"_{name}Optional")
                 lines += ["", "", _functional(base, required, True), "", "", _functional(other, optional, False)]

@@ -116,6 +116,7 @@ def _tap(command: Sequence[str], logs: Logs, framing: Framing, profile: Profile)
         framing: The framing of both directions; "auto" detects that of each.
         profile: The rules for messages.
     """
+    # The C runtime would turn line feeds into CRLF, and end the input at a Ctrl-Z.
     if sys.platform == "win32":
         import msvcrt
 
@@ -123,6 +124,7 @@ def _tap(command: Sequence[str], logs: Logs, framing: Framing, profile: Profile)
             msvcrt.setmode(descriptor, os.O_BINARY)
     watcher = Watcher(logs, framing, profile)
     try:
+        # stderr is inherited: the tap neither reads nor delays it.
         server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
     except OSError as error:
         print_error(f"cannot run {printable(command[0])}: {error.strerror or type(error).__name__}")
@@ -130,11 +132,14 @@ def _tap(command: Sequence[str], logs: Logs, framing: Framing, profile: Profile)
     assert server.stdin is not None
     assert server.stdout is not None
     with contextlib.ExitStack() as stack:
+        # Before the threads start: a signal that arrives first must reach the server, too.
         _forward_signals(server, stack)
         ended, end = os.pipe()
         to_server = threading.Thread(target=_forward_to_server, args=(server.stdin, watcher), daemon=True)
         to_client = threading.Thread(target=_forward_to_client, args=(server.stdout, ended, watcher), daemon=True)
         watching = threading.Thread(target=watcher.run, daemon=True)
+        # Daemon threads: one of them may be stuck in a read or a write that never ends, and must not keep the process
+        # alive.
         for thread in (watching, to_client, to_server):
             thread.start()
         status = server.wait()
@@ -145,6 +150,7 @@ def _tap(command: Sequence[str], logs: Logs, framing: Framing, profile: Profile)
         ending = f"signal {-status}" if status < 0 else f"status {status}"
         watcher.finish(f"the server ended with {ending}")
         written = -1
+        # Wait as long as the log makes progress: a pipe that nobody reads would hold the tap for ever.
         while watching.is_alive() and watcher.written_lines > written:
             written = watcher.written_lines
             watching.join(_LAST_LINES_SECONDS)
@@ -169,6 +175,8 @@ def _forward_signals(server: subprocess.Popen[bytes], stack: contextlib.ExitStac
     def forward(number: int, _: object) -> None:
         if server.returncode is not None:
             os._exit(128 + number)  # the tap is only waiting for a client that does not read
+        # At a terminal, Ctrl-C goes to every process of the foreground group. Passing it on would interrupt the server
+        # twice.
         if not (number == signal.SIGINT and _is_in_foreground()):
             server.send_signal(number)
 
@@ -199,6 +207,7 @@ def _is_in_foreground() -> bool:
 def _forward_to_server(target: Any, watcher: Watcher) -> None:
     """Pass on what the client writes until it ends, or until the server stops reading."""
     try:
+        # No buffering in between: `os.read` returns what has arrived, so that nothing waits for a full chunk.
         while chunk := _read(0):
             watcher.add("->", chunk)
             _write(target.fileno(), chunk)
@@ -235,6 +244,8 @@ def _wait_readable(descriptor: int, ended: int) -> bool:
     if sys.platform == "win32":
         return True
     readable, _, _ = select.select([descriptor, ended], [], [])
+    # The server has ended, but its last output may still be in the pipe, and a process that it started may hold the
+    # pipe open.
     if descriptor not in readable:
         readable, _, _ = select.select([descriptor], [], [], _REST_SECONDS)
     return bool(readable)
@@ -257,6 +268,7 @@ def _read(descriptor: int) -> bytes:
 
 def _write(descriptor: int, chunk: bytes) -> None:
     left = memoryview(chunk)
+    # A pipe may take less than it is given.
     while left:
         try:
             left = left[os.write(descriptor, left) :]
@@ -313,9 +325,12 @@ class Watcher:
     def _add(self, channel: Conversation, direction: Direction, chunk: bytes, line: str) -> None:
         now = time.time()
         with self._changed:
+            # The end of a stream is always queued: the other side of the conversation waits for it in the log.
             if (chunk or line) and self._waiting_bytes > _WAITING_BYTES:
                 channel.skipped[direction] += len(chunk)
                 return
+            # The number of skipped bytes travels with the next chunk, so the log says at the right place that something
+            # is missing.
             self._waiting.append((channel, direction, now, chunk, channel.skipped[direction], line))
             self._waiting_bytes += len(chunk) + _ENTRY_BYTES
             channel.skipped[direction] = 0
@@ -331,6 +346,7 @@ class Watcher:
         """Write a line for each message until the server has ended and all is written."""
         while True:
             with self._changed:
+                # Decoding and writing happen outside the lock: `add` runs in the threads that pass the bytes on.
                 while not self._waiting and self._ending is None:
                     self._changed.wait()
                 if not self._waiting:
@@ -405,6 +421,7 @@ class Side:
     def skip(self) -> list[str]:
         """Continue after skipped bytes at the next line, or never if messages are not lines. Return lines to log."""
         if self._decoder.framing == "newline":
+            # The rest of the line that was cut is not a message. The decoder begins anew after the next line break.
             self._skips_line = True
         elif not self._has_ended:
             self._has_ended = True
@@ -442,6 +459,7 @@ class Side:
     def _line(self, now: float, message: Request | Notification | Response | ParseError, size: str, other: Side) -> str:
         if isinstance(message, Request):
             self.pending[_key(message.id)] = now, message.method
+            # A peer that never responds must not fill the memory of the tap.
             if len(self.pending) > _PENDING_CALLS:
                 self.pending.popitem(last=False)
             return f"request {shorten(message.method)} id={_shown_id(message.id)}{size}"

@@ -116,6 +116,7 @@ class _Tap:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
             await receive()
+            # A connection may carry a stream for hours: a limit would make later requests wait for it.
             limits = self._library.Limits(max_connections=None, max_keepalive_connections=64)
             timeout = self._library.Timeout(None, connect=30.0)
             async with self._library.AsyncClient(timeout=timeout, limits=limits) as self._http:
@@ -143,6 +144,7 @@ class _Tap:
                     self._watcher.add("->", chunk, channel)
                     yield chunk
             self._watcher.add("->", b"", channel)
+            # Only one of the two may call `receive` at a time: `watch` begins when the body has been read.
             has_body.set()
 
         async def watch() -> None:
@@ -162,8 +164,10 @@ class _Tap:
         exchange = asyncio.ensure_future(self._exchange(scope, fields, content, channel, send))
         watcher = asyncio.ensure_future(watch())
         try:
+            # A client that disconnects must not leave a stream of the server open.
             await asyncio.wait([exchange, watcher], return_when=asyncio.FIRST_COMPLETED)
         finally:
+            # Both are awaited after they were cancelled, so that no task outlives its request.
             for task in (exchange, watcher):
                 task.cancel()
             await asyncio.wait([exchange, watcher])
@@ -173,6 +177,7 @@ class _Tap:
     def _channel(self, session: bytes | None) -> Conversation:
         requests: tuple[Pending, Pending, int] = (OrderedDict(), OrderedDict(), next(self._numbers))
         if session is not None:
+            # Responses may come on another stream of the same session than the request that they belong to.
             requests = self._sessions.setdefault(session, requests)
             self._sessions.move_to_end(session)
             if len(self._sessions) > _MAX_SESSIONS:
@@ -184,6 +189,7 @@ class _Tap:
         )
 
     async def _exchange(self, scope: Any, fields: Any, body: Any, channel: Conversation, send: Any) -> None:
+        # The raw path, because decoding and encoding it again could change it.
         path = scope.get("raw_path") or scope["path"].encode()
         query = scope.get("query_string", b"")
         url = self._target.copy_with(raw_path=path + (b"?" + query if query else b""), fragment=None)
@@ -215,6 +221,7 @@ class _Tap:
         fields = [(name, value) for name, value in fields if name not in _OF_THE_CONNECTION]
         await send({"type": "http.response.start", "status": response.status_code, "headers": fields})
         with contextlib.suppress(self._library.HTTPError):  # uvicorn closes the connection of an unfinished response
+            # Raw: the client gets the bytes as the server sent them, compressed ones included.
             async for chunk in response.aiter_raw():
                 if is_json or is_stream:
                     self._watcher.add("<-", chunk, channel)
