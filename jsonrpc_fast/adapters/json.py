@@ -145,12 +145,14 @@ def dumps(
     encoder: Any = cls
     is_usual = (separators is None or tuple(separators) == (",", ":")) and not ensure_ascii
     if is_usual and indent is None and not skipkeys and not kw and (encoder is None or _has_only_default(encoder)):
+        # The C function of the json module alone, without the encoder around it.
         if type(obj) is str and len(obj) < _SHORT and obj.isascii():
             return encode_basestring(obj)
         convert = cls().default if cls is not None and default is None else default
         text = to_bytes(obj, convert, sort_keys)
         if text is not None:
             return text.decode()
+        # The encoder that is made once has exactly these options, and making one takes longer than a small value.
         is_default = ensure_ascii is None and check_circular and allow_nan and not sort_keys
         if is_default and cls is None and default is None:
             return _ENCODER.encode(obj)
@@ -185,6 +187,7 @@ def to_bytes(value: Any, default: Callable[[Any], Any] | None = None, sort_keys:
         text = _dumps(value, convert, option)
     except TypeError as error:
         return _to_bytes_with_other_keys(value) if str(error) == _KEY_FAULT and not sort_keys else None
+    # orjson writes NaN and infinities as null, the json module as NaN and Infinity.
     may_have_nan = b"null" in text
     are_alike = _are_alike(value, may_have_nan) and (not converted or _are_alike(converted, may_have_nan))
     return text if are_alike else None
@@ -194,6 +197,7 @@ def _to_bytes_with_other_keys(value: Any) -> bytes | None:
     """Return a value whose keys are not all strings as compact UTF-8; None if the json module must write it."""
     try:
         text = _dumps(value, None, _orjson.OPT_PASSTHROUGH | _orjson.OPT_NON_STR_KEYS)
+        # orjson and the json module spell some floats differently, and a key cannot be compared as a number.
         for key in _FLOAT_KEY.findall(text):
             if repr(float(key)) != key.decode():
                 return None

@@ -104,6 +104,8 @@ def read(data: bytes, errors: str = "strict") -> SessionMessage | Exception:
         data: A line.
         errors: What the SDK does with bytes that are not UTF-8: "strict" for clients, "replace" for servers.
     """
+    # The codec decides what is usual. Whatever it refuses, the SDK's models read, so that the accepted messages are
+    # those of the SDK.
     received: Any = decode(data, PROFILE)
     try:
         if isinstance(received, (Request, Notification, Response)):
@@ -148,6 +150,7 @@ async def stdio_server(
     are_replaced = stdin is not None or stdout is not None or _is_replaced(sys.stdin, 0) or _is_replaced(sys.stdout, 1)
     if are_replaced or _sdk_servers or not _is_on_asyncio():
         has_standard_stream = stdin is None or stdout is None
+        # While the SDK's own server has a standard stream, a second server must get the SDK's refusal.
         _sdk_servers.extend([None] * has_standard_stream)
         try:
             async with _sdk_stdio_server(stdin, stdout) as streams:
@@ -209,6 +212,7 @@ async def streams_over(transport: Connection) -> AsyncGenerator[tuple[_ReadStrea
     finally:
         read_stream.close()
         write_stream.close()
+        # The block may end by a cancellation, and the transport still has to close in order.
         with anyio.CancelScope(shield=True):
             await transport.close()
 
@@ -367,6 +371,7 @@ class _OpenRequests:
 
     def add(self, id: Any) -> None:
         self._ids.add(id)
+        # The transport waits for so many turns before it writes, so that several responses take one system call.
         self._transport.linger_turns = _LINGER_TURNS
 
     def remove(self, id: Any) -> None:
@@ -419,6 +424,7 @@ class _ReadStream(_Stream):
                 self._open_requests.add(message.id)
             elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
                 id = (message.params or {}).get("requestId")
+                # The SDK sends no response to a cancelled request, so it must not hold back the end of the stream.
                 if isinstance(id, (str, int)):
                     self._open_requests.remove(id)
         self._put(received)
@@ -435,6 +441,7 @@ class _ReadStream(_Stream):
         """End the stream, but only when no request is pending: the SDK would drop it."""
         if self._end_timer is not None:
             self._end_timer.cancel()
+        # The end of the stream is delayed only while responses still come.
         if self._open_requests and not self._is_closed:
             self._open_requests.onresponse = self._end_soon
             self._end_timer = asyncio.get_running_loop().call_later(_RESPONSE_SECONDS, self._end)
@@ -459,6 +466,7 @@ class _ReadStream(_Stream):
         waiting = self._waiting
         if not waiting:
             if self._receiver is not None:
+                # As anyio's streams do: two tasks must not receive from one stream.
                 raise anyio.BusyResourceError("receiving from")
             while not waiting:
                 if self._has_ended:
@@ -518,6 +526,7 @@ class _WriteStream(_Stream):
             self._open_requests.remove(message.id)
         try:
             self._transport.send(line)
+            # Restarts the timer of the delayed end.
             if is_response and self._open_requests.onresponse is not None:
                 self._open_requests.onresponse()
             await self._transport.drain()

@@ -120,6 +120,7 @@ class _Writer:
         if threading.get_ident() == self._thread:
             self._write(data)
         else:
+            # The transport belongs to the thread of the loop; pygls lets any thread send.
             self._loop.call_soon_threadsafe(self._write, data)
 
     def _write(self, data: bytes) -> None:
@@ -142,6 +143,7 @@ class _Pipes(DescriptorChannel):
 
     def __init__(self, input: int, output: int) -> None:
         super().__init__()
+        # Copies, because the caller closes its own descriptors, and the channel closes these.
         self._input, self._output = duplicate(input), duplicate(output)
 
     @property
@@ -187,8 +189,10 @@ class _Frames:
     def _pass_frames(self, data: bytes | bytearray | memoryview) -> bytes:
         """Pass frames with a usual head on. Return the rest."""
         at = self._left
+        # Fast path: whole frames with a usual head are passed on in one piece, without a copy.
         while at < len(data) and (head := _HEAD.match(data, at)) is not None:
             at = head.end() + int(head[1])
+        # The last body may continue in the next chunk: only its length is known.
         self._left = max(0, at - len(data))
         if at:
             self._receive(data[:at])
@@ -205,12 +209,14 @@ class _Frames:
             at = end + 1
             if not self._skips_text and _TYPE.match(line) is None:
                 self._receive(line)
+            # `search`, because a program may have printed text in front of the header, on the same line.
             header = None if self._size else _LENGTH.search(line)
             if header is not None:
                 self._size = int(header[1])
                 self._log_skipped(line[: header.start()])
             elif self._size == 0:
                 self._log_skipped(line)
+            # A blank line ends the head. Without a length before it, it is text.
             elif not line.strip():
                 if self._skips_text:
                     self._receive(b"Content-Length: %d\r\n\r\n" % self._size)
@@ -224,6 +230,7 @@ class _Frames:
                 self._text = b""
         elif len(self._text) > _LINE_BYTES:
             self._log_skipped(self._text)
+            # Bounded, and long enough for a header at its end that has not arrived as a whole.
             self._text = self._text[-_LINE_BYTES:]
         return b""
 
@@ -239,6 +246,7 @@ class _FastProtocol(JsonRPCProtocol):
     def receive(self, received: Request | Notification | Response | Refused | Withdrawn) -> None:
         """Handle a message from the peer."""
         if isinstance(received, Withdrawn):
+            # The request was cancelled before its handler was called: LSP requires a response in any case.
             id: Any = received.id
             self._send_response(id, error=JsonRpcRequestCancelled().to_response_error())
             return
@@ -254,6 +262,8 @@ class _FastProtocol(JsonRPCProtocol):
                 if self.get_message_type(message["method"]) is None:
                     message.setdefault("params", None)  # pygls' own classes require it
             elif "error" in message and message.get("id") is None:
+                # An error without an id would leave its call waiting for ever. With several calls in flight it is not
+                # certain which one is meant.
                 message["id"] = self._only_call()
             structured = self.structure_message(message)
         except Exception as error:
@@ -280,6 +290,7 @@ class _FastProtocol(JsonRPCProtocol):
         if isinstance(fault, ParseError):
             if not fault.reply_expected:
                 self._end_call(fault.id, fault)
+            # After these two the stream is over: nobody reads a response.
             elif fault.code not in (ParseErrorCode.INVALID_FRAMING, ParseErrorCode.TRUNCATED):
                 self._send_data(fault.to_response().to_dict())
         if not isinstance(fault, OSError):
@@ -316,6 +327,7 @@ class _FastProtocol(JsonRPCProtocol):
             if isinstance(data, RPCRequest):
                 self._end_call(data.id, error)
             elif isinstance(data, RPCResponse):
+                # The client waits for a response, so it gets an error in place of the result.
                 known = JsonRpcInternalError(f"the result cannot be sent: {error}")
                 self._send_response(data.id, error=known.to_response_error())
 
@@ -351,6 +363,7 @@ class JsonRPCServer(pygls.server.JsonRPCServer):
         if (stdin, stdout) == (None, None) and (input, output) == (0, 1):
             transport = StdioServer(**_OPTIONS)
         else:
+            # Text that Python has buffered must not end up in the middle of a message.
             (stdout or sys.stdout).flush()
             transport = Connection(_Pipes(input, output), **_OPTIONS)
         self._stop_event = threading.Event()
@@ -424,6 +437,7 @@ class JsonRPCClient(pygls.client.JsonRPCClient):
             )
             transport = Connection(_Pipes(input, output), **_OPTIONS)
         finally:
+            # The child has its own copies, and the channel as well. An open copy here would hide the end of the stream.
             for descriptor in pipes:
                 os.close(descriptor)
         await self._start(transport, ends_calls=False)  # pygls ends them when the process has ended
@@ -493,6 +507,7 @@ async def _attach(
         received: Any = _Frames(transport.channel_events.received, skips_text=skips_text).receive
         transport.channel_events.received = received
     transport.onmessage = on_message
+    # Cancellations that were read together with their request withdraw it before its handler is called.
     transport.onread = look_ahead(LspConvention())
     transport.onerror = protocol.lose
     transport.onclose = protocol.abandon if ends_calls else None

@@ -131,9 +131,13 @@ class RedisEventStore:
         if writing is None:
             writing = self._writing[stream] = _Writing()
             self._renew_later()
+            # "1-0" fails if the stream exists: then another worker writes a stream of this name, or the command ran
+            # twice.
             commands: _Commands = ("XADD", key, *trim, "1-0", *field), ("PEXPIRE", key, self._lease_ms)
         else:
             id = f"{writing.number + 1}-0"
+            # NOMKSTREAM: a stream whose lease has expired must not begin again in the middle. PUBLISH wakes the
+            # followers.
             commands = ("XADD", key, "NOMKSTREAM", *trim, id, *field), ("PUBLISH", key, b"")
         writing.number += 1
         event_id = f"{stream}-{writing.number}"
@@ -157,6 +161,7 @@ class RedisEventStore:
     async def stream_of(self, event_id: str) -> str | None:
         try:
             stream, number = parse_event_id(event_id)
+            # Two events are enough to see whether the next one is there.
             await self._read(stream, number, 2)
         except EventsLost:
             return None
@@ -167,6 +172,7 @@ class RedisEventStore:
         with self._watching(self._key(stream), self._key(session_of(stream))) as changed:
             read_until = time.monotonic() + self._lease_seconds
             while True:
+                # Cleared before the read: an event that is published during the read sets it again, and none is missed.
                 changed.clear()
                 try:
                     events = await self._read(stream, number, _READ_EVENTS)
@@ -184,10 +190,14 @@ class RedisEventStore:
                         yield f"{stream}-{number}", fields[_DATA]
                 if not events:
                     with contextlib.suppress(asyncio.TimeoutError):
+                        # Announcements may be lost with a connection, so the stream is read again at times. That also
+                        # shows that its worker has died.
                         await asyncio.wait_for(changed.wait(), self._lease_seconds / 2)
 
     async def forget(self, session: str) -> None:
         key = self._key(session)
+        # The mark of a forgotten session outlives its streams: their followers in other workers see it before the
+        # streams expire.
         milliseconds = max(self._max_age_ms, 2 * self._lease_ms)
         commands: list[_Command] = [("SET", key, b"", "PX", milliseconds), ("PUBLISH", key, b"")]
         for stream in [stream for stream in self._writing if session_of(stream) == session]:
@@ -225,10 +235,12 @@ class RedisEventStore:
             writing.is_broken = True
             _logger.warning("a stream of events cannot be resumed: Redis did not store an event: %r", added)
             with contextlib.suppress(ConnectionLost):
+                # A follower must get `EventsLost` now, and not wait for events that are never stored.
                 await self._execute(("DEL", key), ("PUBLISH", key, b""))
 
     def _renew_later(self) -> None:
         if self._renewal is None:
+            # A third of the lease: two renewals in a row may fail.
             self._renewal = asyncio.get_running_loop().call_later(self._lease_seconds / 3, self._renew)
 
     def _renew(self) -> None:
@@ -249,6 +261,7 @@ class RedisEventStore:
             ]
             with contextlib.suppress(ConnectionLost):
                 for found, (stream, writing) in zip(await self._execute(*commands), some, strict=True):
+                    # PEXPIRE returned 0: Redis has lost the stream. Its first event may still be on its way.
                     if not found and self._writing.get(stream) is writing and writing.number > 1:
                         writing.is_broken = True
 
@@ -260,10 +273,13 @@ class RedisEventStore:
         Raises:
             ConnectionLost: Redis did not respond in time; some commands may have run.
         """
+        # While Redis hangs, each event would otherwise wait for the whole timeout, and sending with it.
         if time.monotonic() < self._paused_until:
             raise ConnectionLost("Redis does not respond")
         replies: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._queue.append((commands, replies))
+        # One pipeline at a time: commands that arrive meanwhile go together in the next one, and the events of a stream
+        # keep their order.
         self._start("flush", self._flush)
         return await replies
 
@@ -281,6 +297,7 @@ class RedisEventStore:
                 self._fail(some, error)
                 self._fail(self._queue, error)
                 self._queue.clear()
+            # The task was cancelled by `aclose`: whoever waits for a reply must not wait for ever.
             except BaseException:
                 self._fail(some + self._queue, StateError("the event store is closed"))
                 self._queue.clear()
@@ -289,6 +306,7 @@ class RedisEventStore:
                 rest = iter(replies)
                 for queued, future in some:
                     own = [next(rest) for _ in queued]
+                    # The caller may have been cancelled.
                     if not future.done():
                         future.set_result(own)
 
@@ -296,6 +314,7 @@ class RedisEventStore:
         """Run commands. If the connection breaks, run them again: any of them may run twice."""
         retries = iter(_RETRY_SECONDS)
         while True:
+            # No transaction: the commands belong to streams that have nothing to do with each other.
             pipeline = self._client.pipeline(transaction=False)
             for command in commands:
                 pipeline.execute_command(*command)
@@ -343,12 +362,14 @@ class RedisEventStore:
         """
         # Read the event with that number, too: if neither it nor the next one exists, events may be missing.
         read = "XRANGE", self._key(stream), f"{number}-0", "+", "COUNT", count
+        # The key of the session is the mark that `forget` leaves.
         events, is_forgotten = await self._execute(read, ("EXISTS", self._key(session_of(stream))))
         if isinstance(events, Exception):
             raise EventsLost("Redis does not have the stream") from events
         if is_forgotten or not events:
             raise EventsLost("the events after this one are not stored")
         numbers = [int(id.partition(b"-")[0]) for id, _ in events]
+        # The numbers of a stream are consecutive, so a gap shows that Redis has trimmed or lost events.
         first = numbers[0]
         if first > number + 1 or numbers != list(range(first, first + len(numbers))):
             raise EventsLost("events after this one were dropped")
@@ -377,6 +398,7 @@ class RedisEventStore:
         # One task does all work on the connection: redis-py cannot read and reconnect at the same time.
         while self._followers:
             pubsub: Any = self._client.pubsub()
+            # A new connection has no subscriptions: all are made again.
             self._changed_channels = set(self._followers)
             try:
                 while self._followers:
@@ -388,9 +410,8 @@ class RedisEventStore:
                         if changed - new:
                             await pubsub.unsubscribe(*(changed - new))
                     message = await pubsub.get_message(timeout=_LISTEN_SECONDS)
-                    if (
-                        message is not None
-                    ):  # the confirmation of a subscription, too: events may have been published before it
+                    # The confirmation of a subscription wakes its followers, too: an event may have come before it.
+                    if message is not None:
                         for event in self._followers.get(message["channel"], ()):
                             event.set()
             except (RedisError, OSError):

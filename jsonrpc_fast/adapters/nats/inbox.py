@@ -45,6 +45,7 @@ class ResponseInbox:
             CallTimeout: No response arrived in time.
             nats.errors.NoRespondersError: Nobody is subscribed to the subject of the request.
         """
+        # Unpredictable, because whoever knows the subject could send a response to it.
         subject = f"{self._prefix}.{token_hex(8)}"
         waiting = self._waiting[subject] = _Waiting()
         end = waiting.response.get_loop().time() + seconds
@@ -68,6 +69,7 @@ class ResponseInbox:
         if message.headers is not None and message.headers.get("Status") == NO_RESPONDERS:
             waiting.response.set_exception(NoRespondersError())
         elif _is_pub_ack(message.data):
+            # Not a response: the stream has stored the request, and a service may still respond.
             waiting.is_stored = True
         else:
             waiting.response.set_result(message.data)
@@ -103,6 +105,7 @@ async def inbox_of(connection: Client) -> ResponseInbox:
 
 def _is_pub_ack(data: bytes) -> bool:
     """Return whether a message is the PubAck of JetStream, which has stored a request or could not store it."""
+    # Checked first, so that usual responses are not decoded here.
     if len(data) > _MAX_PUB_ACK_BYTES or b'"stream"' not in data or b'"jsonrpc"' in data:
         return False
     try:

@@ -144,6 +144,8 @@ class Service:
         """
         stream = await jetstream.find_stream_name_by_subject(self._subject)
         name = consumer_name(self._queue, self._subject)
+        # `max_ack_pending` is what bounds the work: the broker sends no more than so many messages without an
+        # acknowledgement.
         settings: Any = {"ack_wait": self._ack_seconds, "max_ack_pending": self._max_handlers}
         try:
             found = (await jetstream.consumer_info(stream, name)).config
@@ -155,6 +157,7 @@ class Service:
                     f"the consumer {name!r} of the stream {stream!r} takes the messages of {found.filter_subject!r}, "
                     f"not of {self._subject!r}: delete it, or choose another queue"
                 )
+            # `add_consumer` updates a consumer that exists.
             await jetstream.add_consumer(stream, config=found, **settings)
         return await jetstream.subscribe(
             self._subject,
@@ -178,6 +181,7 @@ class Service:
         broker_seconds: Any = _BROKER_SECONDS  # nats-py declares an int
         if grace_seconds is not None:
             broker_seconds = min(max(grace_seconds, CLOSE_SECONDS), _BROKER_SECONDS)
+        # First stop receiving; what has arrived is still served.
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
             await self._unsubscribe(subscription, broker_seconds)
@@ -186,6 +190,8 @@ class Service:
                 left = None if end is None else end - loop.time()
                 await asyncio.wait(self._tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            # After the grace period, what has not begun is dropped. In a stream it is not acknowledged, so the broker
+            # sends it again.
             self._waiting.clear()
             for task in self._tasks:
                 task.cancel()
@@ -216,6 +222,7 @@ class Service:
         """Begin to serve a message. Never waits, because nats-py would drop messages meanwhile."""
         if len(self._tasks) < self._max_handlers:
             self._begin(message)
+        # A stream never exceeds `max_ack_pending`, so its messages need no bound here.
         elif len(self._waiting) < self._max_waiting or self._jetstream is not None:
             self._waiting.append(message)
         else:
@@ -238,6 +245,7 @@ class Service:
         reply = dispatch.start(message.data, message, None, self._timeout, self._max_handlers)
         if not isinstance(reply, bytes):
             reply = await reply
+        # nats-py would raise, and the caller would wait for its timeout.
         if len(reply) > self._connection.max_payload:
             reply = self._refusal(message.data, ErrorCode.INTERNAL_ERROR, _TOO_LARGE_TEXT)
         try:

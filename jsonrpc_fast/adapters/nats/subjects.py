@@ -48,6 +48,7 @@ class _SubjectChannel(QueuedChannel):
         self._events = events
         self._client = client = Client()
         options: Any = {
+            # A transport never reconnects: messages would be lost in between, and a session needs all of them.
             "max_reconnect_attempts": 1,
             "connect_timeout": 10,
             **self._nats_options,
@@ -58,6 +59,8 @@ class _SubjectChannel(QueuedChannel):
         try:
             await client.connect(self._servers, **options)
             await client.subscribe(self._receives, cb=self._on_message, pending_msgs_limit=self._max_waiting)
+            # The peer may send as soon as this side says that it is open: the broker must know the subscription by
+            # then.
             await confirm(client)
         except BaseException as error:
             self._client = None
@@ -85,11 +88,13 @@ class _SubjectChannel(QueuedChannel):
                 await self._may_write.wait()
                 while self._outgoing:
                     text = self._outgoing.popleft()
+                    # With a reply subject, the broker reports where nobody is subscribed ("no responders").
                     await client.publish(self._sends, text, reply=self._receives)
                     self._unwritten -= len(text)
                     self._events.drained()
                 self._may_write.clear()
                 if self._is_finishing:
+                    # An empty message marks the end of the stream.
                     await client.publish(self._sends, b"")
                     await client.flush()
                     self._lose(None, says_end=False)
@@ -101,6 +106,8 @@ class _SubjectChannel(QueuedChannel):
         if message.headers is not None and message.headers.get("Status") == NO_RESPONDERS:
             self._lose(ConnectionLost(f"no peer is subscribed to {self._sends}"))
             return
+        # While this waits, nats-py queues messages up to `pending_msgs_limit`; one more is a slow consumer, and closes
+        # the transport.
         await self._may_read.wait()
         self._events.received(message.data)
 
