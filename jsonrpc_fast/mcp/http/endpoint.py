@@ -11,6 +11,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+from functools import lru_cache
 from typing import Any, Final
 
 from ..._logs import logger_of
@@ -24,7 +25,6 @@ from ...http.guard import Cancellable
 from ...http.requests import (
     Access,
     Header,
-    Receive,
     Refusal,
     Scope,
     Send,
@@ -86,7 +86,8 @@ class McpEndpoint:
         self._server = server
         self._profile = server.profile
         self._paths = frozenset({"", "/", settings.path, settings.path.rstrip("/")})
-        self._access = Access(settings.allowed_hosts, settings.allowed_origins)
+        # Remembers what was allowed: clients repeat it with each request.
+        self._check_access = lru_cache(64)(Access(settings.allowed_hosts, settings.allowed_origins).check)
         self._max_body_bytes = settings.max_body_bytes or self._profile.limits.message_bytes
         store = MemoryEventStore() if isinstance(settings.event_store, Unset) else settings.event_store
         if store is not None and type(store) is not MemoryEventStore:
@@ -114,9 +115,9 @@ class McpEndpoint:
         if scope["type"] != "http":
             await serve_other(scope["type"], receive, send, self._on_lifespan)
             return
+        fields: list[Header] = list(scope["headers"])
         # Some servers leave the whitespace around a value, which is not part of it (RFC 9110, section 5.5).
-        fields: list[Header] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-        headers = dict(fields)
+        headers = {name: value.strip(b" \t") for name, value in fields}
         request = AsgiRequest(receive, send, self._settings.write_seconds, scope, headers)
         if self.requests >= self._settings.max_requests or self.is_closing:
             await _refuse(request, Refusal(503, "The server is busy.", [RETRY_SOON]))
@@ -124,7 +125,7 @@ class McpEndpoint:
         self.requests += 1
         try:
             if len(headers) != len(fields):
-                _check_single(fields)
+                _check_single([(name, value.strip(b" \t")) for name, value in fields])
                 if b"accept" in headers:  # a list, which may stand in several lines (RFC 9110, section 5.3)
                     headers[b"accept"] = b",".join([value for name, value in fields if name == b"accept"])
             if not self._lifespan.is_entered:  # a mounted application gets no events of a lifespan
@@ -164,7 +165,7 @@ class McpEndpoint:
             await request.send_whole(200, fields, b"" if method == "HEAD" else text)
             return
         server = scope.get("server")
-        self._access.check(headers.get(b"host"), headers.get(b"origin"), server is not None and is_loopback(server[0]))
+        self._check_access(headers.get(b"host"), headers.get(b"origin"), server is not None and is_loopback(server[0]))
         if path not in self._paths:
             raise Refusal(404, "There is nothing here.")
         if method not in self._allowed_methods:
@@ -186,8 +187,16 @@ class McpEndpoint:
             raise Refusal(406, "The client must accept application/json and text/event-stream.")
         length = headers.get(b"content-length")
         declared = None if length is None else declared_length(length, self._max_body_bytes)
-        body = await self._read_body(request.receive, declared)
-        if body is None:
+        reading = read_body(request.receive, self._max_body_bytes, declared)
+        try:
+            guarded = Cancellable(reading, reading.send(None), seconds=self._settings.body_seconds)
+        except StopIteration as end:  # the body has arrived already
+            body = end.value
+        else:
+            body = await guarded
+            if guarded.is_cancelled:
+                raise Refusal(408, "The body did not arrive in time.")
+        if body is None:  # the client has disconnected
             return
         message: Any = decode(body, self._profile, raw=self._server.keeps_raw)
         if type(message) is ParseError:
@@ -213,18 +222,6 @@ class McpEndpoint:
             await self._authorization.check_message(claims, message.method, name, scopes)
         elif scopes:
             raise Refusal(403, "The tool needs a scope, but this server checks no tokens.")
-
-    async def _read_body(self, receive: Receive, declared: int | None) -> bytes | bytearray | None:
-        reading = read_body(receive, self._max_body_bytes, declared)
-        try:
-            guarded = Cancellable(reading, reading.send(None), seconds=self._settings.body_seconds)
-        except StopIteration as end:  # the body has arrived already
-            body: bytes | bytearray | None = end.value
-            return body
-        body = await guarded
-        if guarded.is_cancelled:
-            raise Refusal(408, "The body did not arrive in time.")
-        return body
 
     # Ending.
 

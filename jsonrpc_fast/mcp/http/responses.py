@@ -65,6 +65,13 @@ class AsgiRequest:
         is_replaced: Whether another request carries the stream from now on.
     """
 
+    claims: Any = None
+    subject: object = None
+    is_gone: bool = False
+    is_begun: bool = False
+    is_replaced: bool = False
+    _watcher: asyncio.Task[None] | None = None
+
     def __init__(
         self,
         receive: Receive,
@@ -75,15 +82,9 @@ class AsgiRequest:
     ) -> None:
         self.scope: Mapping[str, Any] = scope
         self.headers: Mapping[bytes, bytes] = headers
-        self.claims: Any = None
-        self.subject: object = None
-        self.is_gone: bool = False
-        self.is_begun: bool = False
-        self.is_replaced: bool = False
         self.receive: Receive = receive
         self._send = send
         self._write_seconds = write_seconds
-        self._watcher: asyncio.Task[None] | None = None
 
     def watch(self, on_gone: Callable[[], None]) -> None:
         """Watch for the disconnection of the client."""
@@ -198,32 +199,27 @@ class Responder:
         Returns:
             False if the client disconnected before the end.
         """
-        if not stream.is_single_response:
-            await asyncio.sleep(0)  # most functions end in their first turn: then no timer is needed
-            if not stream.is_single_response:
-                await stream.wait(WATCH_SECONDS)
-            if not stream.is_single_response:
-                return await self._respond_with_events(stream, request, headers, status_of)
-        return await _respond_with_json(stream, request, headers, status_of)
-
-    async def _respond_with_events(
-        self,
-        stream: MessageStream,
-        request: AsgiRequest,
-        headers: Iterable[Header],
-        status_of: Callable[[bytes], int] | None,
-    ) -> bool:
-        """Respond with events, unless the stream is only a response before the first keep-alive."""
-        request.watch(stream.wake)
+        text = stream.take_response()
         try:
-            await stream.wait(self._keep_alive_seconds)
-            if stream.is_single_response:
-                return await _respond_with_json(stream, request, headers, status_of)
+            if not text:
+                await asyncio.sleep(0)  # most functions end in their first turn: then no timer is needed
+                text = stream.take_response()
+            if not text:
+                await stream.wait(WATCH_SECONDS)
+                text = stream.take_response()
+            if not text:
+                request.watch(stream.wake)
+                await stream.wait(self._keep_alive_seconds)
+                text = stream.take_response()
+            if text:
+                fields = [JSON_TYPE, (b"content-length", b"%d" % len(text)), *headers]
+                return await request.send_whole(200 if status_of is None else status_of(text), fields, text)
             await self._begin(stream, request, headers)
             await self._write(stream, request)
             return not request.is_gone and await request.end()
         finally:
-            self._leave(stream)
+            if stream.is_stored or not stream.is_finished:
+                self._leave(stream)
 
     async def listen(self, stream: MessageStream, request: AsgiRequest) -> None:
         """Respond to a GET with the messages of a stream that outlives it, until one of the sides closes it."""
@@ -366,8 +362,7 @@ class Responder:
     def _leave(self, stream: MessageStream) -> None:
         """Store or drop the rest of a stream whose connection is closed."""
         if not stream.is_stored:
-            if not stream.is_finished:
-                stream.detach()
+            stream.detach()
             return
         stream.wants_close = stream.is_resumable = False
         pump = asyncio.get_running_loop().create_task(self._pump(stream))
@@ -393,14 +388,6 @@ class Responder:
             pump.cancel()
         if self._pumps:
             await asyncio.wait(self._pumps)
-
-
-def _respond_with_json(
-    stream: MessageStream, request: AsgiRequest, headers: Iterable[Header], status_of: Callable[[bytes], int] | None
-) -> Awaitable[bool]:
-    [text] = stream.take()
-    fields = [JSON_TYPE, (b"content-length", b"%d" % len(text)), *headers]
-    return request.send_whole(200 if status_of is None else status_of(text), fields, text)
 
 
 def _event(id: str | None, data: bytes) -> bytes:

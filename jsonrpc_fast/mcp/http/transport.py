@@ -24,7 +24,7 @@ from ...transports.channel import HIGH_WATER_BYTES
 from ...transports.connection import NEWLINE
 from ...transports.protocol import Received, Sendable, Transport
 from ...transports.waiters import Waiters
-from ...types import MessageId, Unset
+from ...types import UNSET, MessageId, Unset
 from ..server.context import HttpRequest
 
 MAX_KEPT_MESSAGES: Final = 100
@@ -55,24 +55,17 @@ class MessageStream:
         size: The size of the messages that wait.
     """
 
-    __slots__ = (
-        "_has_response",
-        "_max_bytes",
-        "_messages",
-        "_owner",
-        "_response",
-        "_waiter",
-        "appending",
-        "is_detached",
-        "is_ended",
-        "is_resumable",
-        "is_stored",
-        "name",
-        "pending",
-        "request",
-        "size",
-        "wants_close",
-    )
+    name: str | None = None
+    is_resumable: bool = False
+    is_stored: bool = False
+    is_ended: bool = False
+    is_detached: bool = False
+    wants_close: bool = False
+    appending: asyncio.Future[str | None] | None = None
+    size: int = 0
+    _messages: deque[bytes] | None = None  # an idle stream has none
+    _response = b""  # after the messages
+    _waiter: asyncio.Future[None] | None = None
 
     def __init__(
         self,
@@ -83,36 +76,19 @@ class MessageStream:
     ) -> None:
         self.request: HttpRequest | None = request
         self.pending: set[MessageId] = set(ids)
-        self.name: str | None = None
-        self.is_resumable: bool = False
-        self.is_stored: bool = False
-        self.is_ended: bool = False
-        self.is_detached: bool = False
-        self.wants_close: bool = False
-        self.appending: asyncio.Future[str | None] | None = None
-        self.size: int = 0
-        self._has_response = False
-        self._messages: deque[bytes] | None = None  # an idle stream has none
-        self._response = b""
         self._max_bytes = max_bytes
         self._owner = owner
-        self._waiter: asyncio.Future[None] | None = None
 
     def __len__(self) -> int:
-        return len(self._messages) if self._messages else 0
+        return (0 if self._messages is None else len(self._messages)) + bool(self._response and self.is_ended)
 
     def __bool__(self) -> bool:
         return True
 
     @property
-    def is_single_response(self) -> bool:
-        """Whether the stream has ended with its response, and nothing else waits."""
-        return self.is_ended and self._has_response and self._messages is not None and len(self._messages) == 1
-
-    @property
     def is_finished(self) -> bool:
         """Whether the stream has ended and nothing waits."""
-        return self.is_ended and not self._messages
+        return self.is_ended and not len(self)
 
     # The destination.
 
@@ -126,16 +102,17 @@ class MessageStream:
 
     def respond(self, id: MessageId | Unset, data: bytes) -> None:
         """Send the response to a request, b"" for none; UNSET: to the batch or message that is being delivered."""
-        assert self._owner is not None
-        if not isinstance(id, Unset):
+        owner = self._owner
+        assert owner is not None
+        if id is not UNSET:
             if id not in self.pending:
                 return
             self.pending.discard(id)
-            self._owner.streams.pop(id, None)
-        if data and not self.is_ended:
-            self._has_response = True
-            self._response = data[:-1] if data[-1] == NEWLINE else data
-        if not self.pending and self._owner.receiving is not self:
+            owner.streams.pop(id, None)
+        if data and not self.is_ended and not self.is_detached:
+            self._response = without_line_end(data)
+            self._count(len(self._response))
+        if not self.pending and owner.receiving is not self:
             self.end()
 
     def close_stream(self) -> bool:
@@ -152,52 +129,46 @@ class MessageStream:
         """Add a message that is not a response, unless the stream is full or has ended."""
         if self.is_ended or self.is_detached or (self._messages and self.size + len(data) > self._max_bytes):
             return
-        self._append(data)
+        if self._messages is None:
+            self._messages = deque()
+        self._messages.append(data)
+        self._count(len(data))
         self.wake()
 
     def end(self) -> None:
         """Declare that no message follows. The response is the last one."""
-        if self._response and not self.is_detached:
-            self._append(self._response)
-        self._response = b""
         self.is_ended = True
-        if self._waiter is not None:
-            self.wake()
+        self.wake()
 
-    def _append(self, data: bytes) -> None:
-        if self._messages is None:
-            self._messages = deque((data,))
-        else:
-            self._messages.append(data)
-        self.size += len(data)
+    def _count(self, size: int) -> None:
+        self.size += size
         if self._owner is not None:
-            self._owner.buffered += len(data)
+            self._owner.buffered += size
+            if size < 0:
+                self._owner.wake()
 
     def take_first(self) -> bytes:
         """Take out the message that has waited longest."""
-        assert self._messages
-        first = self._messages.popleft()
-        self._taken(len(first))
+        if self._messages:
+            first = self._messages.popleft()
+        else:
+            first, self._response = self._response, b""
+        self._count(-len(first))
         return first
+
+    def take_response(self) -> bytes:
+        """Take out the response if the stream has ended with it and nothing else waits; else return b""."""
+        return self.take_first() if self.is_ended and not self._messages else b""
 
     def take(self) -> list[bytes]:
         """Take out all messages that wait."""
-        messages = list(self._messages or ())
-        self._messages = None
-        if messages:
-            self._taken(self.size)
-        return messages
-
-    def _taken(self, size: int) -> None:
-        self.size -= size
-        if self._owner is not None:
-            self._owner.buffered -= size
-            self._owner.wake()
+        return [self.take_first() for _ in range(len(self))]
 
     def detach(self) -> None:
         """Drop waiting and further messages: no connection reads them."""
         self.is_detached = True
-        self.take()
+        self._messages, self._response = None, b""
+        self._count(-self.size)
 
     async def wait_until_stored(self) -> None:
         """Wait for the end of the storing that a cancelled writer left."""

@@ -135,18 +135,15 @@ class LifespanHolder:
         lifespan: The lifespan.
         seconds: How long it may take to begin, and to end; None: no limit.
 
+    Attributes:
+        is_entered: Whether the lifespan has begun for this user.
     """
 
     def __init__(self, lifespan: Lifespan, seconds: float | None = None) -> None:
         self._lifespan = lifespan
         self._seconds = seconds
         self._entering: asyncio.Task[Any] | None = None
-        self._is_entered = False
-
-    @property
-    def is_entered(self) -> bool:
-        """Whether the lifespan has begun for this user, or the server has no lifespan."""
-        return self._is_entered or not self._lifespan.exists
+        self.is_entered: bool = False
 
     async def enter(self) -> None:
         """Enter the lifespan, once.
@@ -167,7 +164,7 @@ class LifespanHolder:
                 if entering.cancelled() and self._entering is not entering:
                     raise StateError("the server is closed") from None
                 raise
-        self._is_entered = True
+        self.is_entered = True
 
     def _forget(self, entering: asyncio.Future[None]) -> None:
         if entering.done() and self._entering is entering:
@@ -199,8 +196,8 @@ class LifespanHolder:
             entering, self._entering = self._entering, None
             entering.cancel()
             await asyncio.wait([entering])
-        if self._is_entered and self._entering is not None:
-            self._is_entered, self._entering = False, None
+        if self.is_entered and self._entering is not None:
+            self.is_entered, self._entering = False, None
             leaving = asyncio.ensure_future(self._lifespan.__aexit__(None, None, None))
             is_late = True
             try:
