@@ -16,16 +16,14 @@ A server:
     settings          the options of the application
     authorization     `Authorization`: bearer tokens
     verifiers         `JwtVerifier`, `IntrospectionVerifier`: which tokens are valid
-    checks            the checks of a client's headers against the body
     session_requests  the requests of sessions, up to 2025-11-25
     sessions          the table of sessions, and the server interface that the application uses
     stateless         the requests without a session, from 2026-07-28 on
-    transport         the transport of one session, or of one request without a session
+    transport         the transport of one session, or of one request without a session, and its streams of messages
     responses         responses that carry the messages of a stream
-    streams           one stream of messages to a client, the destination of what belongs to a request
     event_store       keeps the events of streams, so that a client whose connection broke resumes its stream
 
-Both: `headers`, the headers of the protocol, without IO.
+Both: `headers`, the headers of the protocol and their checks, without IO.
 
 Needs the extra `mcp`; the client also needs `http`, and serving with uvicorn needs `mcp-http`, which has both.
 """

@@ -25,6 +25,7 @@ from ...http.guard import Cancellable
 from ...http.requests import (
     Access,
     Header,
+    Receive,
     Refusal,
     Scope,
     Send,
@@ -204,24 +205,20 @@ class McpEndpoint:
             return
         for item in message if type(message) is list else [message]:
             if type(item) is Request or type(item) is Notification:
-                await self._check_scopes(request.claims, item)
+                name = _name_of(item)
+                scopes: frozenset[str] = frozenset()
+                if name is not None and item.method == "tools/call":
+                    scopes = self._server.tool_scopes(name)
+                if self._authorization is not None:
+                    await self._authorization.check_message(request.claims, item.method, name, scopes)
+                elif scopes:
+                    raise Refusal(403, "The tool needs a scope, but this server checks no tokens.")
         if self._has_modern and (not self._has_legacy or is_modern(message, headers.get(VERSION))):
             await self._stateless_requests.post(request, message)
         elif type(message) is Request and message.method == "initialize" and SESSION_ID not in headers:
             await self._session_requests.begin(request, message)
         else:
             await self._session_requests.post(request, message)
-
-    async def _check_scopes(self, claims: Any, message: Request[Any] | Notification[Any]) -> None:
-        is_call = message.method == "tools/call"
-        if self._authorization is None and not is_call:
-            return
-        name = _name_of(message)
-        scopes = self._server.tool_scopes(name) if is_call and name is not None else frozenset()
-        if self._authorization is not None:
-            await self._authorization.check_message(claims, message.method, name, scopes)
-        elif scopes:
-            raise Refusal(403, "The tool needs a scope, but this server checks no tokens.")
 
     # Ending.
 

@@ -154,7 +154,7 @@ class StatelessRequests:
 
 def _status(data: bytes) -> int:
     """Return the status of a response without a session."""
-    if b'"error"' not in data[:256] and b'"error"' not in data[-65536:]:
+    if b'"error"' not in (data if len(data) <= 65536 else data[:256] + data[-65536:]):
         return 200
     response: Any = decode(data)
     is_error = type(response) is Response and response.error is not None

@@ -11,7 +11,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +19,7 @@ from ..._checks import check_type
 from ...codec import Notification, Raw, Request, Response
 from ...codec._payloads import decoded
 from ...errors import LOOP_EXITS, ConnectionLost, RpcError, StateError, invalid_params
+from ...handlers import is_awaitable
 from ...handlers.middleware import within
 from ...profile import Profile
 from ...session import Destination, SessionOptions
@@ -178,13 +179,15 @@ class ServerConnection(ClientConnection):
     async def _run_async(
         self,
         request: SessionContext,
-        method: Callable[[], Awaitable[Any]],
+        method: Callable[[], Any],
         context: Context,
         rules: RequestRules,
     ) -> Any:
         try:
             # Called here, not earlier: if this is cancelled before it starts, no coroutine is left without an await.
-            result = await method()
+            result = method()
+            if is_awaitable(result):
+                result = await result
         except BaseException as error:
             inputs = opened_inputs(context)
             if inputs is None or not inputs.are_missing or isinstance(error, _TASK_EXITS):

@@ -205,8 +205,8 @@ class Methods:
         if method == "tools/call" and not registry.has_tasks:
             name = params.get("name")
             tool = registry.tools.get(name) if type(name) is str else None
-            if tool is not None and not tool.function.is_async:  # needs no task of the event loop
-                return partial(self._run_tool, tool), False
+            if tool is not None:
+                return partial(self._run_tool, tool), tool.function.is_async
         if not registry.mounts and method in self._own_lists:  # nothing has to be awaited
             return self._own_lists[method], False
         return function, is_async
