@@ -17,9 +17,10 @@ from typing import Final
 import pytest
 
 FOLDER: Final = Path(__file__).resolve().parent / ".venvs"
+_FAST_UVICORN: Final = ("httptools", "uvloop; os_name != 'nt'")  # benchmarks compare servers under the same uvicorn
 REQUIREMENTS: Final = {
-    "sdk1": ["mcp>=1.27,<2"],
-    "fastmcp": ["fastmcp>=4"],
+    "sdk1": ["mcp>=1.27,<2", *_FAST_UVICORN],
+    "fastmcp": ["fastmcp>=4", *_FAST_UVICORN],
     "langchain": ["langchain-mcp-adapters>=0.3"],
     "openai-agents": ["openai-agents>=0.20"],
     "mcp-use": ["mcp-use>=1.7"],

@@ -1,0 +1,239 @@
+"""The price of one `call_tool`: the processor time of a server for each call, in four packages.
+
+    python -m benchmarks.bench_mcp_price           # measures, and writes price.json, the picture and the table
+    python -m benchmarks.bench_mcp_price --plot    # draws the picture and writes the table from price.json
+
+Each server is a process with the same async tool: over stdio, and over HTTP with uvicorn, uvloop and httptools. One
+load tool sends the same calls to all of them (revision 2025-11-25), with 1 or 32 in flight, in turn, round by round,
+and the best round of each counts. The processor time is read from /proc, so Linux is needed.
+
+The SDK 1 and fastmcp have environments of their own (tests/peers/venvs.py). Where one cannot be made, its rows are
+left out, and a line says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+import jsonrpc_fast
+from jsonrpc_fast import codec
+
+from . import bench_mcp, bench_mcp_http
+from .bench_http import await_port, free_port, processor_seconds
+from .tables import markdown
+
+HERE: Final = Path(__file__).parent
+FIGURES: Final = HERE / "price.json"
+PLOT: Final = HERE / "price.svg"
+PAGE: Final = HERE.parent / "docs" / "mcp-http.md"
+MARKED: Final = re.compile(
+    r"(<!-- price: python -m benchmarks\.bench_mcp_price --plot -->\n).*?(\n<!-- end -->)", re.DOTALL
+)
+CHANNELS: Final = ("stdio", "HTTP")
+IN_FLIGHT: Final = (1, 32)
+HTTP_BAR: Final = 70
+"""The maximum processor time of a call over HTTP, in microseconds."""
+
+
+class Contestant(NamedTuple):
+    """A server of `mcp_price_servers.py`."""
+
+    function: str
+    environment: str
+    package: str
+    channels: tuple[str, ...] = CHANNELS
+    colour: str = "#6b7280"
+
+
+FAST: Final = "jsonrpc_fast"
+CONTESTANTS: Final = {
+    FAST: Contestant("jsonrpc_fast", "sdk2", "jsonrpc_fast", colour="#1d5fd1"),
+    "MCP SDK 2": Contestant("sdk", "sdk2", "mcp", colour="#c2571a"),
+    "MCP SDK 2, JSON": Contestant("sdk_json", "sdk2", "mcp", ("HTTP",), "#e0a172"),
+    "MCP SDK 1": Contestant("sdk1", "sdk1", "mcp", colour="#8a3ffc"),
+    "fastmcp": Contestant("fastmcp", "fastmcp", "fastmcp", colour="#2a9d5c"),
+    "uvicorn alone": Contestant("ceiling", "sdk2", "uvicorn", ("HTTP",), "#9aa3ad"),
+}
+WORK: Final = bench_mcp_http.Work("price", "greet", False, ())
+
+Figures = dict[str, Any]
+"""`microseconds` by contestant, channel and calls in flight; `versions` by contestant; the `machine`."""
+
+
+def pythons() -> dict[str, str]:
+    """Return the Python of each environment that is there or can be made."""
+    from tests.peers.venvs import python_for
+
+    found = {}
+    for name in dict.fromkeys(each.environment for each in CONTESTANTS.values()):
+        try:
+            found[name] = python_for(name)
+        except pytest.skip.Exception as skipped:
+            print(f"left out: {skipped}", file=sys.stderr)
+    return found
+
+
+@contextlib.contextmanager
+def running(command: list[str], **pipes: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a server."""
+    with subprocess.Popen(command, cwd=HERE.parent, stderr=subprocess.DEVNULL, **pipes) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def over_stdio(python: str, function: str) -> Iterator[Any]:
+    """Run a server on pipes. Yield a function of the calls in flight and their number: microseconds of a call."""
+    command = [python, str(HERE / "mcp_price_servers.py"), function]
+    with running(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+        server = bench_mcp.Server(process)
+        server.exchange(bench_mcp.INITIALIZE)
+        assert process.stdin is not None
+        process.stdin.write(bench_mcp.INITIALIZED)
+        if b"hello 3" not in server.exchange(bench_mcp.CALL % 0):
+            raise RuntimeError(f"{function} sends a wrong response")
+
+        def run(in_flight: int, calls: int) -> float:
+            before = processor_seconds(process.pid)
+            server.time_calls(calls, in_flight)
+            return (processor_seconds(process.pid) - before) / calls * 1e6
+
+        yield run
+
+
+@contextlib.contextmanager
+def over_http(python: str, function: str) -> Iterator[Any]:
+    """Run a server on a port. Yields as `over_stdio`."""
+    port = free_port()
+    with running([python, str(HERE / "mcp_price_servers.py"), function, str(port)]) as process:
+        server = bench_mcp_http.Server(function, process.pid, await_port(process, port))
+        try:
+            yield lambda in_flight, calls: server.run(WORK, in_flight, calls)[1] * 1e6
+        finally:
+            server.close()
+
+
+def measure(rounds: int, calls: int) -> Figures:
+    """Return the best figures of all rounds."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    environments = pythons()
+    for channel, run_server in zip(CHANNELS, (over_stdio, over_http), strict=True):
+        with contextlib.ExitStack() as stack:
+            servers = {}
+            for name, each in CONTESTANTS.items():
+                if channel in each.channels and each.environment in environments:
+                    servers[name] = stack.enter_context(run_server(environments[each.environment], each.function))
+            for number in range(rounds + 1):
+                print(f"\r{channel}, round {number} of {rounds} ", end="", file=sys.stderr, flush=True)
+                for in_flight in IN_FLIGHT:
+                    for name, run in servers.items():
+                        cost = run(in_flight, calls)
+                        if number:  # the first round warms up
+                            costs = found.setdefault(name, {}).setdefault(channel, {})
+                            costs[str(in_flight)] = min(costs.get(str(in_flight), cost), cost)
+    print(file=sys.stderr)
+    versions = {name: version_of(environments[CONTESTANTS[name].environment], name) for name in found}
+    return {
+        "microseconds": {
+            name: {
+                channel: {count: round(cost, 1) for count, cost in costs.items()} for channel, costs in channels.items()
+            }
+            for name, channels in found.items()
+        },
+        "versions": versions,
+        "machine": f"{platform.python_implementation()} {platform.python_version()}, {platform.system()}",
+    }
+
+
+def version_of(python: str, name: str) -> str:
+    """Return the version of a contestant's package."""
+    package = CONTESTANTS[name].package
+    script = f"import importlib.metadata as m; print(m.version({package!r}))"
+    return subprocess.run([python, "-c", script], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def table(figures: Figures) -> str:
+    """Return the table of the price, with the factor to this package."""
+    columns = [(channel, str(count)) for channel in CHANNELS for count in IN_FLIGHT]
+    rows = [("server", *[f"{channel}, {count} in flight" for channel, count in columns])]
+    prices = figures["microseconds"]
+    for name in CONTESTANTS:
+        cells = []
+        for channel, count in columns:
+            cost = prices.get(name, {}).get(channel, {}).get(count)
+            if cost is None:
+                cells.append("")
+            else:
+                times = "" if name == FAST else f" ({cost / prices[FAST][channel][count]:.1f})"
+                cells.append(f"{cost:.0f} µs{times}")
+        if any(cells):
+            rows.append((name, *cells))
+    versions = figures["versions"].items()
+    facts = ", ".join(dict.fromkeys(f"{CONTESTANTS[name].package} {version}" for name, version in versions))
+    return f"{markdown(rows)}\n\nMeasured with {facts}; {figures['machine']}."
+
+
+def plot(figures: Figures, output: Path) -> None:
+    """Draw the price of a call in each package, over each channel."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    from .summary import digest as digest_of
+
+    prices = figures["microseconds"]
+    figure = Figure(figsize=(10, 3.4), layout="constrained")
+    for axes, channel in zip(figure.subplots(1, len(CHANNELS), sharex=True), CHANNELS, strict=True):
+        names = [name for name in reversed(CONTESTANTS) if channel in prices.get(name, {})]
+        for shift, count, alpha in ((0.2, "1", 1.0), (-0.2, "32", 0.5)):
+            costs = [prices[name][channel][count] for name in names]
+            places = [place + shift for place in range(len(names))]
+            colours = [CONTESTANTS[name].colour for name in names]
+            bars = axes.barh(places, costs, 0.38, color=colours, alpha=alpha)
+            axes.bar_label(bars, [f"{cost:.0f}" for cost in costs], padding=3, fontsize=8)
+        axes.set(xscale="log", title=f"over {channel}", yticks=range(len(names)), yticklabels=names)
+        axes.grid(axis="x", color="#e3e6ea", linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.margins(x=0.12)
+    figure.supxlabel("processor time of the server for one call, in µs; pale: 32 in flight")
+    # The same figures always give the same file.
+    with mpl.rc_context({"svg.hashsalt": "price", "svg.fonttype": "none"}):
+        figure.savefig(output, metadata={"Date": None, "Description": digest_of(figures)})
+
+
+def with_table(text: str, figures: Figures) -> str:
+    """Return the page with the table of these figures."""
+    return MARKED.sub(lambda found: f"{found[1]}\n{table(figures)}\n{found[2]}", text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--rounds", type=int, default=15, help="rounds (default: 15)")
+    parser.add_argument("--calls", type=int, default=400, help="calls in one round (default: 400)")
+    parser.add_argument("--plot", action="store_true", help="draw the picture and write the table from price.json")
+    options = parser.parse_args()
+    if not options.plot:
+        if jsonrpc_fast.BACKEND != "cython":
+            raise RuntimeError(f"the benchmarks measure the compiled core, which is not in use: {codec.CORE_FAULT}")
+        FIGURES.write_text(json.dumps(measure(options.rounds, options.calls), indent=2) + "\n")
+    figures = json.loads(FIGURES.read_text())
+    plot(figures, PLOT)
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), figures), encoding="utf-8")
+    print(table(figures))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""The servers of `bench_mcp_price`: the same tool in four packages. Each runs in the environment of its package.
+
+python benchmarks/mcp_price_servers.py NAME          on stdin and stdout
+python benchmarks/mcp_price_servers.py NAME PORT     over HTTP, with uvicorn
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+HOST = "127.0.0.1"
+
+
+async def greet(text: str, count: int) -> str:
+    """Greet."""
+    return f"{text} {count}"
+
+
+def jsonrpc_fast() -> tuple[Any, Any]:
+    from jsonrpc_fast.mcp.server import Server
+
+    server = Server("price", "1.0")
+    server.tool(greet)
+    return server.serve_stdio, server.asgi_app
+
+
+def sdk() -> tuple[Any, Any]:
+    from mcp.server.mcpserver import MCPServer
+
+    server = MCPServer("price", log_level="ERROR")
+    server.tool()(greet)
+    return server.run, server.streamable_http_app
+
+
+def sdk_json() -> tuple[Any, Any]:
+    run, app = sdk()
+    return run, lambda: app(json_response=True)
+
+
+def sdk1() -> tuple[Any, Any]:
+    server = import_module("mcp.server.fastmcp").FastMCP("price", log_level="ERROR")
+    server.tool()(greet)
+    return server.run, server.streamable_http_app
+
+
+def fastmcp() -> tuple[Any, Any]:
+    server = import_module("fastmcp").FastMCP("price")
+    server.tool(greet)
+    return lambda: server.run(show_banner=False), server.http_app
+
+
+def ceiling() -> tuple[Any, Any]:
+    """An application that checks nothing: what uvicorn itself costs."""
+    return None, import_module("mcp_http_servers").ceiling
+
+
+def main() -> None:
+    name, *ports = sys.argv[1:]
+    run, make_app = globals()[name]()
+    if not ports:
+        run()
+        return
+    import uvicorn
+
+    options: dict[str, Any] = {"loop": "uvloop", "http": "httptools", "ws": "none", "access_log": False}
+    uvicorn.run(make_app(), host=HOST, port=int(ports[0]), log_level="error", timeout_keep_alive=600, **options)
+
+
+if __name__ == "__main__":
+    main()
