@@ -101,6 +101,7 @@ class ConcatenatedFrames:
 
     def _read(self, chunk: bytes, at: int, frames: list[Frame]) -> int:
         """Read from `chunk[at:]` to the end of a frame, or of the chunk. Return where."""
+        # Where a malformed value ends is unknown: a bracket in it may be in a string or not.
         if self._place is _Place.LOST:
             return self._find_line(chunk, at)
         if self._place is _Place.BETWEEN:
@@ -118,6 +119,7 @@ class ConcatenatedFrames:
         """Read the frame that begins, or continues, at `begin`, from `at` on."""
         if self._place is _Place.OTHER:
             found = _find_end_of_other(chunk, at)
+            # The bracket or the line feed that ends the text begins the next frame.
             end = len(chunk) if found is None else found.start()
             has_ended = found is not None
         else:
@@ -137,6 +139,7 @@ class ConcatenatedFrames:
         """Where the value ends that continues at `at`, or the end of the chunk. Sets the place there."""
         while at < len(chunk):
             if self._place is _Place.VALUE:
+                # Whole strings without escapes are skipped in C; brackets and other strings are looked at one by one.
                 at = _skip_strings(chunk, at).end()  # type: ignore[union-attr]
                 found = _find_structure(chunk, at)
                 if found is None:
@@ -201,6 +204,7 @@ class ConcatenatedFrames:
 
     def _end_frame(self, frames: list[Frame]) -> None:
         text = bytes(self._buffer)
+        # Space at the end of other text belongs to no frame. A value ends with its bracket or quote.
         if text[0] not in b'{["':
             text = text.rstrip(BLANK)
         frames.append(Frame(text, None, self._start))

@@ -75,6 +75,7 @@ class HeaderReader:
     def read(self, chunk: bytes, start: int) -> int:
         """Read from `chunk[start:]`. Return where the section, or the chunk, ends."""
         if self._is_event is None and not self._line:
+            # Fast path: nearly every section is one Content-Length header that arrives as a whole.
             usual = _USUAL_SECTION.match(chunk, start)
             if usual is not None:
                 self.length = int(usual[1])  # 9 digits are below MAX_SKIPPED_BYTES
@@ -82,6 +83,7 @@ class HeaderReader:
         end = start
         while self.length is None and not self.is_bad:
             begin = end
+            # `_room` bounds the whole section, so that a peer cannot make this side keep an endless header.
             feed = chunk.find(b"\n", begin, begin + self._room)
             end = feed + 1 if feed >= 0 else min(len(chunk), begin + self._room)
             self._line += chunk[begin:end]
@@ -92,6 +94,7 @@ class HeaderReader:
                 hint = hint_of_header(self._line_begun())
                 self._fail(hint if hint is Hint.NEWLINE_FRAMING else Hint.HEADER_TOO_LARGE)
             else:
+                # A header name cannot contain a brace, but a JSON object begins with one.
                 if self._line_begun().startswith(b"{"):
                     # Reported at once, because a peer without headers may not write line endings either.
                     self._fail(Hint.NEWLINE_FRAMING)
@@ -104,6 +107,7 @@ class HeaderReader:
         if self._is_event is None and not line.strip(BLANK):
             return None
         name, _, value = line.partition(b":")
+        # The beginning of a valid header was cut off; anything else would be invalid with more bytes, too.
         if (name or not line) and HEADER_NAME.fullmatch(name) and not _NOT_IN_A_VALUE.search(value):
             return ParseErrorCode.TRUNCATED
         self._fail(hint_of_header(line))
@@ -116,10 +120,12 @@ class HeaderReader:
     def _end_line(self) -> None:
         line = self._line_begun()[:-1].removesuffix(b"\r")
         if self._is_event is None and not line.strip(BLANK):
+            # Blank lines before the headers do not count: there may be any number of them.
             self._room = MAX_HEADER_BYTES
         elif line:
             self._read_header(line)
         elif self._content_length is None:
+            # "data: {…}" is a valid header line, so an event stream is only noticed at its blank line.
             self._fail(Hint.SSE_FRAMING if self._is_event else Hint.MISSING_LENGTH)
         else:
             self.length = self._content_length
@@ -141,6 +147,7 @@ class HeaderReader:
             self._fail(Hint.UNKNOWN_CHARSET)
 
     def _read_length(self, digits: bytes) -> None:
+        # Two lengths, even equal ones, are a fault: two readers may believe different ones (RFC 9112, section 6.3).
         if self._content_length is not None:
             self._fail(Hint.DUPLICATE_LENGTH)
         elif not digits.isdigit():
@@ -234,8 +241,10 @@ class ContentLengthFrames:
             frames.append(Frame(None, None, place, ParseErrorCode.INVALID_FRAMING, header.hint))
         elif header.length is not None:
             self._header = None
+            # With a length of 0 the next bytes are headers again: an empty body is no message.
             self._left = header.length
             self._start = self._offset
+            # The body is skipped without being stored. Only its beginning is kept, for the id in the fault.
             self._dropping = header.length > self._limit
             if self._dropping:
                 self._head_left = min(self._limit, HEAD_BYTES)
@@ -253,6 +262,7 @@ class ContentLengthFrames:
                 if self._head_left == 0:
                     frames.append(self._too_large())
             self._dropping = self._left > 0
+        # A body in several chunks is collected; one that arrives whole is sliced once, below.
         elif self._left or self._body:
             self._body += chunk[at : at + size]
             if not self._left:

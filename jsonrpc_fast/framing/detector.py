@@ -40,12 +40,14 @@ class FramingDetector:
         seen += bytes(data)  # a memoryview with gaps cannot be appended
         end = min(len(seen), MAX_HEADER_BYTES)
         if self._line is None:
+            # A byte order mark may still be incomplete.
             if len(seen) < len(BYTE_ORDER_MARK) and BYTE_ORDER_MARK.startswith(seen):
                 return None
             begin = len(BYTE_ORDER_MARK) if seen.startswith(BYTE_ORDER_MARK) else 0
             self._at = _end_of(_BLANKS, seen, max(self._at, begin), end)
             if self._at < end:
                 self._line = self._at
+        # `_at` never goes back, so the detection takes linear time in any chunking.
         while self._line is not None and self._at < end:
             if self._in_value:
                 feed = seen.find(b"\n", self._at, end)
@@ -56,11 +58,13 @@ class FramingDetector:
             self._at = _end_of(HEADER_NAME, seen, self._at, end)
             if self._at < end:
                 name = bytes(memoryview(seen)[self._line : self._at]).lower()
+                # Not a name and a colon, so it is no header: JSON begins with a bracket.
                 if not name or seen[self._at] != 0x3A:
                     return "newline"
                 if name in (b"content-length", b"content-type"):
                     return "content-length"
                 self._in_value = True
+        # A section of headers that is this long would be a fault in Content-Length framing.
         return "newline" if end == MAX_HEADER_BYTES else None
 
 

@@ -62,10 +62,12 @@ def frame(
         payload = bytes(memoryview(payload))
     if framing == "newline":
         feed = payload.find(b"\n")
+        # `encode` writes the line feed already: the usual payload is returned as it is.
         if feed == len(payload) - 1:
             return payload
         if feed < 0:
             return payload + b"\n"
+        # A line break inside would make two frames of one message.
         raise ValueError("payload must not hold a line break before its end")
     if framing not in ("content-length", "sse", "concatenated"):
         raise ValueError('framing must be "newline", "content-length", "sse" or "concatenated"')

@@ -26,6 +26,7 @@ class HttpDetector:
         """Return whether the stream is HTTP; None while more bytes are needed."""
         text = bytes(data)
         if not self._in_target:
+            # RFC 9112, section 3: request-line = method SP request-target SP HTTP-version.
             method = _METHOD.match(self._seen + text)
             if method is None:
                 return False

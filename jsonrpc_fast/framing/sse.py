@@ -137,6 +137,7 @@ class EventDecoder:
         found: list[tuple[Event | bytes, int]] = []
         chunk = data if type(data) is bytes else bytes(memoryview(data))  # `bytes(5)` would be five NULs
         at = 0
+        # A CRLF may be split between two chunks: its CR has ended the line already.
         if chunk and self._after_return:
             self._after_return = False
             if chunk.startswith(b"\n"):
@@ -151,6 +152,7 @@ class EventDecoder:
                 at = end + (2 if end == feed else 4)
             else:
                 is_blank = is_fresh and end == at
+                # A short line in one chunk needs no buffer.
                 if is_fresh and end - at < SHOWN_BYTES:
                     self._read_line(chunk[at:end], found)
                 else:
@@ -168,7 +170,8 @@ class EventDecoder:
                     # Further blank lines have no meaning.
                     at = blanks.end()
                     self._after_return = at == len(chunk) and chunk.endswith(b"\r")
-            # Searched again only after it is passed, so that each byte is searched once for each of the two.
+            # Search for either ending again only when the last hit is passed: each byte is then examined at most once
+            # for CR and once for LF, even in a stream that has only one of them.
             if 0 <= feed < at:
                 feed = chunk.find(b"\n", at)
             if 0 <= carriage_return < at:
@@ -221,6 +224,7 @@ class EventDecoder:
             if self._at_start and not (len(line) < len(BYTE_ORDER_MARK) and BYTE_ORDER_MARK.startswith(line)):
                 self._drop_byte_order_mark()
                 line = self._line
+        # Fields with other names are ignored (9.2.6), so their lines are dropped beyond what a report shows.
         if len(line) >= _FIELD_BYTES and not _KNOWN_FIELD.match(line):
             self._dropping = len(line) == SHOWN_BYTES
             return
@@ -228,6 +232,7 @@ class EventDecoder:
         if is_data and self._too_large:
             self._dropping = True
             return
+        # The limit holds for the data of the event, which its earlier lines have used in part.
         longest = self._limit - len(self._data) + len(b"data: ") if is_data else MAX_FIELD_BYTES
         # One byte over the limit is enough.
         line += chunk[start : min(end, start + max(longest + 1 - len(line), 0))]
@@ -266,6 +271,7 @@ class EventDecoder:
         elif name == b"event":
             self._type = value.decode(errors="replace")
         elif name == b"id":
+            # 9.2.6: an id that contains U+0000 is ignored.
             if b"\x00" not in value:
                 self._id = value.decode(errors="replace")
         elif name == b"retry":
@@ -299,6 +305,7 @@ class EventDecoder:
     def _end_event(self, found: list[tuple[Event | bytes, int]]) -> None:
         self._last_id = self._id
         if self._data and self._data_offset is not None and not self._too_large:
+            # The buffer has a line feed after each value. The last one is not a part of the data (9.2.6).
             data = bytes(memoryview(self._data)[:-1])
             found.append((Event(self._type or "message", data, self._id, self._retry), self._data_offset))
         self._begin_event()
