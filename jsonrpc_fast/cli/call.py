@@ -115,9 +115,7 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
         return _fail(missing_extra(error, "mcp" if options.mcp else "http,websocket"), FAILURE, program)
     except OSError as error:
         statuses = {errno.ENOENT: NOT_FOUND, errno.EACCES: CANNOT_RUN, errno.ENOEXEC: CANNOT_RUN} if command else {}
-        reason = error.strerror or error
-        if error.errno in statuses and isinstance(error, (FileNotFoundError, PermissionError)):
-            reason = f"{command[0]}: {reason}"
+        reason = f"{(command or options.words)[0]}: {error.strerror}" if error.strerror else error
         return _fail(reason, statuses.get(error.errno or 0, _LOST), program)
     except (ValueError, TypeError) as error:
         return _fail(error, FAILURE, program)

@@ -280,6 +280,9 @@ def _run(arguments: list[str]) -> int:
         if options.command in ("tap", "relay"):
             _check_ends(options, program)
         if options.command in _CALLING:
+            # argparse takes only the words before the first option, or only those after it.
+            options.words += [word for word in unknown if not word.startswith("-")]
+            unknown = [word for word in unknown if word.startswith("-")]
             _check_words(options, program)
         if unknown:
             getattr(options, "parser", parser).error(f"unrecognized arguments: {' '.join(unknown)}")

@@ -84,6 +84,8 @@ def run_server_command(program: str, extra: str, debug: bool, serve: Callable[[]
         reason = missing_extra(error, extra)
     except (ImportError, OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
+        if isinstance(error, OSError) and error.filename is not None:
+            reason = f"{printable(str(error.filename))}: {reason}"
     print_error(reason, program)
     return FAILURE
 

@@ -258,8 +258,8 @@ def test_http(capfd: pytest.CaptureFixture[str]) -> None:
 @rows(
     ("words", "status", "said"),
     [
-        (["add", "--", "/no/such/program"], 127, "No such file or directory"),
-        (["add", "--", "/etc/passwd"], 126, "Permission denied"),
+        (["add", "--", "/no/such/program"], 127, "/no/such/program: No such file or directory"),
+        (["add", "--", "/etc/passwd"], 126, "/etc/passwd: Permission denied"),
         (["add", "--", sys.executable, "-c", ""], 3, "the connection is closed"),
         (
             ["--timeout", "0.2", "add", "--", sys.executable, "-c", "import sys; sys.stdin.read()"],
@@ -272,7 +272,10 @@ def test_http(capfd: pytest.CaptureFixture[str]) -> None:
             4,
             "call: the text is not JSON; it looks like a log line or printed text",
         ),
-        (["tcp://127.0.0.1:1", "add"], 3, "Connect call failed ('127.0.0.1', 1)"),
+        (["tcp://127.0.0.1:1", "add"], 3, "tcp://127.0.0.1:1: Connect call failed ('127.0.0.1', 1)"),
+        (["unix:/no/such", "--timeout", "5", "add", "a=1"], 3, "unix:/no/such: No such file or directory"),
+        (["unix:/no/such", "--notify", "add", "1"], 2, "1 is not NAME=VALUE"),
+        (["unix:/no/such", "add", "--bogus", "a=1"], 2, "unrecognized arguments: --bogus"),
         (["nowhere", "add"], 2, "nowhere is not an address: "),
         (["tcp://nowhere", "add"], 2, "the address nowhere must be HOST:PORT"),
         (["tcp://127.0.0.1:1", "add", "1"], 2, "1 is not NAME=VALUE"),

@@ -61,7 +61,7 @@ def value_of(result: dict[str, Any]) -> Any:
 @rows(
     ("arguments", "said"),
     [
-        (["nowhere.json"], "No such file"),
+        (["nowhere.json"], "nowhere.json: No such file or directory"),
         ([__file__], "is not JSON"),
         ([__file__, "--http", "nowhere"], "the address nowhere must be HOST:PORT"),
         ([__file__, "--allow-host", "a"], "--allow-host and --allow-origin need --http"),
