@@ -145,6 +145,11 @@ def plain_profile(profile: Profile) -> Profile:
     return plain
 
 
+def is_plain(profile: Profile) -> bool:
+    """Return whether messages are written as without a profile."""
+    return profile.writes == "2.0" and profile.floats == "float"
+
+
 def check_batches(profile: Profile | None) -> None:
     """Raise ValueError for a profile that cannot read the response to a batch of calls."""
     if profile is not None and not profile.batches:

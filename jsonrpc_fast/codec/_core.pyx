@@ -129,7 +129,7 @@ from ..framing.frames import MAX_HEADER_BYTES as _MAX_HEADER_BYTES
 from ..framing.frames import Frame
 from ..framing.hints import LOOKED_AT_BYTES as _LOOKED_AT_BYTES
 from ..profile import HEAD_BYTES as _HEAD_BYTES
-from ..profile import JSONRPC, PRESETS, Profile, plain_profile
+from ..profile import JSONRPC, PRESETS, Profile, is_plain, plain_profile
 from ..profile import MAX_DEPTH as _MAX_DEPTH
 from ..profile import MAX_ID_BYTES as _MAX_ID_BYTES
 from ..types import BYTE_ORDER_MARK as _BYTE_ORDER_MARK
@@ -164,7 +164,6 @@ from ._pickling import remake
 from ._stream import AT_WORK, CLOSED, FAILED
 from ._stream import M as _M
 from ._stream import StreamDecoder
-from ._forms import default_of, encode_as, is_plain
 from .rules import KIND_BITS as _KIND_BITS
 from .rules import MAX_PROFILES, MESSAGE_KINDS, VERDICTS
 from .rules import bits as bits_of

@@ -18,11 +18,6 @@ _KIND: Final = rb'"(?:(?P<result>result)|(?P<error>error)|method":%b(?P<params>,
 _find_kind = re.compile(rb'\{"jsonrpc":"2\.0",(?P<id>"id":(?:%b|[^",]+),)?%b' % (_STRING, _KIND)).match
 
 
-def is_plain(profile: Profile) -> bool:
-    """Return whether the encoders write messages as the profile says, without this module."""
-    return profile.writes == "2.0" and profile.floats == "float"
-
-
 def default_of(profile: Profile, default: Default) -> Default:
     """Return the `default` for payloads: where the profile has decimals, it writes a Decimal as a number."""
     if profile.floats == "float":

@@ -15,10 +15,9 @@ from .._checks import not_a_message
 from .._repr import shorten
 from ..codes import RPC_MESSAGES, ParseErrorCode, plain_error_code
 from ..errors import RpcError, remake_parse_error
-from ..profile import JSONRPC, MAX_DEPTH, MAX_ID_BYTES, Profile, plain_profile
+from ..profile import JSONRPC, MAX_DEPTH, MAX_ID_BYTES, Profile, is_plain, plain_profile
 from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, UNSET, MessageId, plain_int
 from ._extra import RESERVED_IN_RESPONSES, append_extra, check_extra, extra_of
-from ._forms import encode_as, is_plain
 from ._json import Default, check_option, dumps, loads
 from ._kinds import error_kinds, is_array, is_id_too_long, is_object, kinds_of
 from ._members import find
@@ -862,6 +861,8 @@ def encode(
         ValueError: The option breaks lines, or no profile accepts the id or the code.
     """
     if profile is not JSONRPC and not is_plain(plain := rules_of(profile).profile):
+        from ._forms import encode_as  # loaded only for such profiles
+
         return encode_as(encode, message, plain, delimited, default, option)
     if isinstance(message, list):
         if not message:

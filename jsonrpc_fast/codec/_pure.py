@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, overload
 from ..codes import ParseErrorCode
 from ..errors import HANDLER_FAILURES, RpcError, error_for, internal_error
 from ..framing.frames import Framing
-from ..profile import HEAD_BYTES, JSONRPC, Limits, Profile
+from ..profile import HEAD_BYTES, JSONRPC, Limits, Profile, is_plain
 from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, Classification
 from ._dicts import dicts_of, write_dict
-from ._forms import default_of
 from ._json import Default, JSONDecodeError, check_option, exact_number, loads
 from ._json import dumps as _dumps  # noqa: F401  # the core has one of its own
 from ._messages import (
@@ -420,7 +419,11 @@ def encode_dict(
     for item in decoded if isinstance(decoded, list) else [decoded]:
         if isinstance(item, ParseError):
             raise item
-    default = default_of(rules_of(profile).profile, default)
+    plain = rules_of(profile).profile
+    if not is_plain(plain):
+        from ._forms import default_of  # loaded only for such profiles
+
+        default = default_of(plain, default)
     if isinstance(message, list):
         text = b"[" + b",".join([write_dict(item, Raw, default, option) for item in message]) + b"]"
     else:

@@ -610,6 +610,8 @@ cdef inline bint skip_container(Cursor* cursor, bint any_width, Value* value) no
     cdef const uint8_t* at = cursor.at
     cdef const uint8_t* end = cursor.end
     cdef const uint8_t* number
+    cdef const uint8_t* digits
+    cdef bint is_short
     cdef Window window
     cdef uint8_t byte
     cdef uint8_t closing = 0  # the bracket that closes the innermost container
@@ -665,10 +667,18 @@ cdef inline bint skip_container(Cursor* cursor, bint any_width, Value* value) no
                 byte == c"-" or (byte == c"0" and at - number > 1) or at - number > 18
                 or at >= end or (at[0] != c"," and at[0] != closing)
             ):
-                cursor.at = number
-                if not skip_number(cursor, any_width, &value.wide):
-                    break
-                at = cursor.at
+                # Nor does a short one with a sign or a fraction.
+                digits = number + (byte == c"-")
+                is_short = at > digits and at - digits <= 18 and (digits[0] != c"0" or at - digits == 1)
+                if is_short and at < end and at[0] == c".":
+                    digits = at + 1
+                    at = skip_digits(digits, end)
+                    is_short = at > digits
+                if not is_short or at >= end or (at[0] != c"," and at[0] != closing):
+                    cursor.at = number
+                    if not skip_number(cursor, any_width, &value.wide):
+                        break
+                    at = cursor.at
         elif end - at >= 5 and (memcmp(at, b"true", 4) == 0 or memcmp(at, b"null", 4) == 0):
             at += 4
         elif end - at >= 5 and memcmp(at, b"false", 5) == 0:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, Final
 
-from ..profile import JSONRPC, Profile, WrittenForm
+from ..profile import JSONRPC, Profile, WrittenForm, is_plain
 from ._backend import (
     encode,
     encode_error,
@@ -19,7 +19,7 @@ from ._backend import (
     encode_request,
     encode_result,
 )
-from ._forms import default_of, encode_as, is_plain, written_as
+from ._forms import default_of, encode_as, written_as
 from ._json import Default
 
 

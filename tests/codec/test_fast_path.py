@@ -38,6 +38,18 @@ TAKEN: list[tuple[bytes, object]] = [
     (b'{"params":{"a":{"b":[]}},"method":"m","jsonrpc":"2.0","id":-7}', Request(-7, "m", {"a": {"b": []}})),
     (b'{"jsonrpc":"2.0","id":1,"method":"m","trace":{"x":[1.5]},"params":{}}', Request(1, "m", {})),
     (b'{"jsonrpc":"2.0","id":123456789012345678,"result":null}', Response(123456789012345678, None)),
+    (b'{"jsonrpc":"2.0","id":-1234567890123456789,"method":"m"}', Request(-1234567890123456789, "m")),
+    (b'{"jsonrpc":"2.0","id":18446744073709551615,"method":"m"}', Request(2**64 - 1, "m")),
+    (b'{"jsonrpc":"2.0","id":1234567890123456789012345678901234567890,"method":"m"}',
+     Request(1234567890123456789012345678901234567890, "m")),
+    (b'{"jsonrpc":"2.0","id":-1.5,"method":"m"}', Request(-1.5, "m")),
+    (b'{"jsonrpc":"2.0","id":0.12345678901234,"method":"m"}', Request(0.12345678901234, "m")),
+    (b'{"jsonrpc":"2.0","id":null,"method":"m"}', Request(None, "m")),
+    (b'{"jsonrpc":"2.0","id":"\xc3\xa9\\n","method":"\xe4\xb8\xad"}', Request("\xe9\n", "\u4e2d")),
+    (b'{"jsonrpc":"2.0","id":1,"method":"\\u006d" , "params":[]}', Request(1, "m", [])),
+    (RESULT % (b"[" * 65 + b"]" * 65), Response(1, json.loads("[" * 65 + "]" * 65))),
+    (RESULT % (b'{"a":[' * 100 + b"1" + b"]}" * 100), Response(1, json.loads('{"a":[' * 100 + "1" + "]}" * 100))),
+    (RESULT % b"18446744073709551615", Response(1, 2**64 - 1)),
     (RESULT % b'"\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041"', Response(1, '"\\/\b\f\n\r\tA')),
     (RESULT % b'"caf\xc3\xa9 \\u00e9"', Response(1, "caf\xe9 \xe9")),
     (RESULT % b'"\xe4\xb8\xad\xe6\x96\x87\\u4e2d \xd0\x96"', Response(1, "\u4e2d\u6587\u4e2d \u0416")),
@@ -56,12 +68,22 @@ LEFT = [
     b"",
     b"[]",
     b"{}",
-    b'{"jsonrpc":"2.0","id":null,"method":"m"}',
-    b'{"jsonrpc":"2.0","id":1.5,"method":"m"}',
-    b'{"jsonrpc":"2.0","id":"\xc3\xa9","method":"m"}',
-    b'{"jsonrpc":"2.0","id":1234567890123456789,"method":"m"}',
+    b'{"jsonrpc":"2.0","id":1e2,"method":"m"}',
+    b'{"jsonrpc":"2.0","id":1.5e2,"method":"m"}',
+    b'{"jsonrpc":"2.0","id":0.123456789012345,"method":"m"}',
+    b'{"jsonrpc":"2.0","id":1.,"method":"m"}',
+    b'{"jsonrpc":"2.0","id":01,"method":"m"}',
+    b'{"jsonrpc":"2.0","id":%d,"method":"m"}' % 10**512,
     b'{"jsonrpc":"2.0","id":-0,"method":"m"}',
-    b'{"jsonrpc":"2.0","id":1,"method":"\\u006d"}',
+    b'{"jsonrpc":"2.0","id":-0.5,"method":"m"}',
+    b'{"jsonrpc":"2.0","id":"%b","method":"m"}' % (b"x" * 513),
+    b'{"jsonrpc":"2.0","id":1,"method":"m",}',
+    b'{"jsonrpc":"2.0","id":1,"method":"m" "params":[]}',
+    b'{"jsonrpc":"2.0","id":1,"method":"m"',
+    b'{"jsonrpc":"2.0","id":1,"method":"%b"}' % (b"x" * 1025),
+    b'{"id":1,"method":"m","params":[1]}',
+    b'{"id":1,"method":"m","params":{"a":1} } ',
+    b'{"params":[1],"method":"m","id":1}',
     b'{"jsonrpc":"2.0","id":1,"id":1,"method":"m"}',
     b'{"jsonrpc":"2.0","jsonrpc":"2.0","id":1,"method":"m"}',
     b'{"jsonrpc":"2.0","\\u0069d":1,"method":"m"}',
@@ -75,7 +97,7 @@ LEFT = [
     b'{"jsonrpc":"2.0","result":1}',
     b'{"jsonrpc":"2.0","id":1,"result":1} x',
     b'{"jsonrpc":"2.0","id":1,"result":1}}',
-    RESULT % (b"[" * 65 + b"]" * 65),
+    RESULT % (b"[" * 1025 + b"]" * 1025),
     RESULT % b'"\\ud800"',
     RESULT % b'"\x00"',
     RESULT % b'"\xed\xa0\x80"',
@@ -231,6 +253,30 @@ def test_names_of_every_length_stay_apart() -> None:
     for _ in range(2):
         for name in names:
             assert list(_core._decode_fast(RESULT % orjson.dumps({name: 1}), JSONRPC, False).result) == [name]
+
+
+def test_names_of_every_spelling_stay_apart() -> None:
+    """Names beyond ASCII and with escapes, of each length, once and again: kept in the cache, and not."""
+    names = [
+        f"{first}{'-' * length}{last}" for first in ("\xe9", "\n", "\u4e2d") for last in "ab" for length in range(60)
+    ]
+    names += [
+        f"{'-' * length}{middle}{'-' * 20}"
+        for middle in ("\xe9", "\xe8", '"', "\\", "\U0001f600")
+        for length in range(30)
+    ]
+    for _ in range(3):
+        for name in names:
+            for written in (orjson.dumps(name), json.dumps(name).encode()):
+                assert list(_core._decode_fast(RESULT % b"{%b:1}" % written, JSONRPC, False).result) == [name]
+                request = b'{"jsonrpc":"2.0","id":1,"method":%b}' % written
+                assert _core._decode_fast(request, JSONRPC, False) == Request(1, name)
+    many = {f"\xe9{number}": number for number in range(3000)}
+    for _ in range(3):
+        assert _core._decode_fast(RESULT % orjson.dumps([many]), JSONRPC, False).result == [many]
+    for fault in (b'"\xe9', b'"\xe9"', b'"\xc3\xa9', b'"\\"', b'"\\', b'"\xc3\xa9\n"', b'"\\ud800"', b'"\\x"'):
+        for _ in range(3):
+            assert _core._decode_fast(RESULT % b"{%b:1}" % fault, JSONRPC, False) is None
 
 
 def numbers(corpora: Path) -> Iterator[str]:

@@ -210,12 +210,12 @@ def test_the_last_of_equal_names_counts() -> None:
 
 @of_templates
 def test_names_that_are_not_cached_have_no_template() -> None:
-    for name in ("n" * 65, "é", "\\u0061", '\\"'):
+    for name, is_cached in (("n" * 65, False), ("é" * 33, False), ("é", True), ("\\u0061" * 4, True), ('\\"', True)):
         text = RESULT % b'{"x":1,"y":2,"%b":3}' % name.encode()
         _core._use_templates()
         for _ in range(50):
             assert decoded(text) == json.loads(text)["result"]
-        assert _core._use_templates() == 0
+        assert (_core._use_templates() > 40) is is_cached
 
 
 @of_templates

@@ -126,6 +126,18 @@ def test_the_pure_backend_is_chosen_on_request(value: str) -> None:
     assert found == ["python", "JSONRPC_FAST_PURE is set", "jsonrpc_fast.codec._pure", REQUEST]
 
 
+def test_what_only_unusual_profiles_need_is_not_loaded() -> None:
+    """Decimals, the forms that `Profile.writes` selects, and what sessions choose by the peer."""
+    prologue = """
+import sys, jsonrpc_fast
+jsonrpc_fast.decode_dict(jsonrpc_fast.encode_dict({"jsonrpc": "2.0", "id": 1, "method": "m"}))
+unusual = {"decimal", "jsonrpc_fast.codec._decimals", "jsonrpc_fast.codec._forms", "jsonrpc_fast.codec.encoders"}
+assert not unusual & sys.modules.keys(), unusual & sys.modules.keys()
+"""
+    for pure in (None, "1"):
+        assert report(prologue, JSONRPC_FAST_PURE=pure)[3] == REQUEST
+
+
 def test_a_missing_core(pytestconfig: pytest.Config) -> None:
     backend, reason, module, message = report("import sys; sys.modules['jsonrpc_fast.codec._core'] = None")
     assert (backend, module, message) == ("python", "jsonrpc_fast.codec._pure", REQUEST)

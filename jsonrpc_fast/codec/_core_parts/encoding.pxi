@@ -21,6 +21,8 @@ def encode(message, profile=JSONRPC, *, delimited=True, default=None, option=0):
     cdef Output output
     cdef char* at
     if profile is not DEFAULT_PROFILE and not is_plain(plain := rules_of(profile).profile):
+        from ._forms import encode_as  # loaded only for such profiles
+
         return encode_as(encode, message, plain, delimited, default, option)
     if not isinstance(message, list):
         return encode_message(message, default, option, delimited)
@@ -91,7 +93,11 @@ def encode_dict(message, profile=JSONRPC, *, delimited=True, default=None, optio
     for item in judged if isinstance(judged, list) else [judged]:
         if isinstance(item, ParseError):
             raise item
-    default = default_of(rules_of(profile).profile, default)
+    plain = rules_of(profile).profile
+    if not is_plain(plain):
+        from ._forms import default_of  # loaded only for such profiles
+
+        default = default_of(plain, default)
     if isinstance(message, list):
         for item in message:
             texts.append(write_dict(item, Raw, default, option))

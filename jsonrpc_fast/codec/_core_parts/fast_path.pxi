@@ -1,40 +1,40 @@
 """The fast path: envelope and payload of a message in one forward pass.
 
-It reads valid messages with their members in any order and spacing, if names, method and id are ASCII without escapes,
-and the id is a string or an integer of up to 18 digits. It knows no rule: the table of the profile says whether kinds
-make a valid message. The slow path reads every other text from its beginning.
+It reads valid messages with their members in any order and spacing, if the names of the members are ASCII without
+escapes. It knows no rule: the table of the profile says whether kinds make a valid message. The slow path reads every
+other text from its beginning.
 """
 
 
 cdef extern from *:
     """
     #if defined(__GNUC__)
-    /* It has one caller. Whether compilers inline it changes with any other function, and a call costs 40 instructions. */
+    /* Whether compilers inline these changes with any other function, and a call costs 40 instructions. */
     struct jsonrpc_fast_value_reader;
     struct jsonrpc_fast_members;
     struct __pyx_obj_12jsonrpc_fast_5codec_5_core_Rules;
     static inline __attribute__((always_inline)) int jsonrpc_fast_read_members(
         struct jsonrpc_fast_value_reader *, const uint8_t *, struct __pyx_obj_12jsonrpc_fast_5codec_5_core_Rules *,
         PyObject *, int, struct jsonrpc_fast_members *);
+    static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_method_at(
+        struct jsonrpc_fast_value_reader *, const uint8_t *, struct __pyx_obj_12jsonrpc_fast_5codec_5_core_Rules *);
     #endif
     """
 
 cdef enum:
     # How many bytes at the end of a text may follow its payload.
     TAIL_BYTES = 1024
+    # A double keeps each number of so many digits, unless it is too far from 1.
+    DOUBLE_DIGITS = 15
 
 
 cdef struct Members "jsonrpc_fast_members":
-    # The members of a message. `id` and `method` point between the quotes.
-    const uint8_t* method  # NULL: there is none
-    const uint8_t* method_end
-    const uint8_t* id  # NULL: there is none, or it is a number
-    const uint8_t* id_end
-    int64_t number  # the id where it is a number
-    bint has_number
+    # The members of a message.
+    PyObject* id  # owned; NULL: there is none
+    PyObject* method  # likewise
+    PyObject* payload  # likewise
     uint32_t kinds  # of the other members
     Member kind  # of the payload; MEMBER_UNKNOWN: there is none
-    PyObject* payload  # owned; NULL: there is none
 
 
 cdef inline const uint8_t* value_after(const uint8_t* at, const uint8_t* end) noexcept:
@@ -79,6 +79,84 @@ cdef inline const uint8_t* number_after(const uint8_t* at, const uint8_t* end, i
     return at
 
 
+cdef PyObject* odd_id(ValueReader* reader, const uint8_t* start, Rules rules) noexcept:
+    """The id at `start` if it is null or a number that `number_after` leaves; NULL for the slow path. Sets `reader.at`.
+
+    Of numbers with a fraction it reads those that a double keeps exactly; -0 and its like are left.
+    """
+    cdef const uint8_t* at = start
+    cdef const uint8_t* end = reader.end
+    cdef const uint8_t* digits
+    cdef const uint8_t* point
+    cdef uint64_t number = 0
+    cdef double value
+    if end - at >= 4 and memcmp(at, b"null", 4) == 0:
+        reader.at = at + 4
+        return held(None)
+    at += at[0] == c"-"
+    digits = at
+    at = digits_after(at, end, &number)
+    if at == digits or (digits[0] == c"0" and (at - digits > 1 or digits > start)) or at - start > rules.id_bytes:
+        return NULL
+    if at >= end or at[0] != c".":
+        reader.at = at  # an exponent that follows is no comma
+        # All numbers of MANTISSA_DIGITS fit in 64 bits.
+        return new_unsigned(number) if digits == start and at - digits <= MANTISSA_DIGITS else exact_integer(start, at)
+    point = at
+    at = digits_after(at + 1, end, &number)
+    if not EXACT_DOUBLES or at - point == 1 or at - digits > DOUBLE_DIGITS + 1:
+        return NULL
+    reader.at = at
+    # As in `float_at`: both operands are exact.
+    value = <double><int64_t>number / TENS[at - point - 1]
+    return new_float(-value if digits > start else value)
+
+
+cdef inline PyObject* id_at(ValueReader* reader, const uint8_t* at, Rules rules) noexcept:
+    """The id at `at`; NULL for the slow path. Sets `reader.at`."""
+    cdef const uint8_t* behind
+    cdef PyObject* text
+    cdef int64_t number
+    if at[0] == c'"':
+        text = string_at(reader, at + 1)
+        # No string has more bytes than it has in the text.
+        if text != NULL and reader.at - at - 2 > rules.id_bytes:
+            drop(text)
+            return NULL
+        return text
+    behind = number_after(at, reader.end, &number)
+    if behind == NULL or (behind < reader.end and behind[0] == c"."):
+        return odd_id(reader, at, rules)
+    reader.at = behind
+    return integer_of(number)
+
+
+cdef inline PyObject* method_at "jsonrpc_fast_method_at"(ValueReader* reader, const uint8_t* at, Rules rules) noexcept:
+    """The method at `at`; NULL for the slow path. Sets `reader.at`."""
+    cdef PyObject* method
+    if at[0] != c'"':
+        return NULL
+    method = name_in_text(reader, at + 1, 0)
+    if method == NULL:
+        return NULL
+    if reader.at - at - 2 > rules.method_bytes:
+        drop(method)
+        return NULL
+    return method
+
+
+cdef inline bint ends_in_container(const uint8_t* start, const uint8_t* end) noexcept:
+    """Whether a message up to `end` ends in an object or array, so that no `jsonrpc` follows it."""
+    cdef int i
+    for i in range(2):
+        while end > start and is_space(end[-1]):
+            end -= 1
+        end -= 1
+        if end <= start or (end[0] != c"}" and (i == 0 or end[0] != c"]")):
+            return False
+    return True
+
+
 cdef const uint8_t* skip_unread(
     ValueReader* reader, const uint8_t* at, Rules rules, Py_ssize_t around, Value* value
 ) noexcept:
@@ -120,9 +198,9 @@ cdef object loads_part(const uint8_t* start, Py_ssize_t size, int numbers):
     """
     cdef ValueReader reader
     cdef PyObject* value
-    open_reader(&reader, start, start + size, VALUE_DEPTH, numbers)
+    open_reader(&reader, start, start + size, MAX_DEPTH, numbers)
     reader.is_alone = reader.is_alone or numbers
-    value = value_at(&reader, start, VALUE_DEPTH)
+    value = value_at(&reader, start, MAX_DEPTH)
     if value != NULL:
         return owned(value)
     check_raised()
@@ -271,10 +349,14 @@ cdef PyObject* read_object_fast(
 ) except? NULL:
     """The valid message in the object at `at`; NULL for the slow path. Sets `reader.at`."""
     cdef Members members
+    members.id = NULL
+    members.method = NULL
     members.payload = NULL
     try:
         return message_of_members(&members, rules) if read_members(reader, at, rules, raw, is_item, &members) else NULL
     finally:
+        drop_if_any(members.id)
+        drop_if_any(members.method)
         drop_if_any(members.payload)
 
 
@@ -283,47 +365,46 @@ cdef inline const uint8_t* past_id_and_method(
 ) noexcept:
     """Read the id and the method of a request as nearly all peers write it, with the name of the id at `at`.
 
-    Return where the next name or the closing brace is; `at` if the text is different.
+    Return where the next name or the closing brace is; `at` if the text is different; NULL for the slow path.
     """
     cdef const uint8_t* end = reader.end
     cdef const uint8_t* behind
-    cdef const uint8_t* method
+    cdef int64_t number
     if end - at < 6 or memcmp(at, b'"id":', 5) != 0 or not is_digit(at[5]):
         return at
-    behind = number_after(at + 5, end, &members.number)
-    if behind == NULL or end - behind < 12 or memcmp(behind, b',"method":"', 11) != 0:
+    behind = number_after(at + 5, end, &number)
+    if behind == NULL or end - behind < 11 or memcmp(behind, b',"method":"', 11) != 0:
         return at
-    method = behind + 11
-    behind = plain_end(reader, method)
-    if end - behind < 2 or behind[0] != c'"' or behind - method > rules.method_bytes:
-        return at
-    if behind[1] != c"}" and (end - behind < 3 or behind[1] != c"," or behind[2] != c'"'):
-        return at
-    members.has_number = True
-    members.method = method
-    members.method_end = behind
-    return behind + 1 if behind[1] == c"}" else behind + 2
+    members.id = integer_of(number)
+    members.method = method_at(reader, behind + 10, rules)
+    if members.id == NULL or members.method == NULL:
+        return NULL
+    behind = past_space(reader.at, end)
+    if behind >= end or behind[0] == c"}":
+        return behind
+    if behind[0] != c",":
+        return NULL
+    behind = past_space(behind + 1, end)
+    return behind if behind < end and behind[0] == c'"' else NULL
 
 
 cdef inline bint read_members "jsonrpc_fast_read_members"(
     ValueReader* reader, const uint8_t* at, Rules rules, PyObject* raw, bint is_item, Members* members
 ) except? False:
-    """Read the object at `at`; return False for the slow path. Sets `reader.at`. The caller owns the payload."""
+    """Read the object at `at`; return False for the slow path. Sets `reader.at`. The caller owns the members."""
     cdef const uint8_t* end = reader.end
     cdef const uint8_t* name
     cdef const uint8_t* name_end
     cdef Member member
     cdef Value skipped
     cdef Py_ssize_t left
-    members.method = NULL
-    members.method_end = NULL
-    members.id = NULL
-    members.has_number = False
     members.kinds = 0
     members.kind = MEMBER_UNKNOWN
     if end - at >= 18 and memcmp(at, b'{"jsonrpc":"2.0","', 18) == 0:
         members.kinds = VERSION_KIND
         at = past_id_and_method(reader, at + 17, rules, members)
+        if at == NULL or at >= end:
+            return False
         if at[0] == c"}":
             reader.at = at + 1
             return True
@@ -358,26 +439,26 @@ cdef inline bint read_members "jsonrpc_fast_read_members"(
         if at == NULL:
             return False
         if member == MEMBER_ID:
-            if members.has_number or members.id != NULL:
+            if members.id != NULL:
                 return False
-            if at[0] == c'"':
-                at = plain_after(reader, at, &members.id, &members.id_end)
-                if at == NULL or members.id_end - members.id > rules.id_bytes:
-                    return False
-            else:
-                at = number_after(at, end, &members.number)
-                if at == NULL:
-                    return False
-                members.has_number = True
+            members.id = id_at(reader, at, rules)
+            if members.id == NULL:
+                return False
+            at = reader.at
         elif member == MEMBER_METHOD:
             if members.method != NULL:
                 return False
-            at = plain_after(reader, at, &members.method, &members.method_end)
-            if at == NULL or members.method_end - members.method > rules.method_bytes:
+            members.method = method_at(reader, at, rules)
+            if members.method == NULL:
                 return False
+            at = reader.at
         elif member == MEMBER_PARAMS or member == MEMBER_RESULT or member == MEMBER_ERROR:
             if members.kind != MEMBER_UNKNOWN:
                 return False
+            # Without `jsonrpc` the slow path finds the fault, and this payload would be made for nothing.
+            if members.kinds & VERSION_KIND == 0 and rules.needs_version and not is_item:
+                if ends_in_container(at, end):
+                    return False
             members.kind = member
             if member == MEMBER_ERROR:
                 members.payload = error_at(reader, at, rules, raw, is_item)
@@ -407,50 +488,36 @@ cdef inline bint read_members "jsonrpc_fast_read_members"(
         at = past_space(at + 1, end)
 
 
-cdef inline PyObject* id_in(Members* members) noexcept:
-    """The id of a message that has one."""
-    if members.has_number:
-        return integer_of(members.number)
-    return ascii_at(members.id, members.id_end - members.id)
-
-
-cdef inline PyObject* moved_payload(Members* members) noexcept:
-    """The payload, which the caller owns then, or None."""
-    cdef PyObject* payload = members.payload
-    members.payload = NULL
-    return payload if payload != NULL else held(None)
+cdef inline PyObject* moved(PyObject** member) noexcept:
+    """A member, which the caller owns then, or None."""
+    cdef PyObject* value = member[0]
+    member[0] = NULL
+    return value if value != NULL else held(None)
 
 
 cdef inline PyObject* message_of_members(Members* members, Rules rules) except? NULL:
-    """The message with these members; NULL if it is invalid, or has null params, which may be a `Raw`."""
-    cdef PyObject* method
-    cdef PyObject* id = NULL
+    """The message with these members. NULL if it is invalid, or if null has a meaning of its own: null params, which may
+    be a `Raw`, and the null id of a notification."""
+    cdef Verdict* verdict
     cdef PyObject* payload
     cdef bint tracked
     cdef uint32_t kinds
     if not is_usual(members, rules):
         kinds = kinds_of_members(members)
-        if verdict_on(rules, kinds).rule != NULL or kinds & PARAMS_MASK == NULL_PARAMS:
+        verdict = verdict_on(rules, kinds)
+        if verdict.rule != NULL or kinds & PARAMS_MASK == NULL_PARAMS:
+            return NULL
+        if verdict.kind == A_NOTIFICATION and members.id != NULL:
             return NULL
     tracked = members.payload != NULL and can_be_in_cycle(members.payload)
-    if members.has_number or members.id != NULL:
-        id = id_in(members)
-        if unlikely(id == NULL):
-            return NULL
+    payload = moved(&members.payload)
     if members.method == NULL:
-        if id == NULL:
-            id = held(None)
-        payload = moved_payload(members)
         if members.kind == MEMBER_ERROR:
-            return new_response(id, held(None), payload, True)
-        return new_response(id, payload, held(None), tracked)
-    method = name_at(members.method, members.method_end - members.method)
-    if unlikely(method == NULL):
-        drop_if_any(id)
-        return NULL
-    if id == NULL:
-        return new_notification(method, moved_payload(members), tracked)
-    return new_request(id, method, moved_payload(members), tracked)
+            return new_response(moved(&members.id), held(None), payload, True)
+        return new_response(moved(&members.id), payload, held(None), tracked)
+    if members.id == NULL:
+        return new_notification(moved(&members.method), payload, tracked)
+    return new_request(moved(&members.id), moved(&members.method), payload, tracked)
 
 
 cdef inline bint is_usual(Members* members, Rules rules) noexcept:
@@ -461,15 +528,17 @@ cdef inline bint is_usual(Members* members, Rules rules) noexcept:
     """
     if members.kinds != VERSION_KIND:
         return False
+    if members.id != NULL and not is_integer(members.id) and not is_string(members.id):
+        return False
     if members.method != NULL:
-        if members.method == members.method_end:
+        if string_size(members.method) == 0:
             return False
         if members.payload == NULL:
             return True
         if members.kind != MEMBER_PARAMS:
             return False
         return is_usual_payload(members.payload, rules.takes_arrays)
-    if members.payload == NULL or not (members.has_number or members.id != NULL):
+    if members.payload == NULL or members.id == NULL:
         return False
     if members.kind == MEMBER_RESULT:
         return rules.takes_any_result or is_usual_payload(members.payload, False)
@@ -491,12 +560,15 @@ cdef inline bint is_usual_payload(PyObject* value, bint array_allowed) noexcept:
 
 cdef inline uint32_t kinds_of_members(Members* members) noexcept:
     cdef uint32_t kinds = members.kinds
-    if members.has_number:
-        kinds |= INTEGER_ID
-    elif members.id != NULL:
-        kinds |= STRING_ID
+    if members.id != NULL:
+        if is_integer(members.id):
+            kinds |= INTEGER_ID
+        elif is_string(members.id):
+            kinds |= STRING_ID
+        else:
+            kinds |= NULL_ID if members.id == NULL_VALUE else FLOAT_ID
     if members.method != NULL:
-        kinds |= METHOD if members.method_end > members.method else EMPTY_METHOD
+        kinds |= METHOD if string_size(members.method) > 0 else EMPTY_METHOD
     if members.payload == NULL:
         return kinds
     if members.kind == MEMBER_PARAMS:

@@ -111,6 +111,9 @@ cdef inline void copy(char* to, const char* text, Py_ssize_t size) noexcept:
     elif size >= 8:
         memcpy(to, text, 8)
         memcpy(to + size - 8, text + size - 8, 8)
+    elif size >= 4:
+        memcpy(to, text, 4)
+        memcpy(to + size - 4, text + size - 4, 4)
     else:
         while size > 0:
             size -= 1

@@ -87,6 +87,7 @@ cdef class Rules:
     cdef Rule fault_of_batches  # of each batch, or None
     cdef Rule fault_of_large_batch
     cdef Rule fault_of_empty_batch
+    cdef bint needs_version
     cdef bint takes_arrays  # as params
     cdef bint takes_any_result
     cdef bint keeps_extra
@@ -119,6 +120,7 @@ cdef class Rules:
         self.pages = <uint8_t**>calloc(PAGES, sizeof(uint8_t*))
         if self.pages == NULL:
             raise MemoryError
+        self.needs_version = verdict_on(self, INTEGER_ID | METHOD).rule != NULL
         self.takes_arrays = verdict_on(self, VERSION_KIND | INTEGER_ID | METHOD | ARRAY_PARAMS).rule == NULL
         self.takes_any_result = (
             verdict_on(self, VERSION_KIND | INTEGER_ID | OTHER_RESULT).rule == NULL

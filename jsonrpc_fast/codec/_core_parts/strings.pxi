@@ -4,16 +4,18 @@ cdef enum:
     NAME_PLACES = 8192  # so that the some hundred names of real traffic rarely share one
     THREAD_NAME_PLACES = 1024  # without the GIL, of each thread
     NAME_BYTES = 64  # longer names are not cached
+    UNUSUAL = 128
 
 
 cdef struct Name "jsonrpc_fast_name":
-    uint64_t first  # what `words_of` makes of it
+    uint64_t first  # what `words_of` makes of its bytes in the text
     uint64_t last
-    Py_ssize_t size
-    PyObject* text  # owned; NULL: the place is free
+    Py_ssize_t size  # of these; with UNUSUAL if they are not those of the str; below 0 if they are to be kept next time
+    PyObject* text  # owned: the str, or a tuple of it and the bytes, where `words_of` is not all; NULL: there is none
 
 
-# A cache of names and methods. Each hash has one place, so that a flood of names cannot make it grow.
+# A cache of names and methods. Each hash has one place, so that a flood of names cannot make it grow. Names with escapes
+# or beyond ASCII are found by the bytes that they have in the text, which have been read once and need no second check.
 cdef Name[NAME_PLACES] names
 
 
@@ -41,23 +43,39 @@ cdef inline PyObject* ascii_at(const uint8_t* start, Py_ssize_t size) noexcept:
     return text
 
 
-cdef inline PyObject* name_at(const uint8_t* start, Py_ssize_t size) noexcept:
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    struct jsonrpc_fast_value_reader;
+    static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_name_in_text(
+        struct jsonrpc_fast_value_reader *, const uint8_t *, Py_ssize_t);
+    static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_name_at(const uint8_t *, Py_ssize_t);
+    #endif
+    """
+
+
+cdef inline Name* place_of_name(uint64_t first, uint64_t last, Py_ssize_t size) noexcept:
+    """The place of a name; NULL if there is no memory for a cache."""
+    cdef uint64_t hash = (last * <uint64_t>0x9E3779B97F4A7C15) ^ first ^ <uint64_t>size
+    cdef Name* place
+    hash *= <uint64_t>0x9E3779B97F4A7C15
+    if not FREE_THREADED:
+        return &names[<size_t>(hash >> 51)]
+    place = thread_names if thread_names != NULL else names_of_thread()
+    return NULL if unlikely(place == NULL) else place + <size_t>(hash >> 54)
+
+
+cdef inline PyObject* name_at "jsonrpc_fast_name_at"(const uint8_t* start, Py_ssize_t size) noexcept:
     """The cached str, with its hash, of an ASCII name or method."""
     cdef uint64_t first
     cdef uint64_t last
-    cdef uint64_t hash
     cdef Name* name
     if size == 0 or size > NAME_BYTES:
         return ascii_at(start, size)
     words_of(start, size, &first, &last)
-    hash = ((last * <uint64_t>0x9E3779B97F4A7C15) ^ first ^ <uint64_t>size) * <uint64_t>0x9E3779B97F4A7C15
-    if not FREE_THREADED:
-        name = &names[<size_t>(hash >> 51)]
-    else:
-        name = thread_names if thread_names != NULL else names_of_thread()
-        if unlikely(name == NULL):
-            return ascii_at(start, size)
-        name += <size_t>(hash >> 54)
+    name = place_of_name(first, last, size)
+    if FREE_THREADED and unlikely(name == NULL):
+        return ascii_at(start, size)
     if (
         name.first == first
         and name.last == last
@@ -66,7 +84,7 @@ cdef inline PyObject* name_at(const uint8_t* start, Py_ssize_t size) noexcept:
     ):
         hold(name.text)
         return name.text
-    return keep_name(name, start, size, first, last)
+    return keep_name(name, first, last, size, ascii_at(start, size), NULL)
 
 
 cdef Name* names_of_thread() noexcept:
@@ -78,25 +96,53 @@ cdef Name* names_of_thread() noexcept:
     return NULL
 
 
-cdef PyObject* keep_name(Name* name, const uint8_t* start, Py_ssize_t size, uint64_t first, uint64_t last) noexcept:
-    cdef PyObject* text = ascii_at(start, size)
-    cdef PyObject* old = name.text
+cdef PyObject* keep_name(
+    Name* name, uint64_t first, uint64_t last, Py_ssize_t size, PyObject* text, const uint8_t* start
+) noexcept:
+    """Keep a str, or NULL, as the name of these words, and return it. start: its bytes in the text, if they are to be
+    kept, too."""
+    cdef PyObject* kept = text
+    cdef PyObject* old
     if text == NULL:
         return NULL
     hash_of(text)
     hold(text)
-    name.text = text
+    if start != NULL:
+        kept = pair_of(text, start, size - UNUSUAL)
+        if kept == NULL:
+            drop(text)
+            drop(text)
+            return NULL
+    old = name.text
+    name.text = kept
     name.first = first
     name.last = last
     name.size = size
-    if old != NULL:
-        drop(old)
+    drop_if_any(old)
     return text
+
+
+cdef PyObject* pair_of(PyObject* text, const uint8_t* start, Py_ssize_t size) noexcept:
+    """A tuple of a str, whose reference it takes over, and bytes; NULL if there is no memory.
+
+    Making it may run other code, which may use the cache.
+    """
+    cdef PyObject* source = new_bytes_of(<const char*>start, size)
+    cdef PyObject* pair = NULL if source == NULL else new_tuple(2)
+    if pair == NULL:
+        drop_if_any(source)
+        return NULL
+    set_tuple_item(pair, 0, text)
+    set_tuple_item(pair, 1, source)
+    untrack(pair)
+    return pair
 
 
 cdef enum:
     # A string is put together in so many words of four bytes on the C stack; longer ones on the heap.
     TEXT_WORDS = 1024
+    # So many bytes before the first unusual one are read again, rather than widened.
+    FEW_BYTES = 64
     # How many units `fill` may write before it checks the room again.
     TEXT_UNITS = 32
 
@@ -118,6 +164,7 @@ cdef struct Text:
 
 
 cdef int32_t[256] HEX_DIGITS  # 0x10000 for other bytes
+cdef uint8_t[256] IS_PLAIN  # whether a byte in a string stands for itself
 cdef uint8_t[256] SHORT_ESCAPES  # by the byte behind the backslash; 0 for other bytes
 
 
@@ -126,6 +173,7 @@ cdef void fill_tables() noexcept:
     for byte in range(256):
         HEX_DIGITS[byte] = 0x10000 if hex_digit(<uint8_t>byte) < 0 else hex_digit(<uint8_t>byte)
         SHORT_ESCAPES[byte] = 0
+        IS_PLAIN[byte] = 0x20 <= byte < 0x80 and byte != c'"' and byte != c"\\"
     SHORT_ESCAPES[c'"'] = c'"'
     SHORT_ESCAPES[c"\\"] = c"\\"
     SHORT_ESCAPES[c"/"] = c"/"
@@ -180,11 +228,13 @@ cdef inline Filling fill(Text* text, Unit* unit) noexcept:
     unit: NULL; its type is that of the units.
 
     Bounds: a round begins with room for TEXT_UNITS units, and writes up to 16 of ASCII. Each step over other characters
-    begins with room for at least 8, and writes up to 5.
+    begins with room for at least 8, and writes up to 5. A short escape in a block is read if 16 bytes are left.
     """
     cdef const uint8_t* at = text.at
     cdef const uint8_t* end = text.end
     cdef const uint8_t* start
+    cdef const uint8_t* looked_at = at  # the end of the bytes that `special` is about
+    cdef const uint8_t* unusual
     cdef Unit* to = <Unit*>text.units + text.count
     cdef Unit* full = <Unit*>(text.units + text.room) - TEXT_UNITS  # up to here a round may begin
     cdef uint8_t[16] block
@@ -193,7 +243,7 @@ cdef inline Filling fill(Text* text, Unit* unit) noexcept:
     cdef uint32_t four
     cdef uint32_t wide
     cdef uint64_t bits = 0
-    cdef unsigned int found
+    cdef unsigned int special = 0  # one bit for each byte from `at` on that is no plain ASCII, the lowest first
     cdef Filling filling = NOT_FILLED
     cdef bint is_going_on = True
     cdef uint8_t byte
@@ -208,22 +258,39 @@ cdef inline Filling fill(Text* text, Unit* unit) noexcept:
             to = <Unit*>text.units + text.count
             full = <Unit*>(text.units + text.room) - TEXT_UNITS
         if end - at >= 16:
-            found = plain_bytes(at) ^ 0xFFFF
+            # Bytes are looked at once, so that the way from one unusual character to the next is short. With wider units
+            # it takes longer to write them again.
+            if Unit is not uint8_t or at >= looked_at:
+                special = plain_bytes(at) ^ 0xFFFF
+                looked_at = at + 16
             memcpy(block, at, 16)
             for i in range(16):
                 to[i] = block[i]
-            if found == 0:
-                at += 16
-                to += 16
+            if special == 0:
+                to += looked_at - at
+                at = looked_at
                 continue
-            i = lowest_bit(found)
+            i = lowest_bit(special)
+            special >>= i
             at += i
             to += i
+            unusual = at
+            if Unit is uint8_t:
+                while at[0] == c"\\" and end - at >= 16 and to <= full + 16 and SHORT_ESCAPES[at[1]]:
+                    to[0] = SHORT_ESCAPES[at[1]]
+                    to += 1
+                    at += 2
+                if IS_PLAIN[at[0]]:
+                    if at < looked_at:
+                        special >>= at - unusual
+                    continue
         else:
+            looked_at = at
             while at < end and 0x20 <= at[0] < 0x80 and at[0] != c'"' and at[0] != c"\\":
                 to[0] = at[0]
                 to += 1
                 at += 1
+            unusual = at
         while to <= full + 16:
             is_going_on = False
             if unlikely(at >= end):
@@ -372,6 +439,8 @@ cdef inline Filling fill(Text* text, Unit* unit) noexcept:
                 to[0] = <Unit>code
                 to += 1
             is_going_on = True
+        if at < looked_at:
+            special >>= at - unusual
     text.at = at
     text.count = to - <Unit*>text.units
     if Unit is uint16_t:
@@ -427,36 +496,46 @@ cdef PyObject* text_of(Text* text, Py_ssize_t unit) noexcept:
     else:
         value = new_string(text.count, 0xFFFF if unit == 2 else 0x10FFFF)
     if value != NULL:
-        memcpy(string_data(value), text.units, text.count * unit)
+        copy(<char*>string_data(value), <const char*>text.units, text.count * unit)
     return value
 
 
 cdef PyObject* unusual_string(ValueReader* reader, const uint8_t* start, const uint8_t* at) noexcept:
-    """As `string_at`, for a string whose first escape or character beyond ASCII is at `at`."""
+    """As `string_at`, for a string whose first escape or character beyond ASCII is at `at`.
+
+    The units are as wide as this character needs, if few come before it, and widen with the others.
+    """
     cdef uint32_t[TEXT_WORDS] units
     cdef Text text
     cdef PyObject* value = NULL
     cdef Py_ssize_t unit = 1
     cdef Filling filling = NOT_FILLED
-    text.at = at
+    text.at = start
     text.end = reader.end
     text.units = <uint8_t*>units
     text.room = sizeof(units)
     text.count = 0
     text.bits = 0
     text.on_heap = False
-    if make_room(&text, 1, at - start):
+    if at - start <= FEW_BYTES:
+        if at[0] < 0xC4:
+            filling = fill(&text, <uint8_t*>NULL)
+        else:
+            unit = 2 if at[0] < 0xF0 else 4
+            filling = TOO_NARROW
+    elif make_room(&text, 1, at - start):
         memcpy(text.units, start, at - start)
         text.count = at - start
+        text.at = at
         filling = fill(&text, <uint8_t*>NULL)
-    if filling == TOO_NARROW and text.at[0] < 0xF0:
+    if filling == TOO_NARROW and unit < 4 and (unit == 2 or text.at[0] < 0xF0):
         filling = NOT_FILLED
-        if widen(&text, 1, 2):
+        if unit == 2 or widen(&text, 1, 2):
             unit = 2
             filling = fill(&text, <uint16_t*>NULL)
     if filling == TOO_NARROW:
         filling = NOT_FILLED
-        if widen(&text, unit, 4):
+        if text.count == 0 or widen(&text, unit, 4):
             unit = 4
             filling = fill(&text, <uint32_t*>NULL)
     if filling == FILLED:
@@ -478,25 +557,75 @@ cdef inline PyObject* string_at(ValueReader* reader, const uint8_t* start) noexc
     return ascii_at(start, at - start)
 
 
-cdef inline PyObject* name_before_colon(ValueReader* reader, const uint8_t* at) noexcept:
-    """The member name at `at`; `reader.at` is then past its colon and the space around it."""
-    cdef const uint8_t* start = at + 1
+cdef PyObject* unusual_name(ValueReader* reader, const uint8_t* start, const uint8_t* at, Py_ssize_t before) noexcept:
+    """As `name_in_text`, for a name whose first escape or character beyond ASCII is at `at`."""
+    cdef const uint8_t* end = reader.end if reader.end - start <= NAME_BYTES else start + NAME_BYTES + 1
+    cdef const uint8_t* unusual = at
+    cdef PyObject* found
+    cdef PyObject* old
+    cdef Py_ssize_t size
+    cdef uint64_t first
+    cdef uint64_t last
+    cdef Name* name
+    while at < end and at[0] != c'"':
+        at += 2 if at[0] == c"\\" else 1
+    if at >= end or before > 2 * MAX_NAMES:  # it is too long, or one of many, or the text ends
+        return unusual_string(reader, start, unusual)
+    size = at - start
+    words_of(start, size, &first, &last)
+    name = place_of_name(first, last, size)
+    if FREE_THREADED and unlikely(name == NULL):
+        return unusual_string(reader, start, unusual)
+    if (
+        name.first == first
+        and name.last == last
+        and name.size == size + UNUSUAL
+        and (size <= 16 or memcmp(bytes_data(tuple_item(name.text, 1)) + 8, start + 8, size - 16) == 0)
+    ):
+        reader.at = at + 1
+        found = name.text if size <= 16 else tuple_item(name.text, 0)
+        hold(found)
+        return found
+    if name.first == first and name.last == last and name.size == -size:
+        found = unusual_string(reader, start, unusual)
+        return keep_name(name, first, last, size + UNUSUAL, found, start if size > 16 else NULL)
+    # Only what comes twice is kept: it costs as much as three names.
+    old = name.text
+    name.text = NULL
+    name.first = first
+    name.last = last
+    name.size = -size
+    drop_if_any(old)
+    return unusual_string(reader, start, unusual)
+
+
+cdef inline PyObject* name_in_text "jsonrpc_fast_name_in_text"(
+    ValueReader* reader, const uint8_t* start, Py_ssize_t before
+) noexcept:
+    """The cached str, with its hash, of the name or method whose opening quote is before `start`. Sets `reader.at`.
+
+    before: how many names and values of the same object come before it.
+    """
+    cdef const uint8_t* at = plain_end(reader, start)
+    if unlikely(at >= reader.end):
+        return NULL
+    if unlikely(at[0] != c'"'):
+        return unusual_name(reader, start, at, before)
+    reader.at = at + 1
+    return name_at(start, at - start)
+
+
+cdef inline PyObject* name_before_colon(ValueReader* reader, const uint8_t* at, Py_ssize_t before) noexcept:
+    """The member name at `at`; `reader.at` is then past its colon and the space around it. before: as in
+    `name_in_text`."""
     cdef const uint8_t* end = reader.end
     cdef PyObject* name
     if unlikely(at >= end or at[0] != c'"'):
         return NULL
-    at = plain_end(reader, start)
-    if unlikely(at >= end):
-        return NULL
-    if at[0] == c'"':
-        name = name_at(start, at - start)
-        at += 1
-    else:
-        name = unusual_string(reader, start, at)
-        at = reader.at
+    name = name_in_text(reader, at + 1, before)
     if name == NULL:
         return NULL
-    at = past_space(at, end)
+    at = past_space(reader.at, end)
     if unlikely(at >= end or at[0] != c":"):
         drop(name)
         return NULL

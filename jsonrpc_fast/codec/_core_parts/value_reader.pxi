@@ -17,6 +17,10 @@ cdef extern from "Python.h":
     PyObject* new_list "PyList_New"(Py_ssize_t size)
     void set_list_item "PyList_SET_ITEM"(PyObject* items, Py_ssize_t index, PyObject* value)
     PyObject* new_bytes_of "PyBytes_FromStringAndSize"(const char* text, Py_ssize_t size)
+    bint is_integer "PyLong_CheckExact"(PyObject* value)
+    bint is_string "PyUnicode_CheckExact"(PyObject* value)
+    PyObject* new_tuple "PyTuple_New"(Py_ssize_t size)
+    void set_tuple_item "PyTuple_SET_ITEM"(PyObject* items, Py_ssize_t index, PyObject* value)
     PyObject* new_dict "PyDict_New"()
     int set_dict_item "PyDict_SetItem"(PyObject* items, PyObject* name, PyObject* value)
     Py_hash_t hash_of "PyObject_Hash"(PyObject* value)
@@ -79,8 +83,6 @@ cdef extern from *:
 
 
 cdef enum:
-    # The slow path reads deeper values. One bit for each level fits in a word.
-    VALUE_DEPTH = 64
     # How many values a reader holds without the heap.
     STACK_VALUES = 128
     # As in `_numbers.py`, which `check_invariants` compares.
@@ -95,7 +97,7 @@ cdef struct ValueReader "jsonrpc_fast_value_reader":
     const uint8_t* text  # the first byte that may be read
     const uint8_t* end
     const uint8_t* start  # of the value that `value_at` reads
-    Py_ssize_t depth  # of values that are read, at most VALUE_DEPTH
+    Py_ssize_t depth  # of values that are read, at most
     Py_ssize_t odd  # numbers that orjson has read
     int numbers  # how they are read, as `numbers_of` says
     bint is_alone  # orjson is not there, or cannot read this payload
@@ -114,7 +116,7 @@ cdef inline void open_reader(
 ) noexcept:
     reader.text = text
     reader.end = end
-    reader.depth = min(depth, <Py_ssize_t>VALUE_DEPTH)
+    reader.depth = depth
     reader.numbers = numbers
     reader.is_alone = not HAS_ORJSON
     reader.stack = reader.values

@@ -4,9 +4,11 @@ The results are those of orjson: the same types and order of members, and the la
 JSON, a value that nests too deep and an integer that the profile may refuse give no value; then the slow path reads the
 text again.
 
-Nothing recurses: a value has at most VALUE_DEPTH open containers. Their parts are on `ValueReader.stack`, which owns them
-until their container does, or until `drop_values`. Making a list or a dict may start a garbage collection, which may run
-other code: no pointer into static memory is held across it, and the reader is on the C stack.
+Nothing recurses. The parts of the open containers are on `ValueReader.stack`, which owns them until their container does,
+or until `drop_values`. Below the parts of each is a *mark*, which has what is to be known again when the container ends:
+where the mark of the one around it is, and whether that is an object. A mark is odd, which no address of an object is.
+Making a list or a dict may start a garbage collection, which may run other code: no pointer into static memory is held
+across it, and the reader is on the C stack.
 """
 
 cdef inline PyObject* literal_at(ValueReader* reader, const uint8_t* at) noexcept:
@@ -56,7 +58,8 @@ cdef PyObject** grow_values(ValueReader* reader, PyObject** top) noexcept:
 cdef PyObject* drop_values(ValueReader* reader, PyObject** top) noexcept:
     while top > reader.stack:
         top -= 1
-        drop(top[0])
+        if not <size_t>top[0] & 1:
+            drop(top[0])
     forget_stack(reader)
     return NULL
 
@@ -71,22 +74,35 @@ cdef inline void forget_stack(ValueReader* reader) noexcept:
 cdef PyObject* value_at(ValueReader* reader, const uint8_t* at, Py_ssize_t levels) noexcept:
     """The value at `at`, which nests no more than `levels` deep; `reader.at` is then behind it.
 
-    The stack is empty before and after. One entry is free on it before a value or a name is read, two where both come.
+    The stack is empty before and after. Two entries are free on it before a part is read: for a name, and for its value or
+    a mark.
     """
     cdef const uint8_t* end = reader.end
     cdef PyObject** top = reader.stack
     cdef PyObject** larger
     cdef PyObject* value
-    cdef Py_ssize_t[VALUE_DEPTH] starts  # of the open containers, on the stack
-    cdef uint64_t kinds = 0  # one bit for each, 1 for an object; the lowest is the innermost
-    cdef Py_ssize_t level = 0  # how many are open
-    cdef Py_ssize_t i
+    cdef Py_ssize_t level = 0  # how many containers are open
+    cdef Py_ssize_t start = 0  # of the parts of the innermost, on the stack
+    cdef bint in_object = False  # whether it is an object
+    cdef size_t mark
     cdef uint8_t byte
     reader.start = at
     reader.odd = 0
     reader.is_for_orjson = False
     while True:
-        # A value begins here.
+        # A part of the innermost container begins here, or the value itself.
+        if unlikely(reader.stack_end - top < 2):
+            larger = grow_values(reader, top)
+            if larger == NULL:
+                return drop_values(reader, top)
+            top = larger
+        if in_object:
+            value = name_before_colon(reader, at, top - reader.stack - start)
+            if unlikely(value == NULL):
+                return drop_values(reader, top)
+            top[0] = value
+            top += 1
+            at = reader.at
         if unlikely(at >= end):
             return drop_values(reader, top)
         byte = at[0]
@@ -103,21 +119,11 @@ cdef PyObject* value_at(ValueReader* reader, const uint8_t* at, Py_ssize_t level
                 value = new_dict() if byte == c"{" else new_list(0)
                 reader.at = at + 1
             else:
-                starts[level] = top - reader.stack
+                top[0] = <PyObject*>(<size_t>start << 2 | <size_t>in_object << 1 | 1)
+                top += 1
+                start = top - reader.stack
+                in_object = byte == c"{"
                 level += 1
-                kinds = kinds << 1 | (byte == c"{")
-                if byte == c"{":
-                    value = name_before_colon(reader, at)
-                    if unlikely(value == NULL):
-                        return drop_values(reader, top)
-                    top[0] = value
-                    top += 1
-                    at = reader.at
-                    if unlikely(reader.stack_end - top < 2):
-                        larger = grow_values(reader, top)
-                        if larger == NULL:
-                            return drop_values(reader, top)
-                        top = larger
                 continue
         else:
             value = literal_at(reader, at)
@@ -136,32 +142,21 @@ cdef PyObject* value_at(ValueReader* reader, const uint8_t* at, Py_ssize_t level
                 return drop_values(reader, top)
             if at[0] == c",":
                 break
-            i = starts[level - 1]
-            if kinds & 1:
+            if in_object:
                 if unlikely(at[0] != c"}"):
                     return drop_values(reader, top)
-                value = dict_of(reader.stack + i, top - reader.stack - i)
+                value = dict_of(reader.stack + start, top - reader.stack - start)
             else:
                 if unlikely(at[0] != c"]"):
                     return drop_values(reader, top)
-                value = list_of(reader.stack + i, top - reader.stack - i)
+                value = list_of(reader.stack + start, top - reader.stack - start)
             if unlikely(value == NULL):
                 return drop_values(reader, top)
-            top = reader.stack + i
+            top = reader.stack + start - 1
+            mark = <size_t>top[0]
+            start = <Py_ssize_t>(mark >> 2)
+            in_object = mark & 2 != 0
+            level -= 1
             at += 1
             reader.at = at
-            level -= 1
-            kinds >>= 1
-        if unlikely(reader.stack_end - top < 2):
-            larger = grow_values(reader, top)
-            if larger == NULL:
-                return drop_values(reader, top)
-            top = larger
         at = past_space(at + 1, end)
-        if kinds & 1:
-            value = name_before_colon(reader, at)
-            if unlikely(value == NULL):
-                return drop_values(reader, top)
-            top[0] = value
-            top += 1
-            at = reader.at

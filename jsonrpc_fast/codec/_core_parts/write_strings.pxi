@@ -99,6 +99,32 @@ cdef extern from *:
     }
     #endif
 
+    /* Copy 64 bytes at a time as long as JSON escapes none of them; return how many. */
+    #if JSONRPC_FAST_SSE2 && defined(__GNUC__) && defined(__x86_64__)
+    #include <immintrin.h>
+    #define jsonrpc_fast_has_wide_blocks __builtin_cpu_supports("avx2")
+    #define JSONRPC_FAST_SPECIAL_32(bytes) \\
+        _mm256_or_si256( \\
+            _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8(0x5C)), \\
+            _mm256_cmpgt_epi8(_mm256_set1_epi8((char)0xA1), _mm256_xor_si256(bytes, _mm256_set1_epi8((char)0x82))))
+    __attribute__((target("avx2"), noinline)) static Py_ssize_t jsonrpc_fast_copy_wide_blocks(
+        char *to, const unsigned char *at, Py_ssize_t size) {
+        Py_ssize_t done;
+        for (done = 0; size - done >= 64; done += 64) {
+            __m256i a = _mm256_loadu_si256((const __m256i *)(at + done));
+            __m256i b = _mm256_loadu_si256((const __m256i *)(at + done + 32));
+            _mm256_storeu_si256((__m256i *)(to + done), a);
+            _mm256_storeu_si256((__m256i *)(to + done + 32), b);
+            if (_mm256_movemask_epi8(_mm256_or_si256(JSONRPC_FAST_SPECIAL_32(a), JSONRPC_FAST_SPECIAL_32(b))))
+                break;
+        }
+        return done;
+    }
+    #else
+    #define jsonrpc_fast_has_wide_blocks 0
+    #define jsonrpc_fast_copy_wide_blocks(to, at, size) 0
+    #endif
+
     /* Copy `size` bytes up to the first that JSON escapes; return whether there is one. `to` and `at` are then behind the
        bytes that count, but up to 15 more are written. With `has_before`, the eight bytes before `at` may be read. */
     static CYTHON_INLINE int jsonrpc_fast_copy_plain(
@@ -119,6 +145,13 @@ cdef extern from *:
                 first = first >> 8 * (7 - size) >> 8 | 0x2020202020202020ULL << 8 * size;
                 last = first;
                 memcpy(target, &first, 8);
+            } else if (size >= 4) {
+                unsigned int low, high;
+                memcpy(&low, text, 4);
+                memcpy(&high, end - 4, 4);
+                first = last = low | (unsigned long long)high << 32;
+                memcpy(target, &low, 4);
+                memcpy(target + size - 4, &high, 4);
             }
             if (jsonrpc_fast_special_words(first, last) == 0) {
                 *to = target + size;
@@ -129,6 +162,11 @@ cdef extern from *:
             *to = target;
             *at = text;
             return text < end;
+        }
+        if (size >= 4096 && jsonrpc_fast_has_wide_blocks) {
+            Py_ssize_t done = jsonrpc_fast_copy_wide_blocks(target, text, size);
+            target += done;
+            text += done;
         }
         while (end - text >= 64 && jsonrpc_fast_copy_blocks(target, text) == 0) {
             target += 64;
@@ -157,6 +195,15 @@ cdef extern from *:
         return special != 0;
     }
 
+    /* The UTF-8 that a str keeps since somebody asked for it, or NULL. */
+    #if CYTHON_COMPILING_IN_CPYTHON && !defined(Py_GIL_DISABLED) && PY_VERSION_HEX < 0x030F0000
+    #define jsonrpc_fast_kept_utf8(text) (((PyCompactUnicodeObject *)(text))->utf8)
+    #define jsonrpc_fast_kept_size(text) (((PyCompactUnicodeObject *)(text))->utf8_length)
+    #else
+    #define jsonrpc_fast_kept_utf8(text) NULL
+    #define jsonrpc_fast_kept_size(text) 0
+    #endif
+
     /* Strings without characters of their own exist only before Python 3.12. */
     #if PY_VERSION_HEX >= 0x030C0000
     #define jsonrpc_fast_is_ready(text) 1
@@ -171,6 +218,8 @@ cdef extern from *:
     bint copy_plain "jsonrpc_fast_copy_plain"(
         char** to, const uint8_t** at, Py_ssize_t size, bint has_before) noexcept
     bint is_ready "jsonrpc_fast_is_ready"(PyObject* text) noexcept
+    const char* kept_utf8 "jsonrpc_fast_kept_utf8"(PyObject* text) noexcept
+    Py_ssize_t kept_size "jsonrpc_fast_kept_size"(PyObject* text) noexcept
 
 cdef extern from "Python.h":
     bint is_compact_ascii "PyUnicode_IS_COMPACT_ASCII"(PyObject* text)
@@ -351,6 +400,8 @@ cdef char* write_other_string(Output* output, char* at, PyObject* text) noexcept
     cdef Py_ssize_t size
     if not is_ready(text):
         return NULL
+    if kept_utf8(text) != NULL:
+        return write_bytes(output, at, <const uint8_t*>kept_utf8(text), kept_size(text), False)
     size = string_size(text)
     data = string_data(text)
     if is_ascii(text):
