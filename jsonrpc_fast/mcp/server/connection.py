@@ -37,7 +37,6 @@ from .handshake import RequestRules, ServerHandshake
 from .inputs import cannot_send, check_input_required
 from .methods import CAPABILITIES, Method, Methods, call_method
 from .middleware import run_within
-from .request_state import StateSeal
 from .serving import ClientConnection, FrontSession
 from .subscriptions import TASK_IDS, ClientSubscriptions, SubscriptionStream
 from .tasks import Task
@@ -131,7 +130,7 @@ class ServerConnection(ClientConnection):
             return rules.result
         assert type(rules) is RequestRules
         members = params if type(params) is dict else {}
-        context = Context(request, rules, members, self)
+        context = Context(request, rules, members, self, self._methods)
         if rules.revision.is_modern and ("inputResponses" in members or "requestState" in members):
             open_inputs(context)
         method = self._own_methods.get(name)
@@ -163,7 +162,7 @@ class ServerConnection(ClientConnection):
         if function is None or rules is None or not is_due:
             return None
         members = params if isinstance(params, dict) else {}
-        return self._handle(members, Context(request, rules, members, self))
+        return self._handle(members, Context(request, rules, members, self, self._methods))
 
     def _call_method(self, params: dict[str, Any], context: Context) -> Any:
         """Serve a request inside the middleware, which may have changed the params."""
@@ -248,17 +247,6 @@ class ServerConnection(ClientConnection):
                 open.end.set_result(self._handshake.complete(open.revision, LISTEN_METHOD, {"_meta": stream.meta()}))
 
     # The connection of a context.
-
-    @property
-    def lifespan_value(self) -> Any:
-        return self._methods.lifespan_value
-
-    @property
-    def seal(self) -> StateSeal:
-        return self._methods.seal
-
-    async def read(self, uri: str, context: Context) -> dict[str, Any]:
-        return await self._methods.read(uri, context)
 
     async def call(
         self,

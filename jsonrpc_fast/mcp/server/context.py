@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from ..._checks import check_count
@@ -35,19 +35,22 @@ class AskClient(Protocol):
     ) -> dict[str, Any]: ...
 
 
-class ContextConnection(Protocol):
-    """The connection to the client of a context."""
+class ContextServer(Protocol):
+    """The server whose function a context is for."""
+
+    seal: StateSeal
+    """What makes and opens the `requestState` of modern clients."""
 
     @property
     def lifespan_value(self) -> Any:
         """The value of the lifespan of the server; None without one."""
 
-    @property
-    def seal(self) -> StateSeal:
-        """What makes and opens the `requestState` of modern clients."""
-
     async def read(self, uri: str, context: Context) -> dict[str, Any]:
         """Return the `ReadResourceResult` of a resource of the server."""
+
+
+class ContextConnection(Protocol):
+    """The connection to the client of a context."""
 
     async def call(
         self,
@@ -106,16 +109,22 @@ class Context:
         revision: The protocol revision of the request.
     """
 
-    __slots__ = ("_ask", "_connection", "_inputs", "_params", "_request", "_rules", "_state", "revision")
+    __slots__ = ("_ask", "_connection", "_inputs", "_params", "_request", "_rules", "_server", "_state", "revision")
 
     def __init__(
-        self, request: SessionContext, rules: RequestRules, params: Mapping[str, Any], connection: ContextConnection
+        self,
+        request: SessionContext,
+        rules: RequestRules,
+        params: Mapping[str, Any],
+        connection: ContextConnection,
+        server: ContextServer,
     ) -> None:
         self._request = request
         self._rules = rules
         self.revision: Revision = rules.revision
         self._params = params
         self._connection = connection
+        self._server = server
         self._ask: AskClient | None = None  # once the function runs as a task
         self._inputs: Inputs | None = None
         self._state: dict[str, Any] | None = None
@@ -179,7 +188,7 @@ class Context:
     @property
     def lifespan(self) -> Any:
         """The value that the lifespan of the server yielded; None without a lifespan."""
-        return self._connection.lifespan_value
+        return self._server.lifespan_value
 
     @property
     def client_info(self) -> Implementation | None:
@@ -439,7 +448,7 @@ class Context:
             RpcError: The resource is unknown, or its function raised this error.
             Exception: Whatever the function of the resource raises.
         """
-        contents: list[dict[str, Any]] = (await self._connection.read(uri, self)).get("contents", [])
+        contents: list[dict[str, Any]] = (await self._server.read(uri, self)).get("contents", [])
         return contents
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
@@ -528,20 +537,20 @@ class Context:
 class MountedContext(Context):
     """The context of a request that a server serves for another one, which it is mounted at.
 
+    What the function asks and tells the client goes through the other server.
+
     Args:
         context: The context at that server.
         method: The method of the request here.
-        connection: Makes the connection of this context from that of the other.
+        server: The server here.
     """
 
     __slots__ = ("_method",)
 
-    def __init__(
-        self, context: Context, method: str, connection: Callable[[ContextConnection], ContextConnection]
-    ) -> None:
+    def __init__(self, context: Context, method: str, server: ContextServer) -> None:
         copy_to(self, context)
         self._method = method
-        self._connection = connection(self._connection)
+        self._server = server
 
     @property
     def method(self) -> str:
@@ -557,7 +566,7 @@ def open_inputs(context: Context) -> Inputs:
     """
     if context._inputs is None:
         request = context._request
-        context._inputs = Inputs(request.method, context._params, context._connection.seal, context.subject)
+        context._inputs = Inputs(request.method, context._params, context._server.seal, context.subject)
     return context._inputs
 
 

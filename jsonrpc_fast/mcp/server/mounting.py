@@ -12,19 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from typing import Any, TypeVar, get_args
 
 import msgspec
 
 from ..protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
 from ..protocol.meta import LIST_METHODS
-from .context import Context, ContextConnection, MountedContext
+from .context import Context, MountedContext
 from .lifespan import Lifespan
 from .methods import Methods, UnknownName
 from .providers import FeatureKind, Provider
 from .registry import Registry
-from .request_state import StateSeal
 
 D = TypeVar("D", bound=Definition)
 
@@ -108,30 +106,8 @@ class ServerProvider(Provider):
 
     async def _serve(self, method: str, params: dict[str, Any], context: Context) -> dict[str, Any] | None:
         """Return the result of a request; None if its name, URI or method is unknown."""
-        inner = MountedContext(context, method, partial(_Connection, methods=self._methods))
+        inner = MountedContext(context, method, self._methods)
         try:
             return await self._methods.serve_mounted(params, inner)
         except UnknownName:
             return None
-
-
-class _Connection:
-    """The connection of the contexts of a server that is mounted: it reaches the client through the outer server."""
-
-    def __init__(self, outer: ContextConnection, methods: Methods) -> None:
-        self._outer = outer
-        self._methods = methods
-        self.call = outer.call
-        self.notify = outer.notify
-        self.log = outer.log
-
-    @property
-    def lifespan_value(self) -> Any:
-        return self._methods.lifespan_value
-
-    @property
-    def seal(self) -> StateSeal:
-        return self._outer.seal
-
-    async def read(self, uri: str, context: Context) -> dict[str, Any]:
-        return await self._methods.read(uri, context)
