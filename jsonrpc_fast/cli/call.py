@@ -115,7 +115,9 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
         return _fail(missing_extra(error, "mcp" if options.mcp else "http,websocket"), FAILURE, program)
     except OSError as error:
         statuses = {errno.ENOENT: NOT_FOUND, errno.EACCES: CANNOT_RUN, errno.ENOEXEC: CANNOT_RUN} if command else {}
-        reason = f"{(command or options.words)[0]}: {error.strerror}" if error.strerror else error
+        reason = error.strerror or error
+        if not options.mcp:  # an MCP client says itself what it could not start
+            reason = f"{(command or options.words)[0]}: {reason}"
         return _fail(reason, statuses.get(error.errno or 0, _LOST), program)
     except (ValueError, TypeError) as error:
         return _fail(error, FAILURE, program)
