@@ -14,10 +14,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, Final, get_args
 
-from ..codec import Message, Notification, ParseError, Request, Response
-from ..codec.located import LocatingDecoder
+from ..codec import Notification, ParseError, Request, Response
+from ..codec.located import Block, LocatingDecoder, block_of, count_kinds
 from ..codes import Hint, ParseErrorCode
 from ..framing.frames import Frame, Framing
 from ..framing.hints import looks_like
@@ -79,18 +80,13 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
             print_error(problem)
             return FAILURE
         is_first, has_bytes = False, has_bytes or bool(chunk)
-        for items in decoder.feed_in_blocks(chunk):
-            if isinstance(items, list):
-                report.add_valid(items)
-            else:
-                for frame, item in items:
-                    report.add(frame, item)
+        for block in decoder.feed_blocks(chunk):
+            report.add(block)
         progress.advance(len(chunk))
         print(end="", flush=True)  # with slow input, show faults at once
         if decoder.ended:
             break
-    for frame, item in decoder.close_located():
-        report.add(frame, item)
+    report.add(block_of(decoder.close_located()))
     if not report.counts.total():
         progress.clear()
         print_error(f"{printable(file)} has no message{'' if has_bytes else ': it is empty'}")
@@ -169,29 +165,33 @@ class _Report:
         self._progress = progress
         self._coloured = not options.json and is_coloured(sys.stdout)
 
-    def add(self, frame: Frame | None, item: Message | list[Message]) -> None:
-        """Count what was decoded from a frame, and show its faults. Valid items need no frame."""
-        if isinstance(item, list):
-            self.counts["batch"] += 1
-            for message in item:
-                self._add(frame, message)
-        else:
-            self._add(frame, item)
-
-    def add_valid(self, items: list[Message | list[Message]]) -> None:
-        """Count valid items by type: a loop over them would take longer than decoding them."""
-        kinds = Counter(map(type, items))
-        if list in kinds or self._options.methods:
-            for item in items:
-                self.add(None, item)
-            return
+    def add(self, block: Block) -> None:
+        """Count the messages of a block, and show its faults."""
+        kinds, messages = block.kinds, block.items
+        if batches := kinds.pop(list, 0):
+            self.counts["batch"] += batches
+            messages = list(chain.from_iterable(item if type(item) is list else (item,) for item in messages))
+            kinds = count_kinds(messages)
+        # By class: a loop over the messages would take longer than decoding them.
         self.counts["request"] += kinds[Request]
         self.counts["notification"] += kinds[Notification]
         if kinds[Response]:
-            responses = [item for item in items if type(item) is Response]
-            errors = [response.is_error for response in responses].count(True)
+            errors = [message.is_error for message in messages if type(message) is Response].count(True)
             self.counts["error"] += errors
-            self.counts["result"] += len(responses) - errors
+            self.counts["result"] += kinds[Response] - errors
+        if self._options.methods:
+            for message in messages:
+                if isinstance(message, Request):
+                    self._add_method("request", message.method)
+                elif isinstance(message, Notification):
+                    self._add_method("notification", message.method)
+        for frame, item in block.faults:
+            for message in item if isinstance(item, list) else [item]:
+                if isinstance(message, ParseError):
+                    self.counts["invalid"] += 1
+                    self.faults[message.code] += 1
+                    if self.counts["invalid"] <= self._options.max_faults:
+                        self._show(frame, message)
 
     def close(self) -> None:
         """Print the summary."""
@@ -227,25 +227,10 @@ class _Report:
         """Return the methods and their counts, the most frequent first."""
         return sorted(self.methods.items(), key=lambda item: (-item[1].total(), item[0]))
 
-    def _add(self, frame: Frame | None, message: Message) -> None:
-        if isinstance(message, Request):
-            self._add_method("request", message.method)
-        elif isinstance(message, Notification):
-            self._add_method("notification", message.method)
-        elif isinstance(message, ParseError):
-            self.counts["invalid"] += 1
-            self.faults[message.code] += 1
-            if frame is not None and self.counts["invalid"] <= self._options.max_faults:
-                self._show(frame, message)
-        else:
-            self.counts["error" if message.is_error else "result"] += 1
-
     def _add_method(self, kind: Kind, method: str) -> None:
-        self.counts[kind] += 1
-        if self._options.methods:
-            if method not in self.methods and len(self.methods) >= _MAX_METHODS:
-                method = _OTHER_METHODS
-            self.methods.setdefault(method, Counter())[kind] += 1
+        if method not in self.methods and len(self.methods) >= _MAX_METHODS:
+            method = _OTHER_METHODS
+        self.methods.setdefault(method, Counter())[kind] += 1
 
     def _show(self, frame: Frame, fault: ParseError) -> None:
         self._progress.clear()

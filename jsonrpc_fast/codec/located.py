@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
-from typing import Any, Final, TypeAlias
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ..framing.frames import Frame, Framing
 from ..framing.lines import LineFrames
@@ -12,9 +12,24 @@ from ..profile import JSONRPC, Profile
 from ._backend import Decoder, Message, ParseError, decode, too_large_fault
 from ._stream import StreamDecoder
 
-_LOCATED_BYTES: Final = 4096
+_BLOCK_BYTES: Final = 32 * 1024
+"""Decoded messages of this much text stay in the caches of a processor."""
 
 Located: TypeAlias = "tuple[Frame, Message | list[Message]]"
+
+
+class Block(NamedTuple):
+    """Items of a stream.
+
+    Attributes:
+        items: The messages and batches, in order.
+        kinds: The number of items of each class.
+        faults: The items that are or hold faults, with their frames. They are among `items`, too.
+    """
+
+    items: list[Message | list[Message]]
+    kinds: Counter[type]
+    faults: list[Located]
 
 
 class LocatingDecoder(StreamDecoder[Message]):
@@ -44,38 +59,37 @@ class LocatingDecoder(StreamDecoder[Message]):
         for frame in self._frames.close():
             yield frame, self._last_item(frame)
 
-    def feed_in_blocks(self, data: bytes) -> Iterator[list[Message | list[Message]] | Iterator[Located]]:
-        """Yield the items that `feed` returns: lists of valid ones, and iterators of items with their frames.
+    def feed_blocks(self, data: bytes) -> Iterator[Block]:
+        """Yield the items that `feed` returns in blocks.
 
-        Each iterator has to be used up before the next value is taken. The backend's decoder reads blocks of whole
-        lines, and only a block with a fault is split again, to locate the fault: valid lines cost little more than
-        `Decoder.feed`. In other framings each item has its frame.
+        The backend's decoder reads whole lines, and only a block with a fault is split, to locate the fault: lines cost
+        little more than with `Decoder.feed`. In other framings each item is decoded after its frame.
         """
         lines = self._frames
         if not isinstance(lines, LineFrames) or self._detector is not None:
-            yield self.feed_located(data)
+            yield block_of(self.feed_located(data))
             return
         start = 0
         if not lines.is_between_lines:
             start = data.find(b"\n") + 1 or len(data)
-            yield self.feed_located(data[:start])
-        end = data.rfind(b"\n", start) + 1 or start
-        yield from self._read_block(lines, data[start:end])
-        yield self.feed_located(data[end:])
+            yield block_of(self.feed_located(data[:start]))
+        last = data.rfind(b"\n", start) + 1
+        while start < last:
+            end = data.rfind(b"\n", start, start + _BLOCK_BYTES) + 1 or data.find(b"\n", start) + 1
+            yield self._read_lines(lines, data[start:end])
+            start = end
+        yield block_of(self.feed_located(data[start:]))
 
-    def _read_block(self, lines: LineFrames, block: bytes) -> Iterator[list[Any] | Iterator[Located]]:
-        """Yield the items of whole lines. Halves of a block with a fault are read again, down to some lines."""
-        items: list[Any] = self._blocks.feed(block)
-        if not _has_fault(items):
-            lines.skip(block)
-            yield items
-            return
-        half = block.find(b"\n", len(block) // 2) + 1
-        if len(block) <= _LOCATED_BYTES or half == len(block):
-            yield self.feed_located(block)
-        else:
-            yield from self._read_block(lines, block[:half])
-            yield from self._read_block(lines, block[half:])
+    def _read_lines(self, lines: LineFrames, text: bytes) -> Block:
+        """Return the items of whole lines."""
+        items: list[Any] = self._blocks.feed(text)
+        kinds = count_kinds(items)
+        faults: list[Located] = []
+        if ParseError in kinds or (list in kinds and any(map(_has_fault, items))):
+            faulty = [at for at, item in enumerate(items) if _has_fault(item)]
+            faults = list(zip(lines.frames_at(text, len(items), faulty), [items[at] for at in faulty], strict=True))
+        lines.skip(text)
+        return Block(items, kinds, faults)
 
     def _decode(self, text: bytes) -> Any:
         return decode(text, self._profile, raw=self._raw)
@@ -84,8 +98,22 @@ class LocatingDecoder(StreamDecoder[Message]):
         return too_large_fault(head, self._profile)
 
 
-def _has_fault(items: list[Message | list[Message]]) -> bool:
-    kinds = set(map(type, items))
-    if list in kinds:
-        kinds.update(map(type, chain.from_iterable(item for item in items if isinstance(item, list))))
-    return ParseError in kinds
+def block_of(pairs: Iterable[Located]) -> Block:
+    """Return the block of items with their frames."""
+    found = list(pairs)
+    items = [item for _, item in found]
+    return Block(items, count_kinds(items), [pair for pair in found if _has_fault(pair[1])])
+
+
+def count_kinds(items: list[Any]) -> Counter[type]:
+    """Return the number of items of each class. A counter would take as long as the decoding of a short message."""
+    kinds = list(map(type, items))
+    found: Counter[type] = Counter()
+    for kind in set(kinds):
+        found[kind] = kinds.count(kind)
+    return found
+
+
+def _has_fault(item: Message | list[Message]) -> bool:
+    kind = type(item)
+    return kind is ParseError or (kind is list and ParseError in map(type, item))  # type: ignore[arg-type]

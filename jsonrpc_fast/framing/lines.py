@@ -12,6 +12,8 @@ Rules:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import Final
 
 from ..codes import ParseErrorCode
@@ -50,6 +52,16 @@ class LineFrames:
         """Count complete lines that the caller has read itself. Call it between lines only."""
         self._line += lines.count(b"\n")
         self._offset += len(lines)
+
+    def frames_at(self, lines: bytes, count: int, indexes: Iterable[int]) -> list[Frame]:
+        """Return some of the `count` frames of complete lines that the caller reads itself; see `skip`."""
+        texts = lines.split(b"\n")
+        starts = list(accumulate(map(len, texts), initial=0))  # without the ends of lines
+        at: Sequence[int] = range(count)
+        if count < len(texts) - 1:
+            at = [number for number, text in enumerate(texts) if len(text) > self._limit + 1 or text.strip(BLANK)]
+        found = [at[index] for index in indexes]
+        return [self._frame(texts[each], self._line + each, self._offset + starts[each] + each) for each in found]
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
         """Return the frames that end in `data`."""
@@ -99,23 +111,23 @@ class LineFrames:
                 self._offset += len(BYTE_ORDER_MARK)
             self._at_start = False
         if len(buffer) > self._limit + 1 or (len(buffer) == self._limit + 1 and buffer[-1] != 0x0D):
-            frames.append(self._too_large(buffer))
+            frames.append(self._frame(buffer, self._line, self._offset))
             self._dropping = True
             self._offset += len(buffer) + max(left, 0)
             self._buffer = bytearray()
 
     def _finish_line(self, frames: list[Frame]) -> None:
         text = bytes(self._buffer)
-        if text.endswith(b"\r"):
-            text = text[:-1]
-        if len(text) > self._limit:  # it began like a byte order mark
-            frames.append(self._too_large(text))
-        elif text.strip(BLANK):
-            frames.append(Frame(text, self._line, self._offset))
+        if len(text) > self._limit + 1 or text.strip(BLANK):
+            frames.append(self._frame(text, self._line, self._offset))
 
-    def _too_large(self, text: bytes | bytearray) -> Frame:
+    def _frame(self, text: bytes | bytearray, line: int, offset: int) -> Frame:
+        """Return the frame of a line without 0x0A, or that of the beginning of one over the limit."""
+        size = len(text) - text.endswith(b"\r")
+        if size <= self._limit:
+            return Frame(bytes(memoryview(text)[:size]), line, offset)
         head = bytes(memoryview(text)[: min(self._limit, HEAD_BYTES)])
-        return Frame(head, self._line, self._offset, ParseErrorCode.MESSAGE_TOO_LARGE)
+        return Frame(head, line, offset, ParseErrorCode.MESSAGE_TOO_LARGE)
 
     def _next_line(self) -> None:
         self._offset += len(self._buffer) + 1

@@ -6,7 +6,6 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,7 +16,7 @@ from jsonrpc_fast import JSONRPC, PRESETS, ParseError
 from jsonrpc_fast.cli import check
 from jsonrpc_fast.cli import main as cli
 from jsonrpc_fast.codec import located as located_module
-from jsonrpc_fast.codec.located import LocatingDecoder
+from jsonrpc_fast.codec.located import LocatingDecoder, block_of
 from jsonrpc_fast.framing.frames import FRAMINGS, Framing
 
 from ..support.command_line import MIXED, MIXED_FAULTS, MIXED_SUMMARY, REQUEST, run, run_here
@@ -107,18 +106,17 @@ def test_blocks_have_the_items_and_the_frames_of_all_faults(chunks: list[bytes],
     locating = LocatingDecoder(framing)
     expected = [pair for chunk in chunks for pair in locating.feed_located(chunk)] + list(locating.close_located())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(located_module, "_LOCATED_BYTES", 8)
+        patch.setattr(located_module, "_BLOCK_BYTES", 50)
         decoder = LocatingDecoder(framing)
-        found: list[Any] = []
-        for chunk in chunks:
-            for items in decoder.feed_in_blocks(chunk):
-                found += [(None, item) for item in items] if isinstance(items, list) else items
-        found += decoder.close_located()
-    assert [item for _, item in found] == [item for _, item in expected]
-    for (frame, item), (where, _) in zip(found, expected, strict=True):
-        assert frame in (None, where)
-        faulty = any(isinstance(each, ParseError) for each in (item if isinstance(item, list) else [item]))
-        assert frame == where or not faulty
+        blocks = [block for chunk in chunks for block in decoder.feed_blocks(chunk)]
+    blocks.append(block_of(decoder.close_located()))
+    assert [item for block in blocks for item in block.items] == [item for _, item in expected]
+    assert [sum(block.kinds.values()) for block in blocks] == [len(block.items) for block in blocks]
+    assert [pair for block in blocks for pair in block.faults] == [
+        (frame, item)
+        for frame, item in expected
+        if any(isinstance(each, ParseError) for each in (item if isinstance(item, list) else [item]))
+    ]
 
 
 def test_more_than_one_chunk(tmp_path: Path) -> None:
