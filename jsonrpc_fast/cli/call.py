@@ -43,7 +43,7 @@ from .output import (
     printable,
     styled,
 )
-from .replay import answers_of, replay
+from .replay import handlers_of, replay
 from .stubs import MAX_DOCUMENT_BYTES, document_of, write_stubs
 
 _ERROR: Final = 1
@@ -169,8 +169,8 @@ async def _run(
     if options.command == "stubs":
         return write_stubs(await _openrpc_document(options, target, command, headers), options)
     if options.command == "replay":
-        answers = answers_of(options)
-        async with _connected(options, target, command, headers, None, answers) as peer:
+        handlers = handlers_of(options)
+        async with _connected(options, target, command, headers, None, handlers) as peer:
             return SUCCESS if await replay(peer, options, _write_line) else _ERROR
     if options.command == "list":
         async with _connected(options, target, command, headers, on_notification) as peer:
@@ -222,9 +222,9 @@ async def _connected(
     command: Sequence[str],
     headers: Mapping[str, str],
     on_notification: Callable[[str, Any], None] | None,
-    answers: Mapping[str, Callable[[Any], Any]] | None = None,
+    handlers: Mapping[str, Callable[[Any], Any]] | None = None,
 ) -> AsyncIterator[Any]:
-    """Connect to a server and yield the `_Peer` that calls it. `answers` are functions for its requests, by method."""
+    """Connect to a server and yield the `_Peer` that calls it. `handlers` serve its requests."""
     is_http = target is not None and target.lower().startswith(_HTTP)
     if headers and not (is_http or (target or "").lower().startswith(_WEBSOCKET)):
         raise ValueError("--header needs a URL")
@@ -252,8 +252,8 @@ async def _connected(
         transport = _transport(options, target, command, headers, on_notification)
         convention = LspConvention() if options.lsp else None
         session = Session(transport, convention=convention, timeout=options.timeout, hooks=_Faults(options.command))
-        for method, answer in (answers or {}).items():
-            session.register(method, answer, unpack=False)
+        for method, function in (handlers or {}).items():
+            session.register(method, function, unpack=False)
         async with _session_errors(target), session:
             if options.lsp:
                 await _initialize(session)

@@ -1,10 +1,10 @@
 """The command `replay`: the requests of a recording, sent again, and their responses compared with the recorded ones.
 
 Rules:
-  - What the client sent is sent in its order. A request is awaited where its response stands in the recording, so that
-    what overlapped then overlaps again.
-  - Ids are new, and the items of a batch are sent one by one. What the server asks is answered as the client did, by
-    the order of each method; what was no message is left out.
+  - The client's messages are sent in their order. A request is awaited where its response stands in the recording, so
+    that requests that overlapped then overlap again.
+  - Ids are new, and the items of a batch are sent one by one. Requests of the server get the responses that the client
+    sent, in the order of each method. Input that was not a message is left out.
   - Two responses are equal if their values are: the order of members and the way numbers are written do not count.
 """
 
@@ -39,27 +39,27 @@ class Peer(Protocol):
     async def notify(self, method: str, params: Any = None) -> None: ...
 
 
-def answers_of(options: argparse.Namespace) -> dict[str, Callable[[Any], Any]]:
-    """Return functions that answer the server's requests as the client did in the recording.
+def handlers_of(options: argparse.Namespace) -> dict[str, Callable[[Any], Any]]:
+    """Return functions that serve the server's requests as the client did in the recording.
 
     Raises:
         ValueError: The file cannot be read, or is not a recording.
     """
     waiting: dict[Any, str] = {}
-    answers: defaultdict[str, deque[Response[Any]]] = defaultdict(deque)
+    recorded_responses: defaultdict[str, deque[Response[Any]]] = defaultdict(deque)
     for recorded, message in _messages(options):
         key = _key(recorded, message)
         if isinstance(message, Request) and recorded.sender == "server":
             waiting[key] = message.method
         elif isinstance(message, Response) and recorded.sender == "client" and key in waiting:
-            answers[waiting.pop(key)].append(message)
-    return {method: partial(_answer, found) for method, found in answers.items()}
+            recorded_responses[waiting.pop(key)].append(message)
+    return {method: partial(_respond, found) for method, found in recorded_responses.items()}
 
 
-def _answer(answers: deque[Response[Any]], _: Any) -> Any:
-    if not answers:
+def _respond(responses: deque[Response[Any]], _: Any) -> Any:
+    if not responses:
         raise standard_error(ErrorCode.INTERNAL_ERROR)
-    response = answers.popleft()
+    response = responses.popleft()
     if response.error is not None:
         raise RpcError(response.error.code, response.error.message, response.error.data)
     return response.result

@@ -64,7 +64,7 @@ class DispatchOptions(EncodeOptions, total=False):
     peer: Any
 
 
-class Reading:
+class ParamsReading:
     """How texts are read for handlers and their children.
 
     Attributes:
@@ -105,7 +105,7 @@ class Dispatch:
     def __init__(
         self,
         find: Callable[[str], Handler | None],
-        reading: Reading,
+        reading: ParamsReading,
         profile: Profile = JSONRPC,
         *,
         raw: bool = False,

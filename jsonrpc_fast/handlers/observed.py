@@ -24,7 +24,7 @@ from ..errors import HANDLER_FAILURES, standard_error
 from ..hooks import FoundHooks, Hooks, Outcome, trace_in
 from ..profile import Profile
 from .cancellation import CancelledError, is_foreign_cancellation
-from .dispatch import Dispatch, EncodeOptions, Reading, Served
+from .dispatch import Dispatch, EncodeOptions, ParamsReading, Served
 from .failures import on_failure
 from .handler import Handler
 
@@ -51,7 +51,7 @@ class ObservedDispatch(Dispatch):
     def __init__(
         self,
         find: Callable[[str], Handler | None],
-        reading: Reading,
+        reading: ParamsReading,
         profile: Profile,
         hooks: Hooks,
         **options: Unpack[EncodeOptions],

@@ -11,7 +11,7 @@ from ..codec import Message, RawMessage, Request, decode, encode_result
 from ..codec.encoders import depends_on_peer
 from ..errors import HANDLER_FAILURES
 from ..profile import JSONRPC, Profile
-from .dispatch import Dispatch, DispatchByForm, DispatchOptions, EncodeOptions, Reading
+from .dispatch import Dispatch, DispatchByForm, DispatchOptions, EncodeOptions, ParamsReading
 from .handler import NEVER_AWAITABLE, Handler
 from .interface import methods_of
 from .middleware import Middleware
@@ -57,7 +57,7 @@ class Handlers:
         self._functions: dict[str, tuple[Callable[..., Any], HandlerOptions]] = {}
         self._middleware = tuple(middleware)
         self._timeout = timeout
-        self._reading = Reading()
+        self._reading = ParamsReading()
         self._reads_raw = False
         self._last: tuple[Profile, Any, Dispatch] | None = None  # of `dispatch` with options
         self._fast_profile = JSONRPC if getattr(self.find, "__func__", None) is Handlers.find else None

@@ -61,7 +61,7 @@ class EndpointOptions(TypedDict, total=False):
             that is the scope itself.
         respond: Called with the context and the JSON-RPC response, or b"". Returns the status and further
             headers, with names in lower case. It is not async.
-        health: The path, below where the application is mounted, that answers a GET with 200; None: no path.
+        health: The path, below where the application is mounted, that responds to a GET with 200; None: no path.
             "/health" by default.
         raw: As in `Handlers.dispatch`.
         default: As in `encode`, for results and error data.

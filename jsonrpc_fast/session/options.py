@@ -24,9 +24,9 @@ class SessionOptions(TypedDict, total=False):
         convention: How the protocol cancels requests and reports progress; by default not at all.
         hooks: An object with methods for metrics and traces; see `jsonrpc_fast.hooks`.
         errors: Exception classes by error code, for what a call raises: subclasses of RpcError with the same arguments.
-        response_policy: Whether to answer malformed messages without a certain id: "always", "never", "limited" or a
-            `ResponseBudget`. The default is "never" for a `StdioClient`, whose child may print text, and "always" for
-            other transports.
+        response_policy: Whether malformed messages without a certain id get an error response: "always", "never",
+            "limited" or a `ResponseBudget`. The default is "never" for a `StdioClient`, whose child may print text, and
+            "always" for other transports.
         id_factory: Returns the id of the next call, an int or a str; by default ids count from 1.
         unique_ids: Whether to refuse a request whose id is in flight already; True by default. If False, the request is
             served like any other.

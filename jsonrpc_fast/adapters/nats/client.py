@@ -134,7 +134,7 @@ class ServiceClient(ResponseReader):
             The result.
 
         Raises:
-            RpcError: The service answered with an error.
+            RpcError: The service responded with an error.
             CallTimeout: No response arrived in time: the function may have run, or may still run.
             ConnectionLost: No service is subscribed, or the connection is closed or cannot take more. Its `was_sent` is
                 False then: the call may be sent again.

@@ -59,8 +59,8 @@ class Service:
         jetstream: Take the messages from the stream that has the subject. The services with the same queue and subject
             share a durable consumer, which the last one that starts sets to its `ack_seconds` and `max_handlers`.
         ack_seconds: With JetStream, how long a function may take before the broker sends its message to another worker.
-        timeout: Seconds for the functions of one message; None: no limit. Later they are cancelled and answered with
-            `SessionErrorCode.DEADLINE_EXCEEDED`.
+        timeout: Seconds for the functions of one message; None: no limit. After that they are cancelled, and the
+            response is the error `SessionErrorCode.DEADLINE_EXCEEDED`.
         max_handlers: How many messages are served at a time.
         max_waiting: How many more messages wait. Further ones are refused; with JetStream they wait in the stream.
         profile: The rules for decoding.
@@ -226,7 +226,7 @@ class Service:
         elif len(self._waiting) < self._max_waiting or self._jetstream is not None:
             self._waiting.append(message)
         else:
-            await self._reply(message, self._refusal(message.data, SessionErrorCode.SERVER_BUSY, _BUSY_TEXT))
+            await self._respond(message, self._refusal(message.data, SessionErrorCode.SERVER_BUSY, _BUSY_TEXT))
 
     def _begin(self, message: Msg) -> None:
         task = asyncio.get_running_loop().create_task(self._serve(message))
@@ -236,20 +236,20 @@ class Service:
     def _on_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _logger.error("a message could not be answered: %r", error, exc_info=error)
+            _logger.error("the response to a message could not be sent: %r", error, exc_info=error)
         if self._waiting:
             self._begin(self._waiting.popleft())
 
     async def _serve(self, message: Msg) -> None:
         dispatch = self._dispatch.continuing(trace_in(message.headers))
-        reply = dispatch.start(message.data, message, None, self._timeout, self._max_handlers)
-        if not isinstance(reply, bytes):
-            reply = await reply
+        response = dispatch.start(message.data, message, None, self._timeout, self._max_handlers)
+        if not isinstance(response, bytes):
+            response = await response
         # nats-py would raise, and the caller would wait for its timeout.
-        if len(reply) > self._connection.max_payload:
-            reply = self._refusal(message.data, ErrorCode.INTERNAL_ERROR, _TOO_LARGE_TEXT)
+        if len(response) > self._connection.max_payload:
+            response = self._refusal(message.data, ErrorCode.INTERNAL_ERROR, _TOO_LARGE_TEXT)
         try:
-            await self._reply(message, reply)
+            await self._respond(message, response)
         finally:
             # Also if the response cannot be sent: otherwise the functions would run again and again.
             if self._jetstream is not None:
@@ -259,12 +259,12 @@ class Service:
         """Return the error responses that refuse all requests of a message."""
         profile = profile_for(data, self._profile)
         error = Error(code, text)
-        reply = encode(_refusals(decode(data, profile), error), profile, delimited=False)
-        if len(reply) <= self._connection.max_payload:
-            return reply
+        response = encode(_refusals(decode(data, profile), error), profile, delimited=False)
+        if len(response) <= self._connection.max_payload:
+            return response
         return encode(Response(None, error=error), profile, delimited=False)
 
-    async def _reply(self, message: Msg, reply: bytes) -> None:
+    async def _respond(self, message: Msg, response: bytes) -> None:
         """Publish a response to the subject that the sender chose.
 
         The sender may not be allowed to publish to it, but this side is. So the response does not go to the subjects of
@@ -273,12 +273,12 @@ class Service:
         subject = (message.headers or {}).get(REPLY_HEADER, "")
         if not subject and self._jetstream is None:
             subject = message.reply  # otherwise the sender's own inbox, or that of JetStream's acknowledgement
-        if not (subject and reply):
+        if not (subject and response):
             return
         try:
             if subject.startswith("$") or len(subject.encode()) > MAX_SUBJECT_BYTES:
                 raise BadSubjectError
-            await self._connection.publish(subject, reply)
+            await self._connection.publish(subject, response)
         except BadSubjectError:  # at debug level, because any client can cause it
             _logger.debug("a response is dropped: its subject is invalid, is too long or belongs to the broker")
 

@@ -101,7 +101,7 @@ class _Post:
         headers: The headers that depend on the message.
         is_modern: The message belongs to a revision without sessions.
         session: The session that the message was sent in; None before it is sent, and without one.
-        is_accepted: The server answered the POST with a status of 2xx.
+        is_accepted: The server responded to the POST with a status of 2xx.
     """
 
     __slots__ = ("body", "headers", "ids", "is_accepted", "is_modern", "method", "session", "task")
