@@ -34,7 +34,7 @@ def response_to_error(
 def response_to_failure(
     error: BaseException, method: str, id: MessageId, encode: Encode, report: ReportFailure
 ) -> tuple[bytes, int]:
-    """Report an exception and return the response -32603, without the text of the exception, and this code."""
+    """Report an exception, and return a response without its text and the code -32603."""
     report(error, method, id)
     code = int(ErrorCode.INTERNAL_ERROR)
     return encode(code, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR], UNSET), code

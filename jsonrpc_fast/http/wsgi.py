@@ -97,7 +97,7 @@ class WsgiEndpoint(BaseEndpoint):
         names = _HEADERS_AND_TRACE if self._is_observed else _HEADERS
         headers = {name: environ[key].encode("latin-1", "replace") for name, key in names.items() if key in environ}
         for name in (b"content-type", b"content-length"):
-            if not headers.get(name):  # an empty string may stand for a missing header (PEP 3333)
+            if not headers.get(name):  # PEP 3333 allows an empty string for a missing header
                 headers.pop(name, None)
         # Some servers do not name the address that they listen on.
         is_local = is_loopback(environ["SERVER_NAME"]) or is_loopback(environ.get("REMOTE_ADDR", ""))
@@ -146,7 +146,7 @@ class WsgiEndpoint(BaseEndpoint):
         while len(body) < declared:
             try:
                 chunk = read(min(_READ_BYTES, declared - len(body)))
-            except OSError:  # how servers report that the client is gone, or that a chunk is malformed
+            except OSError:  # servers raise it if the client is gone, or a chunk is malformed
                 raise Refusal(400, "The body was not received.") from None
             if not isinstance(chunk, bytes):
                 raise TypeError(f"wsgi.input must give bytes, not {type(chunk).__name__}")

@@ -6,10 +6,10 @@ Rules:
     an unknown id is a fault.
   - An error without an id settles a batch of this side if exactly one has had no response yet: this is how a peer
     refuses a batch that it cannot read. If there is no such batch, it settles the only call that has had no response,
-    in flight or given up. A peer that knows the method or the params has read the id, too: such an error is the
-    response to a notification, which some peers send although they must not, and settles nothing. Nothing tells whether
-    an error is about a notification that the peer cannot read, because it is too large for example: the call fails in
-    its place.
+    in flight or given up. An error about the method or the params comes from a peer that could have read an id: it is a
+    response to a notification, which some peers send although they must not, and settles nothing. An error about a
+    notification that the peer cannot read, for example because it is too large, cannot be told from one about a call:
+    the call fails.
   - A goodbye of the peer settles the calls that it will not serve.
 
 Each message to send is one line of JSON with its newline; b"" stands for none.
@@ -78,13 +78,13 @@ class Calls:
         self.tracker: Tracker = Tracker(id_factory=id_factory, max_calls=max_calls)
         self.convention: Convention = convention
         self.prepare: Callable[[int | str | None, str], tuple[Any, dict[str, str]] | None] | None = None
-        self._default = encoders.default_of(default)  # for what explains why a value cannot be written
+        self._default = encoders.default_of(default)  # for errors that explain why a value cannot be written
         self._encode: Callable[..., bytes] = with_default(encoders.encode, default)
         self._encode_request: Callable[..., bytes] = with_default(encoders.encode_request, default)
         self._encode_notification: Callable[..., bytes] = with_default(encoders.encode_notification, default)
         self._by_token: dict[ProgressToken, Call] = {}
         self._open_batches: dict[OutboundBatch, None] = {}  # without any response yet
-        self._is_lost = False  # this side closes: nothing tells a late response from one with an unknown id
+        self._is_lost = False  # this side closes: a late response can no longer be told from one with an unknown id
 
     def begin(
         self,

@@ -128,7 +128,7 @@ current_run: Final[ContextVar[Run | None]] = ContextVar("jsonrpc_fast.session.cu
 """The async handler, of any session, that the running code belongs to; it may have ended."""
 
 
-class waiting:  # as a function, like `contextlib.suppress`
+class waiting:  # named like a function, as is `contextlib.suppress`
     """A context in which the handler that the code belongs to, if any, waits for a peer.
 
     It returns whether this is the only wait of a handler that has not ended.

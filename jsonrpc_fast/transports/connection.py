@@ -22,7 +22,7 @@ What is received:
   - An invalid message goes to `onerror`, and the stream goes on. A framing fault ends the stream, and more than
     `max_faults` invalid messages close the connection. A peer that goes on sending after a fault is cut off when
     DROPPED_BYTES have arrived.
-  - After an exception that nobody expects of the decoder, the connection is closed: what it had read is not known.
+  - After an unexpected exception in the decoder, the connection is closed, because the state of the decoder is unknown.
   - When the channel is lost, the backlog is delivered first: a response in it settles a call.
 
 What is sent:
@@ -75,7 +75,7 @@ NEWLINE: Final = 0x0A
 # What `_lone` says of the frames since the last chunk arrived.
 MANY: Final = 0
 ONE: Final = 1  # one frame follows each chunk, like the calls of a loop that awaits each
-NEXT: Final = 2  # as ONE, and the next frame has not been sent: it is written inside `send`
+NEXT: Final = 2  # like ONE, before the next frame: that one is written inside `send`
 
 
 class State(enum.Enum):
@@ -387,13 +387,13 @@ class Connection(Transport):
     # Faults and callbacks.
 
     def fail(self, error: Exception) -> None:
-        """Close because of an exception that nobody expects, such as a MemoryError: the state is not known then."""
+        """Close because of an unexpected exception, such as a MemoryError: the state is unknown after it."""
         if self.onerror is None:
             self.report_unhandled(error, "decode")
         self.abort(error)
 
     def closed_error(self) -> Exception:
-        """Return the exception for what is sent while nothing can be sent."""
+        """Return the exception for a message that cannot be sent in this state."""
         if self._state is State.IDLE or self._state is State.CONNECTING:
             return self._state_error()
         error = ConnectionLost("the transport is closed" if self.fault is None else "the channel broke")
@@ -417,7 +417,7 @@ class Connection(Transport):
             self.run_callback("onerror", self.onerror, fault)
 
     def run_callback(self, name: str, callback: Callable[..., object], *arguments: Any) -> None:
-        """Call a function of the user. What it raises is reported, and changes nothing here."""
+        """Call a function of the user. Its exceptions are reported, and do not affect the connection."""
         run_callback(partial(self.report_callback_error, name=name), callback, *arguments)
 
     def report_callback_error(self, fault: BaseException, name: str = "onmessage") -> None:
@@ -597,7 +597,7 @@ class Delivery:
                 self.update()
 
     def _drop(self, size: int) -> None:
-        """Count bytes that arrived too late. If that is the peer's fault, and it does not stop, abort."""
+        """Count bytes that arrived too late. If the peer goes on after its fault, abort."""
         is_fault = self._connection.fault is not None or self._reader.has_ended
         if is_fault and self._dropped_bytes <= DROPPED_BYTES:
             self._dropped_bytes += size
@@ -629,13 +629,13 @@ class Delivery:
             self._outbox.end_turn()
 
     def _may_read_ahead(self) -> bool:
-        """Return whether to read although something is undelivered, because `onread` may have to do with both."""
+        """Return whether to read on although items are undelivered: `onread` looks at both together."""
         if self._connection.onread is None or self._reader.has_more:
             return False
         return len(self._undelivered) < AHEAD_ITEMS
 
     def _ahead(self, items: list[Any]) -> list[Any]:
-        """Return items, and those behind them, as `onread` leaves them."""
+        """Return items, and those that follow them, as `onread` leaves them."""
         end = self._time() + TURN_SECONDS
         while self._may_deliver and self._reader.has_more and len(items) < AHEAD_ITEMS and self._time() < end:
             items += self._next_items()
@@ -868,7 +868,7 @@ class Outbox:
             self._connection.break_off(fault)
             channel.abort()
             return
-        # To ask after each small write would take longer than to handle a message.
+        # Asking the channel after each small write would take longer than handling a message.
         if self._sent_bytes > HIGH_WATER_BYTES and self.unwritten > HIGH_WATER_BYTES and not self.is_blocked:
             self.is_blocked = True
             self._connection._delivery.update()

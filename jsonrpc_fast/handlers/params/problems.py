@@ -1,7 +1,7 @@
-"""What is wrong with params.
+"""Problems of params.
 
-A problem has a path and a reason. The path is a JSON pointer (RFC 6901) into the params; an argument has its name
-there, also where the params are an array. Neither holds a value of the input.
+A problem has a path and a reason. The path is a JSON pointer (RFC 6901) into the params, with the name of an argument
+even if the params are an array. Neither contains a value of the input.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ INVALID: Final = "Invalid value"
 MAX_PROBLEMS: Final = 16
 """Maximum number of problems in one response."""
 
-_MSGSPEC_EXPECTED: Final = "Expected `"  # msgspec's messages that begin so quote the type only
+_MSGSPEC_EXPECTED: Final = "Expected `"  # msgspec's messages with these beginnings quote only the type
 _MSGSPEC_UNKNOWN: Final = "Object contains unknown field `"
-_MSGSPEC_VALUE: Final = re.compile(r"[`']| [-+]?[0-9]")  # where a value begins, a string in quotes or a number
+_MSGSPEC_VALUE: Final = re.compile(r"[`']| [-+]?[0-9]")  # the beginning of a value: a string in quotes, or a number
 _MSGSPEC_MISSING: Final = re.compile(r"Object missing required field `(.*)`")
 
 _PYDANTIC_REASONS: Final = {"missing": IS_REQUIRED, "extra_forbidden": IS_UNKNOWN}
@@ -38,15 +38,15 @@ _PYDANTIC_CONTEXT: Final = frozenset(
         *("discriminator", "expected_tags", "expected_schemes", "expected_version", "tz_expected"),
     }
 )
-"""Values in pydantic's messages that come from the type, or are lengths."""
+"""Values in pydantic's messages that come from the type, or that are lengths."""
 
 
 class Problem(NamedTuple):
     """A problem.
 
     Attributes:
-        path: The JSON pointer to the value; "" for the whole.
-        reason: What is wrong with it.
+        path: The JSON pointer to the value; "" for the params as a whole.
+        reason: Why the value is invalid.
     """
 
     path: str
@@ -93,7 +93,7 @@ def msgspec_problem(error: Exception, pointer_of: Callable[[str], str]) -> Probl
         pointer_of: See `msgspec_pointers`.
     """
     text = str(error)
-    cause = error.__cause__  # an exception of `__post_init__`, whose text begins the message
+    cause = error.__cause__  # the text of an exception of `__post_init__` begins the message
     if cause is not None:
         text = text.removeprefix(str(cause))
     reason, at, path = text.rpartition(" - at `")

@@ -51,7 +51,7 @@ def check_completion(result: dict[str, Any]) -> dict[str, Any]:
     """Return the completion in the result of `completion/complete`.
 
     Raises:
-        ValueError: It does not have `values`, an array of strings, or too many of them.
+        ValueError: `values` is not an array of strings, or has too many of them.
     """
     completion = result.get("completion")
     values = completion.get("values") if isinstance(completion, dict) else None

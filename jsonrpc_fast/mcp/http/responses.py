@@ -1,13 +1,13 @@
 """Responses of HTTP that carry the messages of a stream: JSON, or server-sent events.
 
 Rules:
-  - A stream that ends with its response before anything else was put is sent as JSON. Any other is sent as events, and
-    so is one that is silent for as long as a keep-alive.
-  - An event is stored before it is sent, and carries the id that the store gave it. The first event of a client of
-    2025-11-25 has an id only, and says when to reconnect.
+  - A stream that contains only the response is sent as JSON. Any other is sent as events, and so is one without a
+    message for as long as a keep-alive.
+  - An event is stored before it is sent, and carries the id that the store gave it. The first event for a client of
+    2025-11-25 has only an id, and tells when to reconnect.
   - When the client of a stored stream disconnects, the rest of the stream goes to the store.
-  - When the store fails, the stream goes on without ids. A client that resumes it gets no part of it, rather
-    than a part with a gap.
+  - When the store fails, the stream continues without ids. A client that tries to resume it gets an error, and not a
+    part with a gap.
   - A client that reads nothing for `write_seconds` is treated as disconnected.
 """
 
@@ -59,8 +59,8 @@ class AsgiRequest:
         scope: The same.
         headers: The same.
         claims: What the check of the token returned; None without authorization.
-        subject: Who the token stands for; None without authorization.
-        is_gone: Whether the client has disconnected, or reads nothing.
+        subject: The user or program that the token identifies; None without authorization.
+        is_gone: Whether the client has disconnected, or has stopped reading.
         is_begun: Whether the response has begun.
         is_replaced: Whether another request carries the stream from now on.
     """
@@ -179,7 +179,7 @@ class Responder:
         self._priming = b"id: %b\nretry: " + b"%d" % retry_ms + b"\ndata: \n\n"
         self._keep_alive_seconds = keep_alive_seconds
         self._pumps: set[asyncio.Task[None]] = set()
-        self._lost: OrderedDict[str, None] = OrderedDict()  # streams of which the store has a part only
+        self._lost: OrderedDict[str, None] = OrderedDict()  # streams that are only partly in the store
 
     async def respond(
         self,
@@ -307,7 +307,7 @@ class Responder:
         events: list[bytes] = []
         size = 0
         while len(stream) and size < _WRITE_BYTES:
-            text = stream.take_first()  # nothing is stored twice if this is cancelled
+            text = stream.take_first()  # a cancellation here must not store an event twice
             id = await self._append(self._store, stream, text)
             events.append(_event(id, text))
             size += len(text)
@@ -350,7 +350,7 @@ class Responder:
         stream.is_stored = False
 
     def _lose(self, stream: MessageStream, name: str, error: Exception) -> None:
-        """Go on without the store, which failed for a stream."""
+        """Continue a stream without the store, which has failed for it."""
         if stream.name == name:  # a stream of a session gets a new name with each GET
             stream.name = None
             stream.is_stored = stream.is_resumable = stream.wants_close = False

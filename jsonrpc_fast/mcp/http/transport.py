@@ -4,10 +4,11 @@ Rules:
   - Each message from the client arrives through `deliver`, with the stream of its POST. Messages that belong to the
     POST's requests go to that stream; all others go to the stream of the session, which a GET reads.
   - An idle session has no task, no timer and no waiting coroutine.
-  - The stream of a POST is the destination of what belongs to its requests. It ends with the last of their responses.
+  - The stream of a POST is the destination of the messages that belong to its requests. It ends with the last of their
+    responses.
   - A message about a request that has had its response goes to the stream of the session.
   - Messages are put without waiting; one writer at a time takes them out. A stream keeps a bounded number of bytes.
-    Beyond that messages are dropped, but no response is.
+    Beyond that, messages are dropped, except responses.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ Rules:
   - Every other request is legacy. Before `initialize` only `ping` is served; the rest gets an error: "method not found"
     if no legacy revision has the method, since newer clients probe for that, otherwise "not initialized".
   - After `initialize` requests are served. After `notifications/initialized` the server may send requests.
-  - A method that only other revisions define is not found; `initialize` is one in a modern request. A registered method
-    is found in every revision.
+  - A method that only other revisions define is not found; for modern requests that includes `initialize`. A registered
+    method is found in every revision.
 
 Sources: specification 2025-11-25 "Lifecycle", 2026-07-28 "Versioning and Compatibility" and "stdio".
 """
@@ -45,7 +45,7 @@ from ..protocol.versions import (
     negotiate,
 )
 
-_MAX_VERSION_CHARACTERS: Final = 64  # an error repeats the version
+_MAX_VERSION_CHARACTERS: Final = 64  # errors repeat the version, so its size has a bound
 _LEGACY_REQUESTS: Final = frozenset().union(*[REVISIONS[version].client_requests for version in HANDSHAKE_VERSIONS])
 _MODERN_MEMBERS: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
 _BEFORE_INITIALIZED: Final = frozenset({"notifications/message", "notifications/progress", "notifications/cancelled"})
@@ -270,7 +270,7 @@ class ServerHandshake:
 
 
 def _is_modern(meta: object) -> bool:
-    """Whether `_meta` marks a modern request. One of both members suffices; the error then names the missing one."""
+    """Whether `_meta` marks a modern request. One of the two members is enough; an error names the missing one."""
     return isinstance(meta, dict) and (PROTOCOL_VERSION_KEY in meta or CLIENT_CAPABILITIES_KEY in meta)
 
 

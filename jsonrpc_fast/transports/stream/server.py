@@ -144,7 +144,7 @@ class StreamServer:
         check_backlog(self._backlog)
         self._serve: Callable[[Any], Coroutine[Any, Any, object]] = serve
         self._options = rest
-        self._check_options()  # here, not when the first client connects
+        self._check_options()  # checked here, and not when the first client connects
         self._ssl: tls.SSLContext | None = None
         self._handshake_seconds: float | None = None
         self._hosts: dict[Any, str] = {}  # of each counted socket
@@ -317,7 +317,7 @@ class StreamServer:
 
     async def _close_unstarted(self, connection: SocketTransport) -> None:
         if connection.state is State.IDLE:
-            await connection.connect()  # so that TLS and WebSocket can send their goodbye
+            await connection.connect()  # TLS and WebSocket can still send their goodbye
         if connection.state is State.CONNECTED:
             connection.begin_closing()
 
@@ -406,7 +406,7 @@ class UnixServer(StreamServer):
                 raise ValueError("mode is for a path, not for sock")
         self._path = None if path is None else socket_path(path)
         self._mode = mode
-        self._inode = 0  # of the path, if the server has bound it
+        self._inode = 0  # the inode of the path, if the server has bound it
 
     async def _listen(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
         assert self._path is not None
