@@ -68,8 +68,10 @@ server = Server(JsonRpcStreamReader(sys.stdin.buffer), JsonRpcStreamWriter(sys.s
 server.reader.listen(server.endpoint.consume)
 """
 AIORPCX = """
+import asyncio
 import aiorpcx
 from aiorpcx import RPCSession
+asyncio.set_event_loop(asyncio.new_event_loop())
 print(aiorpcx.JSONRPCv2.__module__, type(RPCSession.default_connection(None)).__module__)
 """
 MCP = """

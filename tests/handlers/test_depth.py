@@ -129,7 +129,7 @@ def test_a_circle_of_many_kinds_is_refused() -> None:
 @rows("wrapper", WRAPPERS[:7] + WRAPPERS[8:], ids=range(len(WRAPPERS) - 1))
 def test_a_deep_value_is_refused_and_a_flat_one_is_written(wrapper: Callable[[Any], Any]) -> None:
     with pytest.raises(EncodeError):
-        to_json(chain(wrapper, 20_000))
+        to_json(chain(wrapper, 100_000))  # CPython 3.14 goes as deep as the stack of C is
     to_json(chain(wrapper, 250))
     to_json([chain(wrapper, 2)] * 2000)
 

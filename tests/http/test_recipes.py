@@ -191,7 +191,7 @@ def django_urls(scripts: dict[str, Path]) -> str:
 
 
 def reading_middleware(get_response: Any) -> Any:
-    if asyncio.iscoroutinefunction(get_response):
+    if importlib.import_module("asgiref.sync").iscoroutinefunction(get_response):
 
         async def read_later(request: Any) -> Any:
             assert not request.path.startswith("/logged/") or request.body
