@@ -228,7 +228,10 @@ class Engine:
             return
         if (kind is Request or kind is Withdrawn) and not self.inbox.is_draining:
             self._last_read = message.id
-        self._receive(message, destination)
+        if kind is Request:
+            self._receive_request(message, destination, None, 0)
+        else:
+            self._receive(message, destination)
 
     def _receive(
         self, message: Any, destination: Destination | None, batch: InboundBatch | None = None, index: int = 0
@@ -521,7 +524,7 @@ class Engine:
     def _send_calls(self, calls: list[Call], data: bytes, destination: Destination | None) -> None:
         try:
             if destination is None:
-                self._driver.write(data)
+                self._write_message(data)
             else:
                 destination.send(data)
         except (Exception, CancelledError) as error:
@@ -599,9 +602,13 @@ class Engine:
         if data:
             with suppress(ConnectionLost, StateError):  # the driver learns of the loss by itself
                 if destination is None:
-                    self._driver.write(data)
+                    self._write_message(data)
                 else:
                     destination.send(data)
+
+    def _write_message(self, data: bytes) -> None:
+        self.inbox.unchecked_bytes -= len(data)  # a peer that does not read these gets no responses, either
+        self._write(data)
 
     # The end.
 

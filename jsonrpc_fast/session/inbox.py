@@ -91,8 +91,9 @@ class Inbox:
         find: Returns the handler of a method, or None.
         reading: Whether the stream is read.
         is_draining: Whether new requests are refused. `begin_draining` alone changes it.
-        unchecked_bytes: While it is positive, requests may be served without registration. What is written for them is
-            subtracted, until `may_serve_at_once` asks again how much is unwritten. 0 while messages must wait.
+        unchecked_bytes: While it is positive, messages need not wait, and requests may be served without registration.
+            What is written is subtracted, until `may_serve_at_once` asks again how much is unwritten. It is never
+            positive while messages must wait.
         dropped_requests: The number of requests that were dropped or cut off because the session was closed.
     """
 
@@ -166,8 +167,9 @@ class Inbox:
 
     def admit(self, item: Item, destination: Destination | None) -> None:
         """Serve a message now or as soon as there is room, or refuse it."""
-        must_wait = (self._held or self._barrier is not None) and not self._is_ping(item)
-        if must_wait or self._driver.unwritten_bytes > self._room.bounds.response_bytes:
+        if self.unchecked_bytes > 0:  # so that nothing is held, and no ordered handler is at work
+            self._serve(item, destination)
+        elif self._is_blocked() or ((self._held or self._barrier is not None) and not self._is_ping(item)):
             self._hold(item, destination)
         else:
             self._serve(item, destination)
@@ -286,6 +288,7 @@ class Inbox:
             self._write(data)
 
     def _write(self, data: bytes) -> None:
+        self.unchecked_bytes -= len(data)
         try:  # noqa: SIM105  # a context manager would cost as much as the sending
             self._driver.write(data)
         except (ConnectionLost, StateError):
@@ -525,7 +528,6 @@ class Inbox:
                 request = self._register(run)
                 self._succeeded(request, request, None, result)
             else:
-                self.unchecked_bytes -= len(text)
                 self._write(text)
                 if not self.is_draining:
                     run.state = _ENDED
