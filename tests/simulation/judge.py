@@ -68,7 +68,7 @@ class Judge:
         self._refusals_for_room = 0
         self._busy_responses = 0
         self._was_draining = False
-        self._other_bytes = 0  # beside results of the fast path, since everything was written
+        self._around_bytes = 0  # written without the engine, since everything was written
         self._refused_bytes = 0  # of refusals since the peer has read
         self._has_refused = False  # since the last check
         self._had_served = True
@@ -193,8 +193,6 @@ class Judge:
         message: Any = decode(data)
         if not data.endswith(b"\n"):
             self._fail(f"a line without an end: {data!r}")
-        if not self._is_fast_result(message):
-            self.wrote_more(len(data))
         is_blocked = self._end.unwritten_before > self._end.bounds.response_bytes
         if isinstance(message, Response):
             self._wrote_response(message, False)
@@ -216,27 +214,11 @@ class Judge:
         elif isinstance(message, ParseError):
             self._fail(f"the engine wrote {data!r}: {message}")
 
-    def wrote_more(self, size: int) -> None:
-        """Note what was written beside the results of the fast path."""
+    def wrote_around(self, size: int) -> None:
+        """Note what was written without the engine, which asks how much is unwritten after as many bytes of its own."""
         if not self._end.unwritten_before:
-            self._other_bytes = 0
-        self._other_bytes += size
-
-    def _is_fast_result(self, message: Any) -> bool:
-        if not isinstance(message, Response) or not isinstance(message.result, dict):
-            return False
-        plan = self._world.plans[message.result["n"]]
-        return plan.form == "sync" and self._is_on_fast_path(plan)
-
-    def _is_on_fast_path(self, plan: Plan) -> bool:
-        """Return whether the engine may serve a message without asking how much is unwritten."""
-        is_slow = (
-            plan.method in ("serve in context", "serve in order")
-            or plan.is_in_batch
-            or not plan.is_request
-            or self._end.is_traced
-        )
-        return not is_slow
+            self._around_bytes = 0
+        self._around_bytes += size
 
     def _wrote_response(self, message: Any, is_in_batch: bool) -> None:
         if not isinstance(message, Response):
@@ -300,9 +282,7 @@ class Judge:
             self._ordered = plan
         self._last_invoked = plan.arrival
         self._invoked_notifications += not plan.is_request
-        unwritten = len(self._end.wire.unwritten)
-        if self._is_on_fast_path(plan):
-            unwritten -= self._other_bytes  # the engine asks how much is unwritten after as many bytes of results
+        unwritten = len(self._end.wire.unwritten) - self._around_bytes
         if unwritten > self._end.bounds.response_bytes and not self._may_invoke_one:
             self._fail(f"{plan} is served while the peer does not read")
         self._may_invoke_one = False
