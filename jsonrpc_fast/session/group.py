@@ -12,12 +12,52 @@ Rules:
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from .._checks import check_count
 
 _TURN_HANDLERS: Final = 256
 """Maximum number of waiting handlers to start in one turn of the loop."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Account:
+    """How many messages are kept, and how much memory their params take, as an estimate.
+
+    Attributes:
+        max_items: The maximum number of messages.
+        max_bytes: The maximum memory. An account without any keeps one message, however large it is.
+        shared: The account of all sessions of a group. Where it is full, this account may still keep one message.
+        items: The number of messages.
+        size: Their memory in bytes.
+    """
+
+    max_items: int
+    max_bytes: int
+    shared: Account | None = None
+    items: int = 0
+    size: int = 0
+
+    def has_room(self, size: int) -> bool:
+        """Return whether one more message of so many bytes may be kept."""
+        if self.items >= self.max_items or (self.size and self.size + size > self.max_bytes):
+            return False
+        return not self.items or self.shared is None or self.shared.has_room(size)
+
+    def keep(self, size: int) -> None:
+        """Count a message."""
+        self.items += 1
+        self.size += size
+        if self.shared is not None:
+            self.shared.keep(size)
+
+    def drop(self, size: int) -> None:
+        """Undo `keep`."""
+        self.items -= 1
+        self.size -= size
+        if self.shared is not None:
+            self.shared.drop(size)
 
 
 class GroupMember(Protocol):
@@ -47,8 +87,7 @@ class SessionGroup:
 
     Attributes:
         running: The number of async handlers that run.
-        waiting: The number of messages in the inboxes.
-        waiting_bytes: The memory of their params, as an estimate.
+        messages: The messages in the inboxes.
 
     Raises:
         TypeError, ValueError: An argument has the wrong type or value.
@@ -61,12 +100,19 @@ class SessionGroup:
         check_count("max_inbox", max_inbox, 0, may_be_none=False)
         check_count("inbox_bytes", inbox_bytes, 0, may_be_none=False)
         self._max_handlers = max_handlers
-        self._max_inbox = max_inbox
-        self._max_bytes = inbox_bytes
         self._queue: OrderedDict[GroupMember, None] = OrderedDict()  # sessions whose handlers wait for a slot
         self.running: int = 0
-        self.waiting: int = 0
-        self.waiting_bytes: int = 0
+        self.messages: Account = Account(max_inbox, inbox_bytes)
+
+    @property
+    def waiting(self) -> int:
+        """The number of messages in the inboxes."""
+        return self.messages.items
+
+    @property
+    def waiting_bytes(self) -> int:
+        """The memory of their params, as an estimate."""
+        return self.messages.size
 
     def has_slot(self) -> bool:
         """Return whether a handler may start at once: a slot is free, and no other handler waits."""
@@ -85,22 +131,6 @@ class SessionGroup:
         """Remove a session that has no more handlers to start."""
         self._queue.pop(member, None)
         self._start_soon()  # this member may be the one that was to do so
-
-    def has_room(self, size: int) -> bool:
-        """Return whether the inboxes may keep one more message."""
-        if self.waiting >= self._max_inbox:
-            return False
-        return not self.waiting_bytes or self.waiting_bytes + size <= self._max_bytes
-
-    def keep(self, size: int) -> None:
-        """Count a message in an inbox."""
-        self.waiting += 1
-        self.waiting_bytes += size
-
-    def drop(self, size: int) -> None:
-        """Undo `keep`."""
-        self.waiting -= 1
-        self.waiting_bytes -= size
 
     def _start_soon(self) -> None:
         # Later, because a started handler may begin to wait at once, which would recurse.

@@ -143,7 +143,7 @@ class Inbox:
 
     def kept_bytes(self) -> int:
         """Return the size of the messages that wait or are being served."""
-        size = self._room.waiting_bytes + self._room.alongside_bytes
+        size = self._room.waiting.size + self._room.alongside.size
         for run in self._runs:
             if run.state is _RUNNING:
                 if run.size < 0:
@@ -203,12 +203,7 @@ class Inbox:
     ) -> None:
         """Start an async function whose request is not registered."""
         room = self._room
-        if (
-            type(work) is CoroutineType
-            and destination is None
-            and not (room.waiting or self._queue)
-            and room.has_slot()
-        ):
+        if type(work) is CoroutineType and destination is None and not room.waiting.items and room.has_slot():
             context.run(self._start_unregistered, Run(self, work, message, None, None, context))
         else:
             request = self._requests.register(message, destination)
@@ -317,13 +312,8 @@ class Inbox:
         else:
             self._conclude(item, trace, Outcome.ERROR, SessionErrorCode.SERVER_BUSY)
 
-    # Room.
-
     def _size_of(self, item: Item) -> int:
         return memory_of(item.params, self._room.bounds.inbox_bytes)
-
-    def _has_room(self, size: int) -> bool:
-        return self._room.has_room(self.items, size)
 
     # Holding, behind an ordered handler and while the peer does not read.
 
@@ -339,7 +329,7 @@ class Inbox:
 
     def _hold(self, item: Item, destination: Destination | None) -> None:
         size = self._size_of(item)
-        if not self._has_room(size):
+        if not self._room.has_room(size):
             if self.reading.ignores_bounds or self._barrier is not None:  # which may wait for what is read
                 self._refuse_for_room(item)
                 return
@@ -351,7 +341,7 @@ class Inbox:
             self._held.appendleft(held)
         else:
             self._held.append(held)
-        self._room.keep(size)
+        self._room.waiting.keep(size)
         if self._may_begin():  # otherwise the end of the ordered handler is what is waited for
             self._driver.drain()
 
@@ -377,7 +367,7 @@ class Inbox:
             if not may_serve or not self._may_begin():
                 break
             item, size, destination, context = self._held.popleft()
-            self._room.drop(size)
+            self._room.waiting.drop(size)
             if type(item) is InboundRequest and item.is_cancelled:
                 continue
             if context is None:
@@ -434,22 +424,24 @@ class Inbox:
         needs_slot = type(run.work) is CoroutineType or not is_future(run.work)
         if needs_slot and not self._has_slot():
             run.size = self._size_of(run.item)
-            if self._has_room(run.size):
+            if self._room.has_room(run.size):
                 if run.request is not None:
                     run.request.run = run
                 self._queue[run] = None
-                self._room.keep(run.size)
+                self._room.waiting.keep(run.size)
                 if self._group is not None and self._room.running < self._room.bounds.max_handlers:
                     self._group.add(self)
                     self._driver.soon()
                 return
         elif needs_slot:
-            if not self._room.waiting or self._has_room(0):
+            # What is held does not count: this may be a ping, which passes it.
+            if self._room.waiting.items == len(self._held) or self._room.has_room(0):
                 self._start(run)
                 return
         else:
             run.size = self._size_of(run.item)
-            if self._room.begin_alongside(run.size):
+            if self._room.alongside.has_room(run.size):
+                self._room.alongside.keep(run.size)
                 run.state = _ALONGSIDE
                 self._start(run)
                 return
@@ -501,7 +493,7 @@ class Inbox:
         if not self._queue or self._room.running >= self._room.bounds.max_handlers:
             return False
         run, _ = self._queue.popitem(last=False)
-        self._room.drop(run.size)
+        self._room.waiting.drop(run.size)
         assert run.context is not None
         run.context.run(self._start, run)
         return bool(self._queue) and self._room.running < self._room.bounds.max_handlers
@@ -555,10 +547,9 @@ class Inbox:
         if run.state is _RUNNING:
             self._room.return_slot()
         elif run.state is _ALONGSIDE:
-            self._room.end_alongside(run.size)
+            self._room.alongside.drop(run.size)
         elif run.state is RunState.WAITING:
-            self._room.waiting -= 1
-            self._room.drop(run.size)
+            self._room.waiting.drop(run.size)
         run.state = _ENDED
         self._runs.pop(run, None)
         if self._spared:
@@ -582,23 +573,21 @@ class Inbox:
         if run.size < 0:
             run.size = self._size_of(run.item)
         self._room.return_slot()
-        self._room.waiting += 1
-        self._room.keep(run.size)
+        self._room.waiting.keep(run.size)
         self._start_soon()
 
     def run_continues(self, run: Run) -> None:
         """Return its slot to a handler that has stopped waiting."""
         run.state = _RUNNING
         self._room.take_slot()
-        self._room.waiting -= 1
-        self._room.drop(run.size)
+        self._room.waiting.drop(run.size)
 
     def abandon(self, run: Run) -> None:
         """End a handler that is in the queue."""
         if run not in self._queue:
             return
         del self._queue[run]
-        self._room.drop(run.size)
+        self._room.waiting.drop(run.size)
         run.state = _ENDED
         run.discard()
         context, run.context = run.context, None
@@ -629,7 +618,7 @@ class Inbox:
         """Refuse what waits, cancel all handlers except those that are spared and `but`, and return these."""
         held, self._held = self._held, deque()
         for item, size, _, _ in held:
-            self._room.drop(size)
+            self._room.waiting.drop(size)
             if type(item) is InboundRequest and not item.is_cancelled:
                 self._drop(item, None)
         for run in list(self._queue):

@@ -3,7 +3,6 @@
 Rules:
   - A handler that runs has a slot, one that waits for its peer has none, and one that runs alongside needs none.
   - What waits is bounded together: messages that wait to be served, and handlers that wait for their peer.
-  - One message is always kept, however large it is. One that runs alongside is, too.
   - A group of sessions has bounds of the same kinds, which hold as well.
 """
 
@@ -15,7 +14,7 @@ from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
 from ..codec import Raw
-from .group import SessionGroup
+from .group import Account, SessionGroup
 
 _LEAF_BYTES: Final = 32  # estimate for a number or a short string
 
@@ -37,97 +36,47 @@ class Room:
     Attributes:
         bounds: The bounds.
         running: The number of handlers with a slot.
-        waiting: The number of handlers that wait for their peer.
-        alongside: The number of handlers that need no slot.
-        waiting_bytes: The size of everything that waits.
-        alongside_bytes: The size of what is served alongside.
+        waiting: What waits: messages that are not served yet, and those whose handlers wait for their peer.
+        alongside: What is served by handlers that need no slot.
         is_overloaded: Whether a message was refused, and nothing has shown since that there is room again.
     """
 
     bounds: Bounds
-    _group: SessionGroup | None = field(init=False)
     running: int = 0
-    waiting: int = 0
-    alongside: int = 0
-    waiting_bytes: int = 0
-    alongside_bytes: int = 0
+    waiting: Account = field(init=False)
+    alongside: Account = field(init=False)
     is_overloaded: bool = False
 
     def __post_init__(self) -> None:
-        self._group = self.bounds.group
-
-    # Slots.
+        bounds = self.bounds
+        shared = None if bounds.group is None else bounds.group.messages
+        self.waiting = Account(bounds.max_inbox, bounds.inbox_bytes, shared)
+        self.alongside = Account(bounds.max_inbox, bounds.inbox_bytes, shared)
 
     def has_slot(self) -> bool:
         """Return whether one more handler may run."""
-        return self.running < self.bounds.max_handlers and (self._group is None or self._group.has_slot())
+        bounds = self.bounds
+        return self.running < bounds.max_handlers and (bounds.group is None or bounds.group.has_slot())
 
     def take_slot(self) -> None:
         """Count a handler that begins or continues to run."""
         self.running += 1
-        if self._group is not None:
-            self._group.running += 1
+        if self.bounds.group is not None:
+            self.bounds.group.running += 1
 
     def return_slot(self) -> None:
         """Undo `take_slot`."""
         self.running -= 1
-        if self._group is not None:
-            self._group.release()
+        if self.bounds.group is not None:
+            self.bounds.group.release()
 
-    # What waits.
-
-    def has_room(self, items: int, size: int) -> bool:
-        """Return whether one more message may wait.
-
-        Args:
-            items: The number of messages that wait to be served.
-            size: The size of the message, in bytes.
-        """
-        waiting = items + self.waiting
-        bounds = self.bounds
-        if waiting >= bounds.max_inbox or (self.waiting_bytes and self.waiting_bytes + size > bounds.inbox_bytes):
+    def has_room(self, size: int) -> bool:
+        """Return whether one more message of so many bytes may wait."""
+        if not self.waiting.has_room(size):
             return False
-        if waiting and self._group is not None and not self._group.has_room(size):
-            return False
-        if waiting <= bounds.max_inbox // 2:
+        if self.waiting.items <= self.bounds.max_inbox // 2:
             self.is_overloaded = False
         return True
-
-    def keep(self, size: int) -> None:
-        """Count a message that waits, or whose handler waits for its peer."""
-        self.waiting_bytes += size
-        if self._group is not None:
-            self._group.keep(size)
-
-    def drop(self, size: int) -> None:
-        """Undo `keep`."""
-        self.waiting_bytes -= size
-        if self._group is not None:
-            self._group.drop(size)
-
-    # Alongside.
-
-    def begin_alongside(self, size: int) -> bool:
-        """Count a handler that needs no slot. Return False, and do nothing, if there is no room for it."""
-        bounds = self.bounds
-        if self.alongside >= bounds.max_inbox:
-            return False
-        if self.alongside_bytes and self.alongside_bytes + size > bounds.inbox_bytes:
-            return False
-        if self._group is not None:
-            if self.alongside and not self._group.has_room(size):
-                return False
-            self._group.keep(size)
-        self.alongside += 1
-        self.alongside_bytes += size
-        return True
-
-    def end_alongside(self, size: int) -> None:
-        """Undo `begin_alongside`."""
-        self.alongside -= 1
-        self.alongside_bytes -= size
-        if self._group is not None:
-            self._group.drop(size)
 
 
 def memory_of(params: Any, enough: int) -> int:
