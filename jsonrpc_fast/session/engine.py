@@ -151,8 +151,9 @@ class Engine:
         self._encode_result = self.requests.encode_result
         self._errors = dict(errors or {})
         self._budget = budget_for(response_policy)
-        self._is_lost = False
+        self._is_lost = False  # set by `lose`: of a batch that is being received, only the responses still count
         self._batch: Iterator[None] | None = None  # the rest of a batch that takes several turns
+        # For the goodbye. UNSET and not None: null is an id, too.
         self._last_read: MessageId | Unset = UNSET  # the id of the last request that was read before this side drained
 
     # Receiving.
@@ -188,13 +189,15 @@ class Engine:
                         result = context.run(function, **params)
                     else:
                         result = context.run(function, *params)
+                # Not only `Exception`: a CancelledError or a SystemExit of a function is its own failure, too. Passed
+                # on, it would end the reading of the stream, and the request would get no response.
                 except BaseException as error:
                     inbox.failed_at_once(message, destination, context, handler.explained(error, params))
                     if isinstance(error, KeyboardInterrupt):
                         raise
                     return
                 result_kind = type(result)
-                # `is_awaitable`, inlined.
+                # `is_awaitable`, inlined. The set answers for nearly all results without a look-up of `__await__`.
                 if result_kind is CoroutineType or (
                     result_kind not in NEVER_AWAITABLE and hasattr(result_kind, "__await__")
                 ):
@@ -253,6 +256,7 @@ class Engine:
         """Receive the items of a batch; step by step, because a batch may be large."""
         if self.look_ahead is not None:
             self.look_ahead(items)
+        # A batch is read as a whole: the goodbye says so although its items are received later.
         if not self.is_draining:
             ids = (item.id for item in reversed(items) if isinstance(item, (Request, Withdrawn)))
             self._last_read = next(ids, self._last_read)
@@ -260,7 +264,7 @@ class Engine:
         batch.wait()  # for the end of the batch
         for index, item in enumerate(items):
             if self._is_lost and type(item) is not Response:
-                continue
+                continue  # nobody would get the response; but a response in the batch settles a call
             self._receive(item, destination, batch, index)
             yield
         # If no request of the batch is being served, nothing else sends the responses.
@@ -528,6 +532,7 @@ class Engine:
             else:
                 destination.send(data)
         except (Exception, CancelledError) as error:
+            # Nothing was sent, so nothing will settle these calls. They leave no tombstone: no response can come late.
             for call in calls:
                 self.calls.withdraw(call)
             if isinstance(error, ConnectionLost):

@@ -119,7 +119,7 @@ class Inbox:
         self._room = Room(bounds)
         self.reading: Reading = Reading(driver, clock)
         self._new_context: Callable[[], Context] = contextvars.copy_context().copy
-        # The handlers.
+        # The handlers. Ordered dicts as sets: they start, and are cancelled, in the order of arrival.
         self._runs: dict[Run, None] = {}  # at work, or waiting for a peer
         self._queue: OrderedDict[Run, None] = OrderedDict()  # called, but without a slot yet
         # Behind an ordered handler, or while the peer does not read.
@@ -337,6 +337,7 @@ class Inbox:
         context = None if destination is None else contextvars.copy_context()
         self.unchecked_bytes = 0
         held = (item, size, destination, context)
+        # Its response says that this side is alive: behind what is held, the peer would take this side for dead.
         if self._is_ping(item):
             self._held.appendleft(held)
         else:
@@ -396,6 +397,7 @@ class Inbox:
         try:
             shown = self._make_context(item.method, request, destination) if handler.wants_context else None
             result = handler.invoke(item.params, shown)
+        # As in `Engine.receive`: whatever a function raises is the failure of its own message.
         except BaseException as error:
             self._failed(item, request, trace, error)
             if isinstance(error, KeyboardInterrupt):
@@ -492,7 +494,7 @@ class Inbox:
         """Start the first handler in the queue, if there is a slot. Return whether another one could start now."""
         if not self._queue or self._room.running >= self._room.bounds.max_handlers:
             return False
-        run, _ = self._queue.popitem(last=False)
+        run, _ = self._queue.popitem(last=False)  # the oldest
         self._room.waiting.drop(run.size)
         assert run.context is not None
         run.context.run(self._start, run)
@@ -621,7 +623,7 @@ class Inbox:
             self._room.waiting.drop(size)
             if type(item) is InboundRequest and not item.is_cancelled:
                 self._drop(item, None)
-        for run in list(self._queue):
+        for run in list(self._queue):  # a copy: `abandon` removes it
             self.abandon(run)
         if self._group is not None:
             self._group.leave(self)

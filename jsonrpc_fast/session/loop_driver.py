@@ -129,6 +129,7 @@ class LoopDriver(Driver):
         self.engine.tick()
 
     def drain(self) -> None:
+        # The task that waits already may be about to end, having seen the peer read: it then waits once more.
         self._must_drain = True
         if self._drainer is None:
             self._drainer = asyncio.Task(self._drain(), loop=self.loop)  # never an eager one
@@ -178,6 +179,8 @@ class LoopDriver(Driver):
             result = await run.work
         except GeneratorExit:
             raise  # the loop is gone; if the handler itself raised it, `_cut_off` handles it
+        # Cancellations end here, too: each has its response, and nobody awaits the task. With asyncio a SystemExit of a
+        # task ends the loop.
         except BaseException as error:
             is_cancelled = isinstance(error, asyncio.CancelledError) and not is_foreign_cancellation(error)
             # Here and not in `_task_done`, which would cost a turn of the loop.

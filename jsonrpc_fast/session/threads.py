@@ -100,7 +100,7 @@ async def _run(ticket: _Ticket, begin: Begin) -> None:
         raise
     except GeneratorExit:
         raise  # the loop has dropped the task
-    except BaseException as error:
+    except BaseException as error:  # the other thread waits for it, whatever it is
         ticket.settle(None, error)
         if not isinstance(error, Exception):
             raise

@@ -204,6 +204,7 @@ class Tracker:
             return False
         tombstones = self._tombstones
         tombstones[call.id] = None
+        # A peer that never responds must not fill the memory. Beyond the bound a late response is reported as unknown.
         if len(tombstones) > self._max_tombstones:
             tombstones.popitem(last=False)
         return True

@@ -53,9 +53,10 @@ class AsgiChannel(QueuedChannel):
         self._receive = receive
         self._send = send
         self._subprotocol = subprotocol
-        self._has_received = False  # the handshake
-        self._is_handshake_open = True  # the handshake
-        self._is_lost = False
+        # ASGI servers raise if a handshake is received or answered a second time.
+        self._has_received = False
+        self._is_handshake_open = True
+        self._is_lost = False  # `lost` was reported: the other task may end later, for the same reason
 
     @property
     def name(self) -> str:

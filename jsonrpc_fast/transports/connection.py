@@ -159,6 +159,7 @@ class Connection(Transport):
         self._log: debug.WireLog | None = None
         self._state = State.IDLE
         self._has_reported_end = False  # of the peer's stream, to `onend`
+        # Set when the connection closes, for `drain_seconds`: a peer that does not read must not keep it open.
         self._closing_timer: asyncio.TimerHandle | None = None
         self._close_waiters = Waiters()
         self.fault: Exception | None = None
@@ -368,6 +369,7 @@ class Connection(Transport):
         fault = fault or self.fault
         self.fault = self.fault or fault
         self._outbox.close()
+        # What arrived before the loss counts: a response in it settles a call, and is not sent again.
         if self._delivery.puts_off(fault):
             return  # the delivery reports the loss again after the last item
         self._stop(State.CLOSED)
@@ -862,7 +864,8 @@ class Outbox:
             else:
                 channel.write(queue[0] if len(queue) == 1 else b"".join(queue))
         except OSError as fault:
-            self._connection.break_off(fault)  # the channel reports the loss when what arrived is read
+            # The peer may have sent responses before it closed: the channel reports the loss when these are read.
+            self._connection.break_off(fault)
             return
         except Exception as fault:  # of a channel that breaks its contract: nothing else would end the connection
             self._connection.break_off(fault)

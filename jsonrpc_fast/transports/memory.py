@@ -44,8 +44,8 @@ class MemoryChannel(Channel):
         self._saw_end = False  # of the other end's wire
         self._reads = False
         self._is_read_due = False
-        self._is_receiving = False
-        self._is_lost = False
+        self._is_receiving = False  # inside `received`: what is written then waits for the next turn
+        self._is_lost = False  # `lost` was reported, or is about to be
 
     @classmethod
     def pair(cls) -> tuple[MemoryChannel, MemoryChannel]:

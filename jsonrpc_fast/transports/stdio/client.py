@@ -80,8 +80,8 @@ class ChildChannel(DescriptorChannel):
         self._next_step: asyncio.TimerHandle | None = None  # of ending the child
         self._is_begun = False  # what the child writes may be read to its end: reading has begun, or the channel ends
         self._has_ended = False  # the child's stdout
-        self._is_ended_here = False
-        self._is_lost = False
+        self._is_ended_here = False  # this side began to end the child: its exit code is no fault then
+        self._is_lost = False  # everything is released, and `lost` was reported; late events do nothing
         self._exit_waiters = Waiters()
 
     @property

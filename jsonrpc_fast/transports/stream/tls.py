@@ -62,10 +62,12 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._raw: Any = None
         self._buffer: memoryview  # of encrypted bytes
-        self._is_open = False  # the handshake is done
+        self._is_open = False  # the handshake is done: the protocol above is connected, and hears of what follows
         self._is_paused = False
+        # OpenSSL may hold decrypted data that no event of the socket announces, so reading has turns of its own.
         self._is_read_due = False
         self._unsent = bytearray()  # what TLS does not take before it has read more
+        # The close_notify of each side. Both directions end separately (RFC 8446, section 6.1).
         self._has_sent_end = False
         self._has_received_end = False
         self._fault: Exception | None = None

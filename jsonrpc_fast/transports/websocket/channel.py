@@ -114,7 +114,7 @@ class WebSocketChannel(Channel):
         self._reads = False
         self._is_read_due = False
         self._loss: tuple[Exception | None] | None = None  # the socket is lost, and this is why
-        self._dropped_bytes = 0
+        self._dropped_bytes = 0  # what arrived after the end of the protocol: a peer may not go on for ever
         self._timer: asyncio.TimerHandle | None = None  # of the end
 
     @property
@@ -137,6 +137,7 @@ class WebSocketChannel(Channel):
             if self.fault is not None:
                 raise self.fault
             return  # the loss is about to be reported
+        # An extension, such as compression, changes frames: the library makes them then, at ten times the cost.
         if self._reader.is_plain:
             frame = self._frame
             data = frame(texts[0]) if len(texts) == 1 else b"".join(map(frame, texts))
