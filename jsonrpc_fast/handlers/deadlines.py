@@ -57,6 +57,7 @@ class TimedAwaitable(Coroutine[Any, Any, Any]):
         self, work: Awaitable[Any], seconds: float, late_error: Callable[[], Exception] = _deadline_exceeded
     ) -> None:
         try:
+            # The time runs from the call, so a handler that waits for a slot uses it up.
             deadline = asyncio.get_running_loop().time() + seconds
         except RuntimeError:
             deadline = None
@@ -86,6 +87,7 @@ async def _run(work: Awaitable[Any], deadline: float | None, late_error: Callabl
     if loop.time() >= deadline:
         _discard(work)
         raise late_error()
+    # Requests for cancellation that came before belong to others, and must survive `uncancel`.
     cancellations = task.cancelling() if _COUNTS_CANCELLATIONS else 0
     is_late = False
 
@@ -105,6 +107,7 @@ async def _run(work: Awaitable[Any], deadline: float | None, late_error: Callabl
         timer.cancel()
         if is_late:
             left = task.uncancel() if _COUNTS_CANCELLATIONS else 0
+            # Only this deadline has cancelled the task. Otherwise the cancellation from outside goes on.
             if is_cancelled and left <= cancellations:
                 raise late_error() from None
 

@@ -231,14 +231,17 @@ class Dispatch:
         timer = None if deadline == inf else loop.call_at(deadline, expire)
         try:
             for index, item in enumerate(batch):
+                # The rest of the batch waits: a sync function in it must not run before those that come first.
                 while running >= max_handlers:
                     waiter = loop.create_future()
                     await waiter
+                # Sync functions may have held the loop for longer than the timer.
                 if timer is not None and not is_expired and loop.time() >= deadline:
                     expire()
                 response = self._refuse_late(item, False) if is_expired else self._begin(item, False, context, peer)
                 if not isinstance(response, bytes):
                     begun.append(response)
+                    # The place in `responses` is kept, so that the array has the order of the batch.
                     tasks[index] = task = loop.create_task(self._finish(item, response, False))
                     response = b""
                     if not task.done():  # an eager task may be done
@@ -250,6 +253,7 @@ class Dispatch:
         finally:
             if timer is not None:
                 timer.cancel()
+            # No task of the batch outlives this coroutine, however it ends.
             for task in tasks.values():
                 task.cancel()
             while pending := [task for task in tasks.values() if not task.done()]:
@@ -258,7 +262,8 @@ class Dispatch:
                     await asyncio.wait(pending)
             for work in begun:
                 if isinstance(work, Coroutine):
-                    work.close()  # its task may have been cancelled before the first step
+                    # A task that is cancelled before its first step never awaits its work, and Python would warn.
+                    work.close()
         for index, task in tasks.items():
             item = batch[index]
             try:
@@ -270,6 +275,7 @@ class Dispatch:
 
     def _join(self, responses: list[bytes]) -> bytes:
         text = b",".join(filter(None, responses))
+        # Section 6: without any response, the server sends nothing at all, and not an empty array.
         if not text:
             return b""
         return b"[" + text + (b"]\n" if self._delimited else b"]")
@@ -281,6 +287,7 @@ class Dispatch:
     def _refuse_async(self, item: Served, work: Awaitable[Any], is_line: bool) -> bytes:
         """Return the response to an item whose function returned an awaitable, in a sync dispatch."""
         if isinstance(work, Coroutine):
+            # Otherwise Python warns that the coroutine was never awaited.
             work.close()
         return self._fail(item, TypeError("the function is async: use dispatch_async"), is_line)
 

@@ -68,12 +68,14 @@ class ExecutorHandler(OuterHandler):
     async def _run(self, loop: asyncio.AbstractEventLoop, params: Any, context: RequestContext | None) -> Any:
         end = _End(loop=loop)
         if self._has_context:
+            # Threads do not inherit the context of the task.
             run = contextvars.copy_context().run
             future = loop.run_in_executor(
                 self._executor, run, _call_unless_cancelled, end, self._inner, params, context
             )
         else:
             future = loop.run_in_executor(self._executor, _call, self._inner, params, None)
+        # The future itself is not awaited: its cancellation by the executor could not be told from that of this task.
         future.add_done_callback(end.reach)
         with on_failure(future.cancel):
             await end  # raises CancelledError only if this task is cancelled
@@ -98,6 +100,7 @@ class _End(asyncio.Future[None]):
 
 
 def _call_unless_cancelled(end: _End, handler: Handler, params: Any, context: RequestContext | None) -> Any:
+    # In the thread: the loop may not have had a turn to cancel the future.
     return None if end.is_cancelled else _call(handler, params, context)
 
 

@@ -144,6 +144,7 @@ class Handler:
             if is_context(parameter.annotation):
                 if parameter.kind is Parameter.KEYWORD_ONLY:
                     self._context_keyword = parameter.name
+                # The positional arguments of the peer would otherwise fill its place.
                 elif index:
                     raise TypeError("the RequestContext must be the first parameter, or a keyword-only one")
                 self.wants_context = True
@@ -181,6 +182,8 @@ class Handler:
             RpcError: The params do not fit the signature (-32602).
             Exception: Whatever the function raises.
         """
+        # Fast path: the call itself checks the params. Only a TypeError is examined, and may as well be the function's
+        # own.
         function = self.plain
         try:
             if function is not None:
@@ -190,6 +193,7 @@ class Handler:
                     return function(*params)
             return self._call(params, context)
         except TypeError as error:
+            # Raised outside of the `except`, so that it carries neither the error nor a frame that holds the params.
             explained = self.explained(error, params)
         raise explained
 
@@ -214,6 +218,7 @@ class Handler:
     def _invoke_with_context(self, params: Any, context: RequestContext | None) -> Any:
         if type(params) is not dict:
             positional, named = params or (), {}
+        # A peer could otherwise set the context by its name.
         elif self._context_name in params:
             raise TypeError
         else:

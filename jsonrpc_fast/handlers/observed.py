@@ -65,6 +65,7 @@ class ObservedDispatch(Dispatch):
     def continuing(self, carrier: dict[str, str]) -> Dispatch:
         if self._hooks.request_received is None:
             return self
+        # A shallow copy: both share the reports, and only the carrier differs.
         found = copy(self)
         found._carrier = carrier
         return found
@@ -72,6 +73,7 @@ class ObservedDispatch(Dispatch):
     def start(
         self, data: Any, context: Any = None, peer: Any = None, timeout: float | None = None, max_handlers: int = 256
     ) -> bytes | Coroutine[Any, Any, bytes]:
+        # Decoded here and not by the base, because the reports are found by the identity of the messages.
         received = self._decode(data)
         response = super().start(received, context, peer, timeout, max_handlers)
         return response if isinstance(response, bytes) else self._run_to_end(received, response)
@@ -99,6 +101,7 @@ class ObservedDispatch(Dispatch):
                 return b""
             return self._fail_at_once(item, standard_error(ErrorCode.METHOD_NOT_FOUND), is_line)
         with on_failure(partial(self._conclude, item, Outcome.CANCELLED)):
+            # In the context of the function: a span that the hook makes current is seen by the function.
             report.trace = report.context.run(self._started, item)
             response = report.context.run(super()._begin, item, is_line, context, peer, handler)
         if not isinstance(response, bytes):
@@ -110,6 +113,7 @@ class ObservedDispatch(Dispatch):
         try:
             response = await super()._finish(item, work, is_line)
         except CancelledError as error:
+            # A cancellation of the task itself has no response; `_run_to_end` reports it.
             if is_foreign_cancellation(error):  # the response is -32603
                 self._reports[id(item)].code = _INTERNAL_ERROR
                 self._conclude(item)

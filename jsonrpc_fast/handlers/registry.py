@@ -152,7 +152,8 @@ class Handlers:
             from .openrpc import openrpc  # imports msgspec
 
             number = len(self.functions())
-            if made[0] != number:  # they are never replaced
+            # Registered methods are never replaced, so their number tells whether the document is out of date.
+            if made[0] != number:
                 made = number, openrpc(self, **about)
             return made[1]
 
@@ -247,6 +248,7 @@ class Handlers:
                 result = handler.invoke(params, None)
         except HANDLER_FAILURES as error:
             return self._dispatch.fail(request, handler.explained(error, params))
+        # The types that results usually have; asking them for `__await__` would take longer.
         if type(result) in NEVER_AWAITABLE:
             try:
                 return encode_result(request.id, result)
@@ -294,6 +296,7 @@ class Handlers:
         prepared: Any = {name: value for name, value in options.items() if name not in ("context", "peer")}
         if profile is JSONRPC and not prepared:
             return self._dispatch
+        # Callers pass the same options each time, so remembering one dispatcher is enough.
         last = self._last
         if last is not None and last[0] is profile and last[1] == prepared:
             return last[2]

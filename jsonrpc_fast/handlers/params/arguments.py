@@ -91,6 +91,7 @@ class Arguments:
             Misfit: An argument is missing, unknown, or of the wrong type.
         """
         problems = missing(name for name in self.parameters if name in self.required and name not in arguments)
+        # Unknown names are reported without the names, which are input of the peer.
         if not arguments.keys() <= self.parameters.keys():  # compares the lengths first
             problems.append(Problem("", IS_UNKNOWN))
         converted = {}
@@ -160,6 +161,7 @@ def _convert(value_type: ValueType, value: Any, reread: Callable[[str], Any] | N
     try:
         return value_type.convert(value, strict=reread is None)
     except Misfit:
+        # Language models write numbers, objects and arrays as strings.
         read = reread(value) if reread is not None and isinstance(value, str) else value
         if read is value:
             raise
@@ -232,6 +234,7 @@ def _locals_around(function: Callable[..., Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     outer = getattr(function, "__qualname__", "").split(".<locals>.")[:-1]
     names = {name.rpartition(".")[2] for name in outer}
+    # `get_type_hints` sees only globals. A class that is local to a running function is found in its frame.
     frame = inspect.currentframe()
     while frame is not None and names:
         if frame.f_code.co_name in names and frame.f_globals is getattr(function, "__globals__", None):

@@ -76,6 +76,7 @@ class MsgspecType:
                     value = value.decode()
             try:
                 converted = msgspec.convert(value, self.annotation, strict=strict, str_keys=self.has_other_keys)
+            # In JSON, 1.0 is a number like 1. JSON Schema takes it for an integer, and msgspec does not.
             except msgspec.ValidationError:
                 value = _integral(value)
                 converted = msgspec.convert(value, self.annotation, strict=strict, str_keys=self.has_other_keys)
@@ -144,6 +145,7 @@ class PydanticType:
         validate_json = self.adapter.validate_json  # in JSON mode, since JSON has no tuples and no dates
         try:
             if type(value) is Raw:
+                # pydantic reads the text itself, without a dict in between.
                 return value.decode(validate_json)
             try:
                 text = dumps(value)
