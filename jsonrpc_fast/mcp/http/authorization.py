@@ -62,9 +62,10 @@ class Authorization:
         scopes: The scopes that every request needs. Or a function that takes the method of a message and the name or
             URI in its params, or None, and returns the scopes that the message needs, as several strings.
         scopes_supported: The scopes for the metadata; by default those of `scopes`, if it is not a function.
-        subject: Takes the claims and returns who they stand for; a session belongs to it. By default "iss" and "sub" of
-            the claims, or "client_id". Claims without these, claims that are no mapping, and None as the result stand
-            for the token itself. It must have the same `repr` each time, as a str or a tuple has.
+        subject: Takes the claims and returns the user or program that they identify; a session belongs to it. By
+            default "iss" and "sub" of the claims, or "client_id". For claims without these, claims that are not a
+            mapping, and None as the result, it is the token itself. It must have the same `repr` each time, as a str or
+            a tuple has.
         metadata: Further members of the metadata, such as `resource_name`.
         check_seconds: How long an async function may take; then it is cancelled and the response is 503. None: no
             limit.
@@ -190,7 +191,9 @@ class Authorization:
     async def _subject_of(self, claims: Any, token: bytes) -> object:
         if self._subject is not None:
             subject: object = await self._call(self._subject, claims)
-            if type(subject).__repr__ is object.__repr__:  # it names an address in memory
+            if (
+                type(subject).__repr__ is object.__repr__
+            ):  # its repr contains an address in memory, which differs each time
                 raise TypeError(f"subject must return a str, for example, not a {type(subject).__name__}")
             if subject is not None:  # otherwise all clients without a subject would share their sessions
                 return subject

@@ -11,7 +11,7 @@ Rules:
     opened after `notifications/initialized`, if the server has one.
   - A session that the server ended (404) is begun again. The request that got the 404 is sent again. The requests that
     the old session had accepted fail.
-  - Cancelling a request frees its connection. In 2026-07-28 that alone cancels it; before, the notification is sent.
+  - Cancelling a request frees its connection. In 2026-07-28 that alone cancels it; before, a notification is sent, too.
   - No stream is read while MAX_OPEN_REQUESTS requests of the server have no response that has been sent. Closing never
     waits for these responses; if there are so many, it waits for nothing.
 
@@ -118,7 +118,7 @@ class _Post:
 
 
 class _Channel(Channel):
-    """The channel of a `StreamableHttpClient`, which does what it is asked for."""
+    """The channel of a `StreamableHttpClient`, which passes every call on to the client."""
 
     carries_texts = True
 

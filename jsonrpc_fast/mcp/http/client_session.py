@@ -1,4 +1,4 @@
-"""What the requests of a client over HTTP say besides their messages: the session, or the headers of 2026-07-28.
+"""The headers of a client's requests over HTTP: the session, or the headers of 2026-07-28.
 
 Rules:
   - Up to 2025-11-25 a session that the server ended is begun again with the same `initialize`, and must agree on the

@@ -6,7 +6,7 @@ Rules:
   - An event's id is the name of its stream, "-" and its number in the stream. The session's id in it is a secret, and
     the id is useless without it. Before a stream is resumed, `session_of(stream)` must be the session of the request.
   - `follow` yields every event after the id, once and in order, or raises `EventsLost`. It never skips an event.
-  - What a store drops shortens the streams from their beginning. A stream can be resumed from any event after that.
+  - A store drops events from the beginning of a stream. A stream can be resumed from any event after that.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ LAST_EVENT_ID_HEADER: Final = "last-event-id"
 METHOD_HEADER: Final = "mcp-method"
 NAME_HEADER: Final = "mcp-name"
 PARAM_HEADER_PREFIX: Final = "mcp-param-"
-# The same as an ASGI server has them.
+# The same names as an ASGI server passes them.
 SESSION_ID: Final = SESSION_ID_HEADER.encode()
 VERSION: Final = PROTOCOL_VERSION_HEADER.encode()
 METHOD: Final = METHOD_HEADER.encode()

@@ -5,7 +5,7 @@ Rules:
     session: the next request gets 404.
   - A request of 2026-07-28 has a process for itself while it is in flight. Afterwards the process serves another
     request, but only if it has responded to all of them.
-  - What a process sends late never reaches the next request without a session. That gets its response, and progress if
+  - Late messages of a process never reach the next request without a session. That gets its response, and progress if
     no request before it had the same token. A request that asks for log messages, or for a subscription, has a new
     process, which serves no other request. Everything else is dropped.
   - A session of 2025-03-26 may send batches. Which revision a session has is known from the response to `initialize`.

@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from .records import EmptyObject, Record, members_of
 
-_FREE_NAMES = ("experimental", "extensions")  # their members have names of the user's choice
+_FREE_NAMES = ("experimental", "extensions")  # the names of their members are the user's choice
 
 
 class Icon(Record, frozen=True, kw_only=True, eq=False):

@@ -23,7 +23,7 @@ class PromptArgument(Record, frozen=True, kw_only=True, eq=False):
 
 
 class Definition(Record, frozen=True, kw_only=True, eq=False):
-    """What the lists of tools, prompts and resources say of each of their items."""
+    """The members that the items in lists of tools, prompts and resources have in common."""
 
     since: ClassVar[dict[str, str]] = {"title": "2025-06-18", "_meta": "2025-06-18", "icons": "2025-11-25"}
 

@@ -19,7 +19,7 @@ import jsonschema_rs
 from ..._pointers import pointer_to, target_of
 
 MASK: Final = "the value"
-"""What the validator writes in place of values."""
+"""The text that the validator writes in place of values."""
 
 _PATH_CHARACTERS: Final = 200
 _MESSAGE_CHARACTERS: Final = 500  # a keyword may be as long as the schema

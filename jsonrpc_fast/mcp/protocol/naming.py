@@ -1,6 +1,6 @@
 """Names of tools and prompts in a list of several servers: the server's own name, a separator, the name there.
 
-No name is ambiguous: the name of no server, with the separator, begins like that of another one.
+No name is ambiguous: no server name with the separator is the beginning of another one.
 """
 
 from __future__ import annotations

@@ -44,12 +44,12 @@ from .tasks import Task
 DEFAULT_LOG_LEVEL: Final = "info"
 """The minimum level of log messages for a legacy client that has set none."""
 
-_MAX_UNWRITTEN_BYTES: Final = 1024 * 1024  # a client with more than this does not read
+_MAX_UNWRITTEN_BYTES: Final = 1024 * 1024  # a client with more unwritten bytes than this does not read
 _BLOCKED_SECONDS: Final = 0.5
 _WITHOUT_SLOT: Final = frozenset({*LIST_METHODS, "tasks/result"})
-"""The lists, which may wait for providers, and the results that wait for tasks."""
+"""Methods that may wait for providers (the lists) or for a task (its result)."""
 
-_TASK_EXITS: Final = (*LOOP_EXITS, asyncio.CancelledError, GeneratorExit)  # they end a task, whatever it serves
+_TASK_EXITS: Final = (*LOOP_EXITS, asyncio.CancelledError, GeneratorExit)  # these end a task, whatever it serves
 
 
 class _OpenStream(NamedTuple):

@@ -121,7 +121,7 @@ def made_contents(uri: str, value: Any, mime_type: str | None, meta: Mapping[str
     Args:
         uri: The URI of the resource.
         value: A str, bytes, contents (`{"uri": …, "text": …}` or with a `blob`), a list of these, a result
-            (`{"contents": […]}`), or any other object in JSON, which becomes a JSON text.
+            (`{"contents": […]}`), or any other object in JSON, which becomes JSON as text.
         mime_type: The MIME type of the resource.
         meta: `_meta` for contents that the function returned without it.
 

@@ -75,7 +75,7 @@ class HttpRequest(Protocol):
 
     Attributes:
         claims: What the check of the bearer token returned; None without authorization.
-        subject: The subject that the bearer token stands for; None without authorization.
+        subject: The subject that the bearer token identifies; None without authorization.
         scope: The scope of the HTTP request, as ASGI defines it: headers, client, path.
     """
 
@@ -210,7 +210,7 @@ class Context:
 
     @property
     def subject(self) -> object:
-        """Who the bearer token stands for, as in `Authorization`; None without authorization."""
+        """The subject that the bearer token identifies, as in `Authorization`; None without authorization."""
         return None if self._http_request is None else self._http_request.subject
 
     @property
@@ -229,7 +229,7 @@ class Context:
         return self._request.session
 
     async def start_task(self) -> None:
-        """Let the call of a tool go on as a task: the client gets a response now, and the result when it asks for it.
+        """Continue the call of a tool as a task: the client gets a response now, and the result when it asks for it.
 
         Only for tools with `task_start="function"`. Requests before it belong to the call, later ones to the task.
         This does nothing if the call does not run as a task, because the client does not know tasks, or if it does
@@ -493,13 +493,13 @@ class Context:
         return self._request.report_progress(value)
 
     def close_stream(self) -> bool:
-        """Close the HTTP connection that waits for the response, so that a long call holds none.
+        """Close the HTTP connection that waits for the response, so that a long call does not hold a connection.
 
         The client reconnects and gets the messages sent meanwhile, the response too. It needs an event store, and a
         client of 2025-11-25.
 
         Returns:
-            Whether the connection is closed. If not, the call goes on as it is.
+            Whether the connection is closed. If not, the call continues on it.
         """
         exchange = cast("HttpExchange | None", self._request.destination)
         return exchange is not None and exchange.close_stream()
@@ -537,7 +537,7 @@ class Context:
 class MountedContext(Context):
     """The context of a request that a server serves for another one, which it is mounted at.
 
-    What the function asks and tells the client goes through the other server.
+    Its requests and notifications to the client go through the other server.
 
     Args:
         context: The context at that server.

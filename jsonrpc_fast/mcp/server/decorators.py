@@ -12,9 +12,9 @@
 Rules:
   - The signature of a function defines its arguments (functions.py), its docstring is the description. The arguments of
     a prompt and the parts of a URI are strings; they are converted to the annotated types: "3" becomes an int. Where a
-    prompt takes a list or an object, its argument is a JSON text.
+    prompt takes a list or an object, its argument is JSON in a string.
   - Each decorator says what its functions may return. An invalid return value is error -32603 and is logged. If the
-    annotations show it beforehand, the decorator raises TypeError.
+    annotations already show that, the decorator raises TypeError.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Registering(Protocol[P]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Callable[[Function], Function]: ...
 
 
-class bare_or_called(Generic[P]):  # as a function, like `property`
+class bare_or_called(Generic[P]):  # named like a function, as is `property`
     """A method that returns a decorator. The decorator may be used without parentheses, too."""
 
     def __init__(self, method: Callable[Concatenate[Any, P], Any]) -> None:
@@ -167,11 +167,10 @@ class Decorators(Registry):
                 result is checked against the schema.
             structured_output: False: results have content only, and there is no output schema. True: the decorator
                 raises TypeError if the annotation gives no schema.
-            strict: Whether an argument must have its type as it is. If False, a string that does not match stands for
-                the value whose JSON text it is: "3" for an int, "true" for a bool, "[1]" for a list. By default what
-                the server says.
+            strict: Whether an argument must have its type as sent. If False, a string that does not match is read as
+                JSON: "3" for an int, "true" for a bool, "[1]" for a list. The default is that of the server.
             ignore_unknown: Whether arguments that the function does not have are dropped. If False, such a call is
-                refused. By default what the server says. A tool with `input_schema` gets what its schema allows.
+                refused. The default is that of the server. A tool with `input_schema` gets what its schema allows.
             annotations: Hints about what the tool does.
             icons: Icons for user interfaces (2025-11-25 and later).
             meta: `_meta` of the tool (2025-06-18 and later).
@@ -179,11 +178,11 @@ class Decorators(Registry):
             timeout: How long a call may take, in seconds, its requests to the client included; None: no limit. Then the
                 function is cancelled, and the client gets a result with `isError`. A thread goes on.
             show_errors: Which exceptions show their text to the client, and so to its model: True for all, or a tuple
-                of classes. They are always logged. By default what the server says.
+                of classes. They are always logged. The default is that of the server.
             scopes: The scopes that the bearer token of a call needs, in addition to those of `Authorization`. Over HTTP
                 a call without them is refused with 403; without `Authorization`, all calls are. The tool is listed
-                nevertheless, so that clients can ask for the scopes. Other transports have no tokens: there anybody may
-                call it.
+                nevertheless, so that clients can ask for the scopes. Other transports have no tokens, so anybody may
+                call it there.
             task_support: Whether calls run as tasks, whose results the client fetches later: "forbidden"; "optional":
                 if the client knows tasks; "required": a client that does not gets an error.
             task_start: When a task of 2026-07-28 starts: "call": at once; "function": when the function calls
@@ -328,7 +327,7 @@ class Decorators(Registry):
         - Contents: `{"uri": …, "text": …}` or `{"uri": …, "blob": …}`.
         - A list of these.
         - A result `{"contents": […]}` or a `WholeResult`.
-        - Any other value that is an object in JSON: it is sent as a JSON text.
+        - Any other value that is an object in JSON: it is sent as JSON in a string.
 
         Anything else is error -32603 and is logged.
 

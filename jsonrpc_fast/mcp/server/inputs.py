@@ -44,7 +44,7 @@ class Inputs:
         method: The method of the request.
         params: The params of the request.
         seal: Signs or encrypts `requestState`, and opens it.
-        subject: The subject that the request's bearer token stands for; None without authorization.
+        subject: The subject that the request's bearer token identifies; None without authorization.
 
     Attributes:
         state: The values that the function keeps between rounds (`Context.state`).
@@ -101,7 +101,7 @@ class Inputs:
             raise ValueError("two requests of one run have the same key")
         if key not in self._responses or not (is_named or key in self._asked):
             self._missing[key] = request
-            await _next_turn()  # with eager tasks, lets the others make their requests in this round
+            await _next_turn()  # with eager tasks, the other tasks make their requests in this round
             raise InputRequired
         self._used[key] = self._responses[key]
         response: dict[str, Any] = loads(self._responses[key])

@@ -1,4 +1,4 @@
-"""The lifespan of a server: what it opens before it serves and closes afterwards, such as a pool of connections.
+"""The lifespan of a server: resources that it opens before it serves and closes afterwards, such as a connection pool.
 
     @asynccontextmanager
     async def lifespan(server: Server) -> AsyncIterator[Database]:
@@ -60,7 +60,7 @@ class Lifespan:
         return self._make is not None or any(make() is not None for make in self._others)
 
     def add(self, make: Callable[[], AbstractAsyncContextManager[Any] | None]) -> None:
-        """Let what a function returns, if anything, begin before this lifespan and end after it."""
+        """Add a function whose context manager, if it returns one, begins before this lifespan and ends after it."""
         self._others.append(make)
 
     def check_idle(self) -> None:
@@ -85,7 +85,7 @@ class Lifespan:
             await asyncio.shield(task)
 
     def cancel(self) -> None:
-        """Cancel the lifespan, which does not end."""
+        """Cancel the lifespan, because it does not end."""
         if self._task is not None:
             self._task.cancel()
 

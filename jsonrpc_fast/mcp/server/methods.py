@@ -71,7 +71,7 @@ _logger: Final = logger_of("mcp")
 
 
 class UnknownName(RpcError):
-    """There is no tool, prompt or resource of a name."""
+    """There is no tool, prompt or resource with this name."""
 
 
 class _List(NamedTuple):
@@ -366,7 +366,7 @@ class Methods:
                     break
                 try:
                     parts = template.uris.match(uri)
-                except UnsafePart:  # no other template may serve what this one refuses
+                except UnsafePart:  # no other template may serve a URI that this one refuses
                     raise not_found(uri, context.revision) from None
                 if parts is not None:
                     shown = template.template

@@ -2,8 +2,8 @@
 
 Rules:
   - A request passes through the middleware of both servers, that of the outer one first.
-  - The functions get a context of their server, with its lifespan and its resources; what they ask and tell the client
-    goes through the outer server.
+  - The functions get a context of their server, with its lifespan and its resources. Their requests and notifications
+    to the client go through the outer server.
   - Tools never run as tasks of the outer server. Methods of extensions, notifications, instructions and declared
     capabilities are not mounted.
 """
@@ -28,7 +28,7 @@ D = TypeVar("D", bound=Definition)
 
 
 class ServerProvider(Provider):
-    """What a server has, for the servers that it is mounted at.
+    """A server as a provider for the servers that it is mounted at.
 
     Args:
         registry: What the server has.

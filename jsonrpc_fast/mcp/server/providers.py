@@ -36,7 +36,7 @@ FeatureKind: TypeAlias = Literal["tools", "prompts", "resources"]
 
 
 class ChangeListener(Protocol):
-    """What is told of the changes of a provider: the server that it is mounted at."""
+    """The part of a server that is notified of changes of a provider mounted at it."""
 
     def list_changed(self, kind: FeatureKind) -> None: ...
 

@@ -2,11 +2,11 @@
 
 Rules:
   - A token says until when it is valid and which request it belongs to: the server, the method, the name or URI, the
-    arguments, and the subject of the client. So it is of no use for another call, or for another user.
+    arguments, and the subject of the client. It is therefore useless for another call, or for another user.
   - A token is signed (HMAC-SHA-256), or encrypted by a cipher of the user. A client can read a signed one.
   - A token that was altered, is too old or belongs to another request is error -32602. The client gets the same text
     for all three; the log has the reason.
-  - A client may use a token twice while it is valid. What must happen once needs a record of the server.
+  - A client may use a token twice while it is valid. An action that must happen only once needs a record on the server.
 
 Source: specification 2026-07-28, "Multi Round-Trip Requests", "Server Requirements".
 """
@@ -36,7 +36,7 @@ STATE_SECONDS: Final = 3600.0
 _MIN_KEY_BYTES: Final = 32
 _MAX_TOKEN_CHARACTERS: Final = 2 * MAX_STATE_BYTES  # base64 takes a third more
 _LABEL: Final = b"jsonrpc_fast.mcp requestState"
-"""Signed with each token, so that a key that is also used elsewhere signs nothing that counts here."""
+"""Signed with each token, so that nothing signed elsewhere with the same key is valid here."""
 _CLAIMS: Final = struct.Struct(">d32s")  # the time of expiry and the digest of the request, before the contents
 _SIGNATURE_BYTES: Final = 32
 _logger: Final = logger_of("mcp")

@@ -1,4 +1,4 @@
-"""What functions may return to set more of a result than its value: content blocks, an error, or all of its members."""
+"""Return values that set more of a result than its value: content blocks, an error, or all of its members."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What makes a connection for each client: a server, a gateway, or a program behind HTTP; and the ways to serve it.
+"""The interface of a server, a gateway or a program behind HTTP: a connection for each client, and the ways to serve.
 
-`ConnectionFactory` is all that HTTP needs of it. `Served` adds the ways to serve.
+`ConnectionFactory` is the part that HTTP needs. `Served` adds the ways to serve.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tasks: calls of tools that go on after their response, and whose results the client fetches later.
+"""Tasks: calls of tools that continue after their response, and whose results the client fetches later.
 
 Rules:
   - In 2025-11-25 the client asks for a task with `task` in its params. The response to `tasks/result` waits for the end
@@ -233,7 +233,7 @@ class TaskStore:
             return task
 
         async def run() -> dict[str, Any] | None:
-            current_run.set(None)  # a task is no part of the request, which ends before it
+            current_run.set(None)  # the task outlives the request
             own = TaskContext(context, start)
             if starts == "call":
                 await own.start_task()

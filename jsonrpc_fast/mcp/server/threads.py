@@ -5,7 +5,7 @@ Rules:
   - Its context may be used from the thread: log messages and progress are sent by the loop. `Context.wait` waits for
     the methods that are coroutines.
   - Nothing can interrupt a thread: if the request is cancelled, the function goes on and its result is dropped. It can
-    ask for `Context.is_cancelled`.
+    check `Context.is_cancelled`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ThreadContext(Context):
             self._waits.discard(future)
 
     def end_waits(self) -> None:
-        """Cancel what the thread waits for, now and later."""
+        """Cancel the coroutines that the thread waits for, now and later."""
         self._is_ended = True
         for future in [*self._waits]:
             future.cancel()

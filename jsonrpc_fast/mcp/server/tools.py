@@ -3,9 +3,9 @@
 Rules:
   - Invalid arguments give a result with `isError: true` that names the faults, so that a model can correct its call. An
     unknown tool is a JSON-RPC error (specification, "Tools", "Error Handling").
-  - Models write `"3"` for 3, and `"[1]"` for [1]. So where the schema does not accept a string, but would accept the
-    value whose JSON text it is, the string stands for that value, at any depth; unless the tool is strict. A string
-    that the schema accepts stays a string.
+  - Models write `"3"` for 3, and `"[1]"` for [1]. Where the schema does not accept a string, but would accept the
+    value of that string read as JSON, the value takes its place, at any depth, unless the tool is strict. A string that
+    the schema accepts stays a string.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class CheckedTool:
         tool: The definition of the tool.
         output: The type of its results, if it has an output schema.
         is_structured: Whether results may have structured content.
-        is_strict: Whether no string stands for another value.
+        is_strict: Whether strings are never read as JSON.
 
     Raises:
         ValueError: A schema is invalid, or the name is not 1 to 128 ASCII letters, digits, `_`, `-` and `.`
@@ -75,7 +75,7 @@ class CheckedTool:
         return tool_definition(self.tool, revision)
 
     def read_arguments(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[SchemaFault]]:
-        """Return the arguments of a call, with strings replaced by the values that they stand for.
+        """Return the arguments of a call, with strings replaced by the values that they contain.
 
         Returns:
             The arguments, and no faults; or the arguments as they are, and their faults.
