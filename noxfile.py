@@ -34,9 +34,9 @@ DIST = ROOT / "dist"
 WHEELHOUSE = ROOT / "wheelhouse"
 PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
 PYTEST = ["pytest", "-n", "auto", "--dist", "loadfile"]
-BUILD_TOOLS = ("build>=1.2", "Cython>=3.1", "setuptools>=77")
+BUILD_TOOLS = ("build>=1.2", "Cython>=3.1", "deflate>=0.7", "setuptools>=77")
 CHECK_TOOLS = ("auditwheel>=6", "check-manifest>=0.50", "check-wheel-contents>=0.6", "pyroma>=4", "twine>=6")
-MAX_WHEEL_BYTES = 1_070_000  # the aim is 650,000: of this, 290,000 are the core and 320,000 the folders mcp and cli
+MAX_WHEEL_BYTES = 1_067_000  # the aim is 650,000: of this, 289,000 are the core and 314,000 the folders mcp and cli
 RELEASE_PYTHONS = ("cp310", "cp311", "cp312", "cp313", "cp314", "cp314t")
 RELEASE_PLATFORMS = {
     "linux": ("manylinux_x86_64", "manylinux_aarch64", "musllinux_x86_64", "musllinux_aarch64"),
@@ -192,6 +192,28 @@ sys.path.insert(0, "/work")
 import pytest
 assert pytest.main({}) == 0
 """
+RECOMPRESS = """
+import os, sys, zlib
+from zipfile import ZIP_DEFLATED, ZipFile
+import deflate
+
+class Compressor:
+    def __init__(self, *_):
+        self.data = b""
+    def compress(self, data):
+        self.data += data
+        return b""
+    def flush(self):
+        return bytes(deflate.deflate_compress(self.data, 12))
+
+zlib.compressobj = Compressor  # what zipfile calls
+for name in sys.argv[1:]:
+    with ZipFile(name) as old, ZipFile(name + ".new", "w", ZIP_DEFLATED) as new:
+        for member in old.infolist():
+            new.writestr(member, old.read(member))
+    os.replace(name + ".new", name)
+"""
+"""The same files in a wheel, compressed by libdeflate: 3 % less than by zlib."""
 RENDER_RECIPE = """
 import sys
 from rattler_build import PlatformConfig, RenderConfig, Stage0Recipe, VariantConfig
@@ -258,6 +280,12 @@ def build_packages(session: nox.Session, sources: Path, target: Path, **env: str
             for earlier in Path("build").glob("lib*"):
                 shutil.rmtree(earlier)  # it may hold modules that are gone
             session.run(*build, env={**env, "JSONRPC_FAST_EXTENSION": choice}, silent=True)
+    recompress(session, target)
+
+
+def recompress(session: nox.Session, folder: Path) -> None:
+    """Compress the wheels in a folder as well as possible."""
+    session.run("python", "-c", RECOMPRESS, *map(str, sorted(folder.glob("*.whl"))))
 
 
 def built_wheel(session: nox.Session) -> Path:
@@ -763,9 +791,10 @@ def wheel_list(session: nox.Session) -> None:
 @nox.session(venv_backend="virtualenv")
 def release_wheels(session: nox.Session) -> None:
     """Build and test the wheels of this platform with cibuildwheel from the source distribution; Linux needs Docker."""
-    session.install("cibuildwheel>=3")
+    session.install("cibuildwheel>=3", "deflate>=0.7")
     env = {"SOURCE_DATE_EPOCH": commit_time(), "CIBW_ARCHS": "native"}
     session.run("cibuildwheel", "--output-dir", str(WHEELHOUSE), str(source_archive(session)), env=env)
+    recompress(session, WHEELHOUSE)
 
 
 @nox.session(venv_backend="virtualenv")
