@@ -223,7 +223,7 @@ class _Side(Driver):
         destination = self._relay.destination_of(self.name, method, params, request.id)
         if isinstance(destination, Unset):
             raise method_not_found()
-        if not engine.calls.tracker.has_room():
+        if not engine.calls.has_room():
             raise RpcError(RELAY_ERROR, _TOO_MANY)
         forwarded = _Forwarded(self, request)
         try:
@@ -264,7 +264,7 @@ class _Side(Driver):
                 self.other.engine.cancel(call)
             return
         # On stdio a server ends a subscription by cancelling the client's request.
-        subscription = self.engine.calls.tracker.find(id)
+        subscription = self.engine.calls.find(id)
         if subscription is not None and subscription.method == LISTEN_METHOD:
             self._notify(method, {**members, name: subscription.waiter.request.id})
             self.engine.cancel(subscription)
@@ -278,7 +278,7 @@ class _Side(Driver):
         if not isinstance(meta, dict):
             return payload
         id = meta.get(SUBSCRIPTION_ID_KEY)
-        call = self.engine.calls.tracker.find(id) if call is None else call
+        call = self.engine.calls.find(id) if call is None else call
         if call is None or call.id != id or call.method != LISTEN_METHOD:
             return payload
         return {**members, "_meta": {**meta, SUBSCRIPTION_ID_KEY: call.waiter.request.id}}
@@ -456,7 +456,7 @@ class Relay:
     @property
     def has_all_responses(self) -> bool:
         """Whether every request has its response from the right side; False after a cancelled request."""
-        return not self._right.engine.calls.tracker.is_owed
+        return not self._right.engine.calls.is_owed
 
     def _begin_closing(self) -> None:
         if self._closer is not None or self._loop is None:

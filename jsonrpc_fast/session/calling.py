@@ -379,7 +379,7 @@ class Caller:
         Returns:
             False if no such call is in flight.
         """
-        call = self._engine.calls.tracker.find(id)
+        call = self._engine.calls.find(id)
         return call is not None and self._engine.cancel(call, reason)
 
     def stream(
@@ -512,14 +512,14 @@ class Caller:
     def _must_wait(self, calls: int) -> bool:
         if not self._engine.may_call:
             return False
-        if self._engine.calls.tracker.lacks_room(calls) or self._transport.write_buffer_bytes > HIGH_WATER_BYTES:
+        if self._engine.calls.lacks_room(calls) or self._transport.write_buffer_bytes > HIGH_WATER_BYTES:
             return True
         return bool(self._wait_queue.waiters)
 
     def _may_send(self, calls: int) -> bool:
         if not self._engine.may_call:
             return True
-        if self._engine.calls.tracker.lacks_room(calls):
+        if self._engine.calls.lacks_room(calls):
             return False
         if self._transport.write_buffer_bytes <= HIGH_WATER_BYTES:
             return True

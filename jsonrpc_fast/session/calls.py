@@ -48,8 +48,8 @@ class OutboundBatch:
         self.in_flight: int = len(calls)
 
 
-class Calls:
-    """The calls of one side.
+class Calls(Tracker):
+    """The calls of one side: those in flight, and the messages that are sent for them.
 
     All times are seconds from one monotonic clock.
 
@@ -61,7 +61,6 @@ class Calls:
         encoders: Write the messages.
 
     Attributes:
-        tracker: The calls in flight.
         convention: The same as the argument.
         prepare: Called with the id (None for a notification) and the method of the message to encode. Returns the
             trace for the call, and the trace context for the message.
@@ -75,7 +74,7 @@ class Calls:
         default: Default,
         encoders: Encoders = PLAIN,
     ) -> None:
-        self.tracker: Tracker = Tracker(id_factory=id_factory, max_calls=max_calls)
+        super().__init__(id_factory=id_factory, max_calls=max_calls)
         self.convention: Convention = convention
         self.prepare: Callable[[int | str | None, str], tuple[Any, dict[str, str]] | None] | None = None
         self._default = encoders.default_of(default)  # for errors that explain why a value cannot be written
@@ -86,7 +85,7 @@ class Calls:
         self._open_batches: dict[OutboundBatch, None] = {}  # without any response yet
         self._is_lost = False  # this side closes: a late response can no longer be told from one with an unknown id
 
-    def begin(
+    def request(
         self,
         method: str,
         params: Any,
@@ -105,7 +104,7 @@ class Calls:
             StateError, ValueError, TypeError: As in `Tracker.begin`.
             EncodeError, TypeError: The params cannot be encoded.
         """
-        call = self.tracker.begin(method, now, timeout, idle_timeout, may_exceed=may_exceed)
+        call = self.begin(method, now, timeout, idle_timeout, may_exceed=may_exceed)
         try:
             if on_progress is not None or idle_timeout is not None:
                 params = self._give_token(call, params, on_progress, is_stream)
@@ -114,7 +113,7 @@ class Calls:
             self.withdraw(call)
             raise
 
-    def begin_batch(
+    def batch(
         self,
         items: Iterable[tuple[str, Any] | Notification],
         now: float,
@@ -125,7 +124,7 @@ class Calls:
 
         Raises:
             ValueError: There are no items.
-            Exception: As in `begin`. Then none of the calls has begun.
+            Exception: As in `request`. Then none of the calls has begun.
         """
         found: list[Call | None] = []
         texts = []
@@ -136,7 +135,7 @@ class Calls:
                     texts.append(self._notification(item.method, item.params, False))
                 else:
                     method, params = item
-                    call = self.tracker.begin(method, now, timeout, may_exceed=may_exceed)
+                    call = self.begin(method, now, timeout, may_exceed=may_exceed)
                     found.append(call)
                     texts.append(self._request(call, method, params, False))
         except (Exception, CancelledError):
@@ -197,10 +196,7 @@ class Calls:
 
     def cancel(self, call: Call, reason: str | None = None) -> bytes:
         """Settle a call as `CANCELLED`. Returns the notice to send; b"" also if the call has settled already."""
-        if not self.tracker.give_up(call, Outcome.CANCELLED):
-            return b""
-        self._forget(call)
-        return self.cancellation_notice(call, reason)
+        return self.cancellation_notice(call, reason) if self.give_up(call, Outcome.CANCELLED) else b""
 
     def cancellation_notice(self, call: Call, reason: str | None = None) -> bytes:
         """Return the notice for a call that was given up, as after `expire`; b"" if the convention has none."""
@@ -216,48 +212,42 @@ class Calls:
 
     def withdraw(self, call: Call) -> None:
         """Forget a call whose request was not sent."""
-        self.tracker.settle(call.id, Outcome.CANCELLED)
-        self._forget(call)
-
-    def expire(self, now: float) -> list[Call]:
-        """Settle the calls whose deadline has passed as `TIMEOUT` and return them."""
-        expired = self.tracker.expire(now)
-        for call in expired:
-            self._forget(call)
-        return expired
+        self.settle(call.id, Outcome.CANCELLED)
 
     def fail(self, id: MessageId, error: Exception) -> Call | None:
         """Settle a call with an exception of this side and return it; None if no such call is in flight."""
-        call = self.tracker.settle(id, Outcome.FAULT)
+        call = self.settle(id, Outcome.FAULT)
         if call is None:
-            self.tracker.is_late_response(id)
-            return None
-        call.settled_by = error
-        self._forget(call)
+            self.is_late_response(id)
+        else:
+            call.settled_by = error
         return call
 
     def lose(self) -> list[Call]:
-        """Settle all calls in flight as `LOST` and return them: there are no more responses."""
         self._by_token.clear()
         self._open_batches.clear()
         self._is_lost = True
-        return self.tracker.lose()
+        return super().lose()
 
     # Responses.
 
-    def settle(self, message: Response) -> Call | None:
+    def settle(self, id: MessageId, outcome: Outcome) -> Call | None:
+        call = super().settle(id, outcome)
+        if call is not None and (call.batch is not None or call.token is not None):
+            self._forget(call)
+        return call
+
+    def settle_by(self, message: Response) -> Call | None:
         """Settle the call with the id of a response and return it; None if no such call is in flight."""
         error = message.error
-        call = self.tracker.settle(message.id, _RESULT if error is None else Outcome.ERROR)
+        call = self.settle(message.id, _RESULT if error is None else Outcome.ERROR)
         if call is not None:
             call.settled_by = message.result if error is None else error
-            if call.batch is not None or call.token is not None:
-                self._forget(call)
         return call
 
     def settle_otherwise(self, message: Response) -> list[Call] | None:
         """Return the calls that a response without the id of one settles: [] if it is late, None if it is a fault."""
-        if self._is_lost or self.tracker.is_late_response(message.id):
+        if self._is_lost or self.is_late_response(message.id):
             return []
         error = message.error
         if message.id is not None or error is None or error.code in _ERRORS_OF_WHAT_WAS_READ:
@@ -266,12 +256,11 @@ class Calls:
             [batch] = self._open_batches
             calls = batch.calls
         else:
-            only = self.tracker.only_awaited()
+            only = self.only_awaited()
             calls = [] if only is None else [only]
-        settled = [call for call in calls if self.tracker.settle(call.id, Outcome.ERROR) is call]
+        settled = [call for call in calls if self.settle(call.id, Outcome.ERROR) is call]
         for call in settled:
             call.settled_by = error
-            self._forget(call)
         return settled or None
 
     def settle_malformed(self, fault: ParseError) -> Call | bool:
@@ -279,27 +268,25 @@ class Calls:
         # Some servers send a response with nothing but an id, which looks like a request without a method.
         if fault.id is None or (fault.reply_expected and fault.code is not ParseErrorCode.MISSING_METHOD):
             return False
-        call = self.tracker.settle(fault.id, Outcome.FAULT)
+        call = self.settle(fault.id, Outcome.FAULT)
         if call is None:
-            return self._is_lost or self.tracker.is_late_response(fault.id)
+            return self._is_lost or self.is_late_response(fault.id)
         call.settled_by = fault
-        self._forget(call)
         return call
 
-    def progress(self, token: ProgressToken, now: float) -> Call | None:
+    def progress_with(self, token: ProgressToken, now: float) -> Call | None:
         """Count progress on the call with a token and return it; None if there is no such call."""
         call = self._by_token.get(token)
         if call is not None:
-            self.tracker.progress(call, now)
+            self.progress(call, now)
         return call
 
     def give_up_behind(self, last: MessageId) -> list[Call]:
         """Settle the calls that the peer does not serve, because it has said goodbye before it read them."""
-        unserved = self.tracker.behind(last)
+        unserved = self.behind(last)
         for call in unserved:
-            self.tracker.give_up(call, Outcome.LOST)  # the peer may refuse them as well
+            self.give_up(call, Outcome.LOST)  # the peer may refuse them as well
             call.settled_by = ConnectionLost("the peer closed the session before it read the request", was_sent=False)
-            self._forget(call)
         return unserved
 
     def _give_token(self, call: Call, params: Any, on_progress: Callable[[Any], object] | None, is_stream: bool) -> Any:
@@ -318,7 +305,7 @@ class Calls:
         return params
 
     def _forget(self, call: Call) -> None:
-        """Forget the token and the batch of a call."""
+        """Forget the token and the batch of a call that has settled."""
         if call.token is not None and self._by_token.get(call.token) is call:
             del self._by_token[call.token]
         batch = call.batch

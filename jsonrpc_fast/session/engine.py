@@ -298,7 +298,7 @@ class Engine:
             self.inbox.end_batch()
 
     def _receive_response(self, message: Response) -> None:
-        call = self.calls.settle(message)
+        call = self.calls.settle_by(message)
         if call is not None:
             self._settled(call)
             return
@@ -342,7 +342,7 @@ class Engine:
             if type(notice) is Goodbye:
                 self._receive_goodbye(notice)
                 return
-            if type(notice) is Progress and (call := self.calls.progress(notice.token, self._clock())) is not None:
+            if type(notice) is Progress and (call := self.calls.progress_with(notice.token, self._clock())) is not None:
                 if call.on_progress is not None:
                     self.run_callback(call.on_progress, notice.value)
                 return
@@ -421,7 +421,7 @@ class Engine:
         if self.inbox.reading.tick(now):
             self.give_up(ConnectionLost("the peer reads none of the responses"))
             return
-        deadline = min(self.calls.tracker.next_deadline(), self.inbox.reading.deadline)
+        deadline = min(self.calls.next_deadline(), self.inbox.reading.deadline)
         if deadline != inf:
             self._driver.wake_at(deadline)
 
@@ -465,7 +465,7 @@ class Engine:
         """
         if not self.may_call:
             raise self.refusal()
-        call, text = self.calls.begin(
+        call, text = self.calls.request(
             method, params, self._clock(), timeout, idle_timeout, on_progress, may_exceed, is_stream
         )
         call.waiter = waiter
@@ -497,7 +497,7 @@ class Engine:
         """
         if not self.may_call:
             raise self.refusal()
-        found, text = self.calls.begin_batch(items, self._clock(), timeout, may_exceed)
+        found, text = self.calls.batch(items, self._clock(), timeout, may_exceed)
         if make_waiter is not None:
             for index, call in enumerate(found):
                 if call is not None:
@@ -521,7 +521,7 @@ class Engine:
         method = self.calls.convention.ping
         if method is None:
             raise StateError("the convention has no ping")
-        call, text = self.calls.begin(method, None, self._clock(), timeout, may_exceed=True)
+        call, text = self.calls.request(method, None, self._clock(), timeout, may_exceed=True)
         self._send_calls([call], text, None)
         return call
 
@@ -645,7 +645,7 @@ class Engine:
     @property
     def is_idle(self) -> bool:
         """Whether neither side waits for anything."""
-        return not (len(self.calls.tracker) or self.requests.serving or self.inbox.is_busy)
+        return not (len(self.calls) or self.requests.serving or self.inbox.is_busy)
 
     def lose_calls(self) -> None:
         """Settle all calls as lost: there are no more responses. What was received is still being served."""

@@ -265,7 +265,7 @@ class Session(Caller):
     async def _close(self) -> None:
         try:
             await self._wait_until_served()
-            is_owed = self._engine.calls.tracker.is_owed
+            is_owed = self._engine.calls.is_owed
             self._engine.lose_calls()
             await self._end_handlers()
             self._engine.inbox.count_dropped()

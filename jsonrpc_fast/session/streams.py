@@ -76,8 +76,8 @@ class _Items:
         engine = self._engine
         reading, call = engine.inbox.reading, self.call
         if call is not None and self._is_resting:
-            engine.calls.tracker.progress(call, self._loop.time())  # that nothing comes is this side's doing
-        others = len(engine.calls.tracker) - reading.full_streams - (not self._is_resting)
+            engine.calls.progress(call, self._loop.time())  # that nothing comes is this side's doing
+        others = len(engine.calls) - reading.full_streams - (not self._is_resting)
         self._rest(others <= 0 and not self._is_writing())
         self._timer = self._loop.call_later(CHECK_SECONDS, self._check)
 

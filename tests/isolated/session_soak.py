@@ -119,12 +119,12 @@ class End:
         engine = self.session._engine
         return {
             "calls": len(self.ledger.open),
-            "pending": len(engine.calls.tracker),
+            "pending": len(engine.calls),
             "requests": len(engine.requests.serving),
             "inbox": engine.inbox.items,
             "tasks": len(engine.inbox.runs),
             "callbacks": self.waiting_callbacks,
-            "deadlines": max(0, len(engine.calls.tracker._deadlines) - 100),
+            "deadlines": max(0, len(engine.calls._deadlines) - 100),
             "tokens": len(engine.calls._by_token),
             "batches": len(engine.calls._open_batches),
             "waiting": len(self.session._wait_queue),

@@ -160,7 +160,7 @@ async def test_the_default_timeout_is_300_seconds() -> None:
     async with session_and_wire() as (session, _):
         now = asyncio.get_running_loop().time()
         session.call_soon("m")
-        call = session._engine.calls.tracker.find(1)
+        call = session._engine.calls.find(1)
         assert call is not None
         assert call.expires - now == pytest.approx(300, abs=1)
 

@@ -444,7 +444,7 @@ class End(Driver):
                 plan.method, self._params(plan), timeout, idle_timeout, on_progress, waiter=(plan, callback)
             )
         except (ConnectionLost, StateError) as error:
-            if isinstance(error, StateError) and self.engine.calls.tracker.has_room():
+            if isinstance(error, StateError) and self.engine.calls.has_room():
                 raise
             return None
         self.in_flight[call] = plan
@@ -470,7 +470,7 @@ class End(Driver):
         try:
             calls = self.engine.call_batch(items, random.choice(TIMEOUTS), lambda index: (plans[index], None))
         except (ConnectionLost, StateError) as error:
-            if isinstance(error, StateError) and self.engine.calls.tracker.has_room(size):
+            if isinstance(error, StateError) and self.engine.calls.has_room(size):
                 raise
             return
         self.in_flight.update((call, plan) for call, plan in zip(calls, plans, strict=True) if call is not None)

@@ -135,7 +135,7 @@ class Judge:
             key = key_of(item.id)
             self._faulty.add(key)
             is_hollow = item.code is ParseErrorCode.MISSING_METHOD and item.id is not None
-            if is_hollow and engine.calls.tracker.find(item.id) is not None:
+            if is_hollow and engine.calls.find(item.id) is not None:
                 return None
             policy = self._end.response_policy if item.id is None else "always"
             if policy == "always" and not is_hollow:
@@ -376,7 +376,7 @@ class Judge:
         """Check an end whose peer has read everything, and whose handlers have ended."""
         end = self._end
         engine, inbox = end.engine, end.engine.inbox
-        if end.in_flight or len(engine.calls.tracker):
+        if end.in_flight or len(engine.calls):
             self._fail(f"calls are in flight for ever: {end.in_flight}")
         if inbox.runs or inbox.items or len(engine.requests.serving):
             self._fail(f"requests are served for ever: {inbox.runs}, {inbox.items}, {engine.requests.serving}")

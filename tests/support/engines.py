@@ -77,7 +77,7 @@ class End:
             hooks=self,
             **options,
         )
-        self.calls = self.engine.calls.tracker
+        self.calls = self.engine.calls
         self.serving = self.engine.requests.serving
 
     # The driver.
@@ -150,12 +150,12 @@ class End:
         idle_timeout: float | None = None,
         on_progress: Callable[[Any], object] | None = None,
     ) -> tuple[Call, bytes]:
-        return self.engine.calls.begin(method, params, now, timeout, idle_timeout, on_progress)
+        return self.engine.calls.request(method, params, now, timeout, idle_timeout, on_progress)
 
     def call_batch(
         self, items: Iterable[tuple[str, Any] | Notification], now: float, timeout: float | None = None
     ) -> tuple[list[Call | None], bytes]:
-        return self.engine.calls.begin_batch(items, now, timeout)
+        return self.engine.calls.batch(items, now, timeout)
 
     def expire(self, now: float) -> list[Any]:
         """Let time pass, and return the calls that it settles."""
