@@ -87,6 +87,7 @@ def with_decimals(default: Default, max_zeros: int) -> Callable[[Any], Any]:
         if isinstance(value, Decimal):
             return Fragment(_token_of(value, max_zeros))
         if default is None:
+            # orjson reports the value as if there were no `default`, which is what the caller sees.
             raise NoDefault
         return default(value)
 
@@ -105,6 +106,7 @@ def _token_of(number: Decimal, max_zeros: int) -> str:
     if not number.is_finite():
         raise EncodeError(DECIMAL_NOT_FINITE)
     token = Decimal.__str__(number)
+    # A number beyond a double is no JSON for the decoder of the peer, nor for this one.
     if isinf(float(token)):
         raise EncodeError(DECIMAL_TOO_LARGE)
     if not _is_exponent_too_large(token):

@@ -91,6 +91,8 @@ def dumps(value: object, default: Default = None, option: int = 0) -> bytes:
         if default is None:  # orjson would call it
             check_depth(value, option)
             return engine.dumps(value, option=option)
+        # orjson may leave an object to `default`, which may return a deep value: the depth at that place has to be
+        # known then.
         left: Left = {}
         check_depth(value, option, 0, left)
         return engine.dumps(value, _bounded(default, option, left), option)
@@ -163,6 +165,7 @@ def check_depth(value: object, option: int = 0, depth: int = 0, left: Left | Non
     # Level by level, many values in one call. Only a plain value refers to nothing but its parts.
     level = [value]
     for _ in range(depth, MAX_WRITTEN_DEPTH):
+        # Something else is among them, or the level may have grown by a cycle: go value by value.
         if not _is_plain(map(type, level)) or len(level) > _WIDE:
             break
         level = parts_of(*level)
@@ -203,6 +206,7 @@ def _parts(value: object, option: int) -> Iterable[object] | None:
         return (value.value,)  # type: ignore[attr-defined]
     # orjson asks the class alone: no base and no metaclass.
     if "__dataclass_fields__" in _members_of(kind) and not option & engine.OPT_PASSTHROUGH_DATACLASS:
+        # orjson reads the `__dict__` of a dataclass, and its fields only where it has slots.
         members = getattr(value, "__dict__", None)
         if members is None or "__slots__" in _members_of(kind):
             members = {field.name: getattr(value, field.name, None) for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
@@ -218,6 +222,8 @@ def exact_number(token: bytes) -> int | float | None:
     """
     if b"." not in token and b"e" not in token and b"E" not in token:
         return int(token)
+    # The repr of a float is the shortest text that reads back as the same float, so equal decimals mean an exact
+    # number.
     number = float(token)
     written = repr(number).encode()
     return number if token == written or _decimal(token) == _decimal(written) else None
@@ -270,7 +276,8 @@ def loads_exact(text: bytes) -> Any:
     at = 0
     for place, part in enumerate(parts):
         end = at + len(part)
-        if place % 2:  # a string
+        # Between two quotes is a string. Its bytes are taken from `text`, because `masked` has other escapes.
+        if place % 2:
             parts[place] = text[at:end]
         elif len(part) >= 19:
             pieces = _WIDE_INTEGER.split(part)  # each second one is an integer
@@ -282,9 +289,11 @@ def loads_exact(text: bytes) -> Any:
             marked[3::4] = [b'"'] * count
             parts[place] = b"".join(marked)
         at = end + 1
+    # A list around the value, so that the value itself can be replaced like any other item.
     top = [loads_valid(b'"'.join(parts))]
     size = len(mark)
     containers: list[Any] = [top]
+    # A stack in place of recursion: the value may be 1024 levels deep, whatever the stack of the caller holds.
     while containers:
         container = containers.pop()
         for key, item in container.items() if type(container) is dict else enumerate(container):
@@ -314,6 +323,7 @@ def is_wide_integer(token: bytes) -> bool:
     digits = token.removeprefix(b"-")
     if not digits.isdigit() or len(digits) < 19:
         return False
+    # Equal lengths compare like numbers, digit by digit.
     bound = b"9223372036854775808" if token.startswith(b"-") else b"18446744073709551615"
     return (len(digits), digits) > (len(bound), bound)
 
@@ -331,6 +341,7 @@ def is_integer_longer(number: int, limit: int) -> bool:
     """Return whether `number` has more than `limit` characters, which must be 20 or more."""
     number = plain_int(number)
     # 64 bits are at most 20 characters.
+    # The power of ten is only made for numbers that are wide in any case.
     return number.bit_length() > 64 and not -(10 ** (limit - 1)) < number < 10**limit
 
 

@@ -87,9 +87,11 @@ def loads(data: bytes | bytearray | memoryview | str) -> Any:
             raise JSONDecodeError("Input must be bytes, bytearray, memoryview, or str", "", 0)
         value = _read(text)
         # The escapes are in strings: the text is JSON.
+        # The json module accepts lone surrogates; orjson refuses them.
         if "\\u" in text and any(found.group(1) for found in _find_bad_escape(text)):
             raise ValueError
     except JSONDecodeError as error:
+        # An exception of the json module holds the whole document.
         raise JSONDecodeError(error.msg, "", 0) from None
     except ValueError:  # UTF-8, a number or an escape
         raise JSONDecodeError("not JSON", "", 0) from None
@@ -118,8 +120,10 @@ def read_with(
         return _read_in_steps(text, integer, real)
     try:
         value = decode(text)
+    # The C scanner recurses, and the caller may have used up most of the stack.
     except RecursionError:
         return _read_in_steps(text, integer, real)
+    # The number of brackets bounds the depth: usual input is not walked a second time.
     if text.count("[") + text.count("{") > _READ_DEPTH:
         level = [value]
         for _ in range(_READ_DEPTH):
@@ -141,6 +145,7 @@ def _integer(token: str) -> int | float:
 
 def _float(token: str) -> float:
     number = float(token)
+    # orjson refuses a number beyond a double, and `float` returns infinity for it.
     if isinf(number):
         raise ValueError
     return number
@@ -281,6 +286,7 @@ def _is_plain(value: object) -> bool:
             return False
         if int in kinds and not all(-(1 << 63) <= item < 1 << 64 for item in level if type(item) is int):
             return False
+        # `repr` and orjson differ in their notation for very small and very large floats.
         if float in kinds and not all(map(_is_usual, [item for item in level if type(item) is float])):
             return False
         if dict in kinds and not all({str}.issuperset(map(type, list(item))) for item in level if type(item) is dict):
@@ -300,6 +306,7 @@ def _write_float(number: float) -> str:
     text = float.__repr__(number)
     if "e" in text:
         digits, exponent = text.split("e")
+        # orjson writes 1e-05 as 0.00001, and other exponents without their zeros.
         if exponent == "-05":
             sign = "-" if digits[0] == "-" else ""
             return f"{sign}0.0000{digits.lstrip('-').replace('.', '')}"
@@ -334,6 +341,7 @@ def _name_of(value: object) -> str:
     """Return the name of the class of a value; for a class in C it begins with the module."""
     name: str = _name_of_class(type(value))
     try:
+        # The text of this TypeError is the only place where CPython shows the full name of a class in C.
         str.__len__(value)  # type: ignore[arg-type]
     except TypeError as error:
         found = _find_type(str(error))
@@ -364,6 +372,8 @@ class _Writer:
                 texts.append(name)
                 text = self._scalar_text(item)
                 inner_depth, inner_calls = depth, calls
+                # `default` may return a value that has to go to `default` again, and an enumeration may hold another
+                # one.
                 while text is None:
                     opened = self._open(item)
                     if opened is not None:
@@ -386,6 +396,7 @@ class _Writer:
                     continue
                 break
             else:
+                # The comma after the last part becomes the bracket.
                 if texts[-1] == ",":
                     texts[-1] = closing
                 else:
@@ -488,6 +499,7 @@ class _Writer:
             raise JSONEncodeError(f"orjson, which is not installed, is needed to write {_name_of(value)}")
         if self._default is None:
             raise JSONEncodeError(f"Type is not JSON serializable: {_name_of(value)}")
+        # As orjson: a `default` that returns its argument would never end.
         if calls == _DEFAULT_CALLS:
             raise JSONEncodeError("default serializer exceeds recursion limit")
         try:

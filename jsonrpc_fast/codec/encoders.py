@@ -71,6 +71,7 @@ class Encoders:
 
     def _listen(self, text: Any) -> bool:
         if not self._is_peer_known:
+            # None: a line of a log, for example, tells nothing about the form that the peer uses.
             found = has_jsonrpc(text)
             self._is_peer_known = found is not None
             if found:
@@ -122,15 +123,18 @@ def has_jsonrpc(text: bytes | bytearray | memoryview | str) -> bool | None:
         None for input without any member of a message, such as a line of a log.
     """
     data = text.encode(errors="replace") if isinstance(text, str) else bytes(text)
+    # Fast path: most writers begin with `jsonrpc`.
     if _has_first(data) is not None:
         return True
     otherwise = None if _has_member(data) is None else False
+    # Without this text and without an escape for a lower-case letter, no member can have the name.
     if _may_have(data) is None:
         return otherwise
     depth = place = 0  # place: the depth of the members
     for token in _tokens(data):
         name, colon, opened = token.groups()
         if colon is not None:
+            # Only at the depth of the members: a payload may have a member of this name, too.
             if depth == place and _letters(_letter, name) == b"jsonrpc":
                 return True
         elif opened is not None:

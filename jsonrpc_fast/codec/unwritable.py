@@ -71,6 +71,7 @@ def _place_of(value: Any, default: Default, option: int) -> str:
             if not left:
                 return pointer_to(place)
             try:
+                # Trying each part anew takes quadratic time at worst, so the number of tries has a bound.
                 dumps(part, default, option)
             except (EncodeError, RecursionError):
                 place.append(name)
