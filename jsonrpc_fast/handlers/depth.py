@@ -20,8 +20,8 @@ from ..errors import EncodeError
 
 _MAX_DEPTH: Final = 1000
 TOO_DEEP: Final = "the value is circular, or nests too deep"
-SAFE_LIMIT: Final = 1000 if sys.version_info < (3, 12) else sys.maxsize
-"""With a higher recursion limit (`sys.getrecursionlimit()`), values must pass `check_depth`."""
+_SAFE_LIMIT: Final = 1000 if sys.version_info < (3, 12) else sys.maxsize
+"""With a recursion limit (`sys.getrecursionlimit()`) up to this one, msgspec finds out by itself."""
 
 _SCALARS: Final = frozenset(
     {str, int, float, bool, type(None), bytes, bytearray, memoryview, uuid.UUID}
@@ -30,7 +30,7 @@ _SCALARS: Final = frozenset(
 
 
 def check_depth(value: Any, hook: Callable[[Any], Any]) -> None:
-    """Check that a value is not circular.
+    """Check that a value is not circular, if msgspec would not find out.
 
     Args:
         value: The value to write.
@@ -40,6 +40,8 @@ def check_depth(value: Any, hook: Callable[[Any], Any]) -> None:
         EncodeError: The value is circular, or nests deeper than 1000.
         Exception: Whatever `hook` raises.
     """
+    if sys.getrecursionlimit() <= _SAFE_LIMIT:
+        return
     stack: list[Iterator[Any]] = [iter((value,))]
     while stack:
         for container in stack[-1]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ..codec._json import loads
 from ..errors import EncodeError
-from .depth import SAFE_LIMIT, check_depth
+from .depth import check_depth
 from .params.annotations import is_from_pydantic
 from .params.types import msgspec_module
 
@@ -25,8 +25,7 @@ def to_json(value: Any) -> Any:
         EncodeError: The value has no JSON form.
     """
     try:
-        if sys.getrecursionlimit() > SAFE_LIMIT:
-            check_depth(value, _to_basic)
+        check_depth(value, _to_basic)
         return _msgspec.to_builtins(value, str_keys=True, enc_hook=_to_basic)
     except (TypeError, ValueError, RecursionError) as error:
         raise EncodeError(str(error)) from error

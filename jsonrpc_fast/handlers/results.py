@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from ..codec._json import Default
 from ..errors import EncodeError
-from .depth import SAFE_LIMIT, TOO_DEEP, check_depth
 
 
 def to_jsonable(value: Any) -> Any:
@@ -27,8 +25,9 @@ def to_jsonable(value: Any) -> Any:
     if hasattr(kind, "__struct_fields__"):
         import msgspec
 
-        if sys.getrecursionlimit() > SAFE_LIMIT:
-            check_depth(value, to_jsonable)
+        from .depth import TOO_DEEP, check_depth
+
+        check_depth(value, to_jsonable)
         try:
             return msgspec.to_builtins(value, str_keys=True, enc_hook=to_jsonable)
         except RecursionError as error:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..codec import Raw
 from ..errors import InvalidResponse
 from .params.problems import Misfit
-from .params.types import type_of
+
+if TYPE_CHECKING:
+    from .params.types import ValueType
 
 _MAX_TYPES: Final = 256
 
@@ -29,9 +31,9 @@ def result_reader(returns: Any) -> Callable[[str, Any], Any]:
     if returns is Any:
         return _plain
     try:
-        type_ = _remembered_type(returns)
+        type_ = _type_of(returns)
     except TypeError:  # it is not hashable, or not supported
-        type_ = type_of(returns)
+        type_ = _type_of.__wrapped__(returns)
 
     def read(method: str, result: Any) -> Any:
         try:
@@ -76,7 +78,11 @@ def results_reader(returns: Any, methods: Sequence[str | None]) -> Callable[[lis
     return read
 
 
-_remembered_type: Final = lru_cache(_MAX_TYPES)(type_of)
+@lru_cache(_MAX_TYPES)
+def _type_of(returns: Any) -> ValueType:
+    from .params.types import type_of  # sessions without typed results do without it
+
+    return type_of(returns)
 
 
 def _plain(method: str, result: Any) -> Any:
