@@ -33,29 +33,22 @@ import contextlib
 import json
 import logging
 import os
-import re
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import cache, partial
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from ..codec import Notification, ParseError, Request, Response, decode
+from ..codec import ParseError
 from ..codes import ParseErrorCode
 from ..errors import ConnectionLost
-from ..framing.frames import MAX_HEADER_BYTES
-from ..profile import LSP
-from ..session.ahead import Withdrawn, look_ahead
-from ..session.conventions import LspConvention
-from ..transports.channel import Events
-from ..transports.connection import Connection
-from ..transports.stdio.descriptors import DescriptorChannel, duplicate, open_reader, open_writer
-from ..transports.stdio.server import StdioServer
-from ..transports.stream.client import TcpClient
-from ..transports.stream.server import TcpServer
 from .installing import replace
 from .json import to_bytes
+
+if TYPE_CHECKING:
+    from ..transports.connection import Connection
+    from ..transports.stream.server import TcpServer
 
 try:
     import pygls.client
@@ -76,187 +69,33 @@ except ImportError as _missing:
 
 __all__ = ["JsonRPCClient", "JsonRPCServer", "LanguageClient", "LanguageServer", "install"]
 
-PROFILE: Final = LSP.replace(name="pygls", big_ints="exact", null_companions=True)
-"""The rules of `LSP`, and what pygls tolerates in addition."""
-
-
-class Refused(NamedTuple):
-    """A JSON text that the profile refuses."""
-
-    text: bytes | bytearray
-    fault: ParseError
-
-
-def read(text: bytes | bytearray) -> Request | Notification | Response | Refused:
-    """Return the message in a JSON text, or the text itself if the profile refuses it."""
-    received: Any = decode(text, PROFILE)
-    return Refused(text, received) if type(received) is ParseError else received
-
-
-_MESSAGES: Final[dict[str, Any]] = {"profile": PROFILE, "decode": read}
-_OPTIONS: Final[dict[str, Any]] = {"framing": "content-length", **_MESSAGES}
-_HEAD: Final = re.compile(
-    rb"Content-Length: ([1-9][0-9]{0,14})\r\n"
-    rb"(?:Content-Type: application/vscode-jsonrpc(?:; ?charset=utf-?8)?\r\n)?\r\n"
-)
-"""A usual head. Other content types are dropped: pygls reads a body of any charset as JSON."""
-_LENGTH: Final = re.compile(rb"Content-Length:[ \t]*([0-9]{1,15})[ \t]*\r?\n", re.IGNORECASE)
-_TYPE: Final = re.compile(rb"Content-Type:", re.IGNORECASE)
-_LINE_BYTES: Final = 200
-"""A longer line is skipped, except its end, where a header may be."""
 _log = logging.getLogger("pygls.protocol.json_rpc")
-
-
-class _Writer:
-    """Takes the place of pygls' writers. `write` takes the text of one message, from any thread."""
-
-    def __init__(self, transport: Connection, output: BinaryIO | None = None) -> None:
-        self._transport = transport
-        self._output = output
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
-
-    def write(self, data: bytes) -> None:
-        if threading.get_ident() == self._thread:
-            self._write(data)
-        else:
-            # The transport belongs to the thread of the loop; pygls lets any thread send.
-            self._loop.call_soon_threadsafe(self._write, data)
-
-    def _write(self, data: bytes) -> None:
-        try:
-            self._transport.send(data)
-        except ConnectionLost as fault:
-            _log.error("Error sending data: %s", fault)
-        else:
-            self._transport.flush()  # the handler may run for long
-
-    async def close(self) -> None:
-        """Write what is left, and close. pygls ends the process afterwards."""
-        await self._transport.close()
-        if self._output is not None:
-            self._output.close()
-
-
-class _Pipes(DescriptorChannel):
-    """A channel over copies of two descriptors."""
-
-    def __init__(self, input: int, output: int) -> None:
-        super().__init__()
-        # Copies, because the caller closes its own descriptors, and the channel closes these.
-        self._input, self._output = duplicate(input), duplicate(output)
-
-    @property
-    def name(self) -> str:
-        return "pipes"
-
-    async def open(self, events: Events) -> None:
-        self._events = events
-        self._reader = open_reader(self._input, events.received, self._write_failed)
-        self._writer = open_writer(self._output, events.drained, self._write_failed)
-
-    def abort(self) -> None:
-        self._reader.close()
-        self._writer.close()
-        asyncio.get_running_loop().call_soon(self._events.lost, self._fault)
-
-
-class _Frames:
-    """Passes the frames of a stream on without their content types, as pygls reads them.
-
-    Args:
-        receive: Gets what is passed on.
-        skips_text: Whether other lines between frames are skipped; if not, they are passed on, as faults.
-    """
-
-    def __init__(self, receive: Callable[[bytes | bytearray | memoryview], None], *, skips_text: bool = True) -> None:
-        self._receive = receive
-        self._skips_text = skips_text
-        self._left = 0  # bytes of a body that have not arrived
-        self._is_in_head = False
-        self._text = b""  # of a line that has not arrived as a whole
-        self._size = 0  # of the body, when its header was read
-        self._has_logged = False
-
-    def receive(self, data: bytes | bytearray | memoryview) -> None:
-        if not data:  # the end
-            if self._text and not self._skips_text:
-                self._receive(self._text)
-            self._receive(data)
-        while len(data):
-            data = self._read_lines(data) if self._is_in_head else self._pass_frames(data)
-
-    def _pass_frames(self, data: bytes | bytearray | memoryview) -> bytes:
-        """Pass frames with a usual head on. Return the rest."""
-        at = self._left
-        # Fast path: whole frames with a usual head are passed on in one piece, without a copy.
-        while at < len(data) and (head := _HEAD.match(data, at)) is not None:
-            at = head.end() + int(head[1])
-        # The last body may continue in the next chunk: only its length is known.
-        self._left = max(0, at - len(data))
-        if at:
-            self._receive(data[:at])
-        rest = bytes(data[at:])
-        self._is_in_head = bool(rest)
-        return rest
-
-    def _read_lines(self, data: bytes | bytearray | memoryview) -> bytes:
-        """Read lines up to the end of a head, and pass that on. Return the rest."""
-        text = self._text + data
-        at = 0
-        while (end := text.find(b"\n", at)) >= 0:
-            line = text[at : end + 1]
-            at = end + 1
-            if not self._skips_text and _TYPE.match(line) is None:
-                self._receive(line)
-            # `search`, because a program may have printed text in front of the header, on the same line.
-            header = None if self._size else _LENGTH.search(line)
-            if header is not None:
-                self._size = int(header[1])
-                self._log_skipped(line[: header.start()])
-            elif self._size == 0:
-                self._log_skipped(line)
-            # A blank line ends the head. Without a length before it, it is text.
-            elif not line.strip():
-                if self._skips_text:
-                    self._receive(b"Content-Length: %d\r\n\r\n" % self._size)
-                self._left, self._size, self._text = self._size, 0, b""
-                self._is_in_head = self._has_logged = False
-                return text[at:]
-        self._text = text[at:]
-        if not self._skips_text:
-            if len(self._text) > MAX_HEADER_BYTES:
-                self._receive(self._text)  # a fault, which ends the stream
-                self._text = b""
-        elif len(self._text) > _LINE_BYTES:
-            self._log_skipped(self._text)
-            # Bounded, and long enough for a header at its end that has not arrived as a whole.
-            self._text = self._text[-_LINE_BYTES:]
-        return b""
-
-    def _log_skipped(self, data: bytes) -> None:
-        if self._skips_text and data.strip() and not self._has_logged and _TYPE.match(data) is None:
-            _log.warning("Skipped text between messages: %r", data[:200])
-            self._has_logged = True
 
 
 class _FastProtocol(JsonRPCProtocol):
     """A mixin for pygls' protocol classes: it encodes with orjson, and accepts messages of this package."""
 
-    def receive(self, received: Request | Notification | Response | Refused | Withdrawn) -> None:
-        """Handle a message from the peer."""
-        if isinstance(received, Withdrawn):
-            # The request was cancelled before its handler was called: LSP requires a response in any case.
-            id: Any = received.id
-            self._send_response(id, error=JsonRpcRequestCancelled().to_response_error())
-            return
-        if isinstance(received, Refused):
-            message = _as_pygls_reads(received.text)
-            if message is None:
-                self.lose(received.fault)
-                return
+    _connected: Any = None  # the writer of a connection
+
+    def adopt(self, writer: Any) -> None:
+        """Write with the writer of a connection from now on."""
+        self._connected = writer
+        self.set_writer(writer)
+
+    def withdraw(self, id: Any) -> None:
+        """Handle a request that was cancelled before its handler was called: LSP requires a response in any case."""
+        self._send_response(id, error=JsonRpcRequestCancelled().to_response_error())
+
+    def refuse(self, text: bytes | bytearray, fault: ParseError) -> None:
+        """Handle a text that the profile refuses."""
+        message = _as_pygls_reads(text)
+        if message is None:
+            self.lose(fault)
         else:
-            message = received.to_dict()
+            self.receive(message)
+
+    def receive(self, message: dict[str, Any]) -> None:
+        """Handle a message from the peer."""
         try:
             if "method" in message:
                 if self.get_message_type(message["method"]) is None:
@@ -313,7 +152,7 @@ class _FastProtocol(JsonRPCProtocol):
             future.set_exception(error)
 
     def _send_data(self, data: Any) -> None:
-        if not data or not isinstance(self.writer, _Writer):
+        if not data or self.writer is not self._connected:
             super()._send_data(data)
             return
         try:
@@ -354,6 +193,8 @@ class JsonRPCServer(pygls.server.JsonRPCServer):
 
     def start_io(self, stdin: BinaryIO | None = None, stdout: BinaryIO | None = None) -> None:
         """Serve over stdin and stdout, or over the given streams, until the client closes them."""
+        from . import pygls_connections as connections
+
         input = _descriptor(stdin or getattr(sys.stdin, "buffer", None))
         output = _descriptor(stdout or getattr(sys.stdout, "buffer", None))
         if IS_WASM or input is None or output is None:
@@ -361,11 +202,11 @@ class JsonRPCServer(pygls.server.JsonRPCServer):
             return
         transport: Connection
         if (stdin, stdout) == (None, None) and (input, output) == (0, 1):
-            transport = StdioServer(**_OPTIONS)
+            transport = connections.stdio_server()
         else:
             # Text that Python has buffered must not end up in the middle of a message.
             (stdout or sys.stdout).flush()
-            transport = Connection(_Pipes(input, output), **_OPTIONS)
+            transport = connections.pipes(input, output)
         self._stop_event = threading.Event()
         try:
             asyncio.run(self._serve_one(transport, stdout))
@@ -376,13 +217,15 @@ class JsonRPCServer(pygls.server.JsonRPCServer):
 
     def start_tcp(self, host: str, port: int) -> None:
         """Serve over TCP until a client disconnects."""
-        self._run_server(TcpServer(self._serve_one, host, port, **_OPTIONS))
+        from .pygls_connections import tcp_server
+
+        self._run_server(tcp_server(self._serve_one, host, port))
 
     def start_ws(self, host: str, port: int) -> None:
         """Serve over WebSocket until a client disconnects. Needs the extra `websocket`."""
-        from ..transports.websocket import WebSocketServer
+        from .pygls_connections import ws_server
 
-        self._run_server(WebSocketServer(self._serve_one, host, port, origins=None, **_MESSAGES))
+        self._run_server(ws_server(self._serve_one, host, port))
 
     def shutdown(self) -> None:
         """Stop serving; any thread may call this."""
@@ -410,7 +253,10 @@ class JsonRPCServer(pygls.server.JsonRPCServer):
         assert self._stop_event is not None
         if self._end is None:  # stdio
             self._end = partial(_call_in, asyncio.get_running_loop(), transport.begin_closing, 5.0)
-        await _attach(self, transport, self._stop_event, output)
+        from .pygls_connections import attach
+
+        protocol: Any = self.protocol
+        await attach(protocol, transport, self._stop_event, output)
         await transport.wait_closed()
         self.shutdown()
 
@@ -429,13 +275,15 @@ class JsonRPCClient(pygls.client.JsonRPCClient):
 
     async def start_io(self, cmd: str, *args: str, **kwargs: Any) -> None:
         """Start a server as a child process, and connect to its stdin and stdout."""
+        from . import pygls_connections as connections
+
         pipes = [*os.pipe(), *os.pipe()]
         child_input, output, input, child_output = pipes
         try:
             self._server = await asyncio.create_subprocess_exec(
                 cmd, *args, stdin=child_input, stdout=child_output, stderr=asyncio.subprocess.PIPE, **kwargs
             )
-            transport = Connection(_Pipes(input, output), **_OPTIONS)
+            transport = connections.pipes(input, output)
         finally:
             # The child has its own copies, and the channel as well. An open copy here would hide the end of the stream.
             for descriptor in pipes:
@@ -446,13 +294,15 @@ class JsonRPCClient(pygls.client.JsonRPCClient):
 
     async def start_tcp(self, host: str, port: int) -> None:
         """Connect to a server over TCP."""
-        await self._start(TcpClient(host, port, **_OPTIONS))
+        from .pygls_connections import tcp_client
+
+        await self._start(tcp_client(host, port))
 
     async def start_ws(self, host: str, port: int) -> None:
         """Connect to a server over WebSocket. Needs the extra `websocket`."""
-        from ..transports.websocket import WebSocketClient
+        from .pygls_connections import ws_client
 
-        await self._start(WebSocketClient(f"ws://{host}:{port}", **_MESSAGES))
+        await self._start(ws_client(host, port))
 
     async def stop(self) -> None:
         """Wait until the server's process has ended, and close the connection."""
@@ -464,7 +314,10 @@ class JsonRPCClient(pygls.client.JsonRPCClient):
         await super().stop()  # type: ignore[no-untyped-call]
 
     async def _start(self, transport: Connection, ends_calls: bool = True) -> None:
-        await _attach(self, transport, self._stop_event, ends_calls=ends_calls)
+        from .pygls_connections import attach
+
+        protocol: Any = self.protocol
+        await attach(protocol, transport, self._stop_event, ends_calls=ends_calls)
         self._transport = transport
         self._async_tasks.append(asyncio.create_task(transport.wait_closed()))
 
@@ -484,36 +337,6 @@ _REPLACEMENTS: Final = {
 def install() -> None:
     """Replace pygls' classes in this process. Call it before the program makes subclasses of them."""
     replace(_REPLACEMENTS)
-
-
-async def _attach(
-    endpoint: JsonRPCServer | JsonRPCClient,
-    transport: Connection,
-    stop_event: threading.Event,
-    output: BinaryIO | None = None,
-    ends_calls: bool = True,
-) -> None:
-    """Start a transport for the protocol of a server or client."""
-    protocol: Any = endpoint.protocol
-
-    def on_message(received: Any) -> None:
-        protocol.receive(received)
-        if stop_event.is_set():
-            transport.begin_closing(5.0)
-
-    if not transport.channel.carries_texts:
-        # Over TCP text between frames may be a request from a browser.
-        skips_text = isinstance(transport.channel, DescriptorChannel)
-        received: Any = _Frames(transport.channel_events.received, skips_text=skips_text).receive
-        transport.channel_events.received = received
-    transport.onmessage = on_message
-    # Cancellations that were read together with their request withdraw it before its handler is called.
-    transport.onread = look_ahead(LspConvention())
-    transport.onerror = protocol.lose
-    transport.onclose = protocol.abandon if ends_calls else None
-    await transport.connect()
-    protocol.set_writer(_Writer(transport, output))
-    await transport.start()
 
 
 def _as_pygls_reads(text: bytes | bytearray) -> dict[str, Any] | None:

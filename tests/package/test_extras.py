@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import orjson
+import pytest
 
 from ..support.command_line import posix
 from ..support.places import PACKAGE, ROOT
@@ -92,9 +93,12 @@ FEATURES = (
     *("jsonrpc_fast.cli", "jsonrpc_fast.codec._decimals", "jsonrpc_fast.codec.encoders"),
     *("jsonrpc_fast.session.proxies", "jsonrpc_fast.handlers.openrpc", "jsonrpc_fast.handlers.typed"),
     *("jsonrpc_fast.handlers.observed", "jsonrpc_fast.http.upstreams", "jsonrpc_fast.http.batching"),
+    *("jsonrpc_fast.handlers.params.types", "jsonrpc_fast.handlers.depth", "jsonrpc_fast.transports"),
+    *("decimal", "fractions"),
 )
 HANDLERS = ("jsonrpc_fast.handlers", "jsonrpc_fast.codec.encoders")
 ASYNC = (*HANDLERS, "asyncio", "logging", "jsonrpc_fast.hooks")
+ADAPTER = ("jsonrpc_fast.adapters",)
 
 
 @rows(
@@ -103,10 +107,21 @@ ASYNC = (*HANDLERS, "asyncio", "logging", "jsonrpc_fast.hooks")
         ("import jsonrpc_fast", ()),
         ("from jsonrpc_fast.handlers import Handlers; Handlers({'a': abs})", HANDLERS),
         ("from jsonrpc_fast.http import Endpoint; Endpoint({'a': abs})", (*ASYNC, "jsonrpc_fast.http")),
-        ("from jsonrpc_fast.session import Session", (*ASYNC, "jsonrpc_fast.session")),
+        ("from jsonrpc_fast.session import Session", (*ASYNC, "jsonrpc_fast.session", "jsonrpc_fast.transports")),
+        ("import pygls.lsp.server, pygls.lsp.client; had(); import jsonrpc_fast.adapters.pygls", ADAPTER),
+        ("import pylsp_jsonrpc.streams; had(); import jsonrpc_fast.adapters.pylsp", ADAPTER),
     ],
 )
 def test_what_is_not_used_is_not_loaded(statement: str, loaded: tuple[str, ...]) -> None:
-    code = f"import sys; {statement}; print(*[name for name in {FEATURES!r} if name in sys.modules])"
+    for library in ("pygls", "pylsp_jsonrpc"):
+        if library in statement:
+            pytest.importorskip(library, reason=f"{library} is not installed")
+    code = f"""
+import sys
+before = set()
+def had(): before.update(sys.modules)
+{statement}
+print(*[name for name in {FEATURES!r} if name in sys.modules.keys() - before])
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert set(done.stdout.split()) == set(loaded)

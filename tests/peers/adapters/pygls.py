@@ -39,15 +39,14 @@ def measure() -> Works:
 
     from jsonrpc_fast import decode
     from jsonrpc_fast.adapters import pygls as adapter
+    from jsonrpc_fast.adapters.pygls_connections import PROFILE
 
     own, fast = LanguageServer("a", "1"), adapter.LanguageServer("a", "1")
     for server in (own, fast):
         server.feature(types.TEXT_DOCUMENT_HOVER)(lambda params: None)
     own.protocol.set_writer(Null())  # type: ignore[arg-type]
-    writer = adapter._Writer.__new__(adapter._Writer)
-    writer.write = lambda text: None  # type: ignore[method-assign]
-    fast.protocol.set_writer(writer)  # type: ignore[arg-type]
     fast_protocol: Any = fast.protocol
+    fast_protocol.adopt(Null())
     hover = {"jsonrpc": "2.0", "id": 1, "method": "textDocument/hover", "params": SMALL}
     change = {
         "jsonrpc": "2.0",
@@ -71,7 +70,7 @@ def measure() -> Works:
         text, response = json.dumps(message).encode(), results[size]
         found[f"decode {size}"] = interleaved(
             lambda text=text: json.loads(text, object_hook=own.protocol.structure_message),
-            lambda text=text: fast_protocol.structure_message(decode(text, adapter.PROFILE).to_dict()),
+            lambda text=text: fast_protocol.structure_message(decode(text, PROFILE).to_dict()),
         )
         found[f"encode {size}"] = interleaved(
             lambda response=response: own.protocol._send_data(response),

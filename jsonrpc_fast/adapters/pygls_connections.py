@@ -1,0 +1,282 @@
+"""The connections of the adapter for pygls. They are loaded when a server or a client starts, not with its classes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, BinaryIO, Final, NamedTuple, Protocol
+
+from ..codec import Notification, ParseError, Request, Response, decode
+from ..errors import ConnectionLost
+from ..framing.frames import MAX_HEADER_BYTES
+from ..profile import LSP
+from ..session.ahead import Withdrawn, look_ahead
+from ..session.conventions import LspConvention
+from ..transports.channel import Events
+from ..transports.connection import Connection
+from ..transports.stdio.descriptors import DescriptorChannel, duplicate, open_reader, open_writer
+from ..transports.stdio.server import StdioServer
+from ..transports.stream.client import TcpClient
+from ..transports.stream.server import TcpServer
+
+PROFILE: Final = LSP.replace(name="pygls", big_ints="exact", null_companions=True)
+"""The rules of `LSP`, and what pygls tolerates in addition."""
+
+
+class Refused(NamedTuple):
+    """A JSON text that the profile refuses."""
+
+    text: bytes | bytearray
+    fault: ParseError
+
+
+def read(text: bytes | bytearray) -> Request | Notification | Response | Refused:
+    """Return the message in a JSON text, or the text itself if the profile refuses it."""
+    received: Any = decode(text, PROFILE)
+    return Refused(text, received) if type(received) is ParseError else received
+
+
+_MESSAGES: Final[dict[str, Any]] = {"profile": PROFILE, "decode": read}
+_OPTIONS: Final[dict[str, Any]] = {"framing": "content-length", **_MESSAGES}
+_HEAD: Final = re.compile(
+    rb"Content-Length: ([1-9][0-9]{0,14})\r\n"
+    rb"(?:Content-Type: application/vscode-jsonrpc(?:; ?charset=utf-?8)?\r\n)?\r\n"
+)
+"""A usual head. Other content types are dropped: pygls reads a body of any charset as JSON."""
+_LENGTH: Final = re.compile(rb"Content-Length:[ \t]*([0-9]{1,15})[ \t]*\r?\n", re.IGNORECASE)
+_TYPE: Final = re.compile(rb"Content-Type:", re.IGNORECASE)
+_LINE_BYTES: Final = 200
+"""A longer line is skipped, except its end, where a header may be."""
+_log = logging.getLogger("pygls.protocol.json_rpc")
+
+
+class Receiver(Protocol):
+    """What a connection asks of a protocol."""
+
+    def receive(self, message: dict[str, Any]) -> None:
+        """Handle a message from the peer."""
+        ...
+
+    def refuse(self, text: bytes | bytearray, fault: ParseError) -> None:
+        """Handle a text that the profile refuses."""
+        ...
+
+    def withdraw(self, id: Any) -> None:
+        """Handle a request that was read together with its cancellation."""
+        ...
+
+    def lose(self, fault: Exception) -> None:
+        """Handle an invalid message, or the loss of the connection."""
+        ...
+
+    def abandon(self) -> None:
+        """End the calls to a peer that is lost."""
+        ...
+
+    def adopt(self, writer: Any) -> None:
+        """Write with a writer of this module from now on."""
+        ...
+
+
+class _Writer:
+    """Takes the place of pygls' writers. `write` takes the text of one message, from any thread."""
+
+    def __init__(self, transport: Connection, output: BinaryIO | None = None) -> None:
+        self._transport = transport
+        self._output = output
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+    def write(self, data: bytes) -> None:
+        if threading.get_ident() == self._thread:
+            self._write(data)
+        else:
+            # The transport belongs to the thread of the loop; pygls lets any thread send.
+            self._loop.call_soon_threadsafe(self._write, data)
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._transport.send(data)
+        except ConnectionLost as fault:
+            _log.error("Error sending data: %s", fault)
+        else:
+            self._transport.flush()  # the handler may run for long
+
+    async def close(self) -> None:
+        """Write what is left, and close. pygls ends the process afterwards."""
+        await self._transport.close()
+        if self._output is not None:
+            self._output.close()
+
+
+class _Pipes(DescriptorChannel):
+    """A channel over copies of two descriptors."""
+
+    def __init__(self, input: int, output: int) -> None:
+        super().__init__()
+        # Copies, because the caller closes its own descriptors, and the channel closes these.
+        self._input, self._output = duplicate(input), duplicate(output)
+
+    @property
+    def name(self) -> str:
+        return "pipes"
+
+    async def open(self, events: Events) -> None:
+        self._events = events
+        self._reader = open_reader(self._input, events.received, self._write_failed)
+        self._writer = open_writer(self._output, events.drained, self._write_failed)
+
+    def abort(self) -> None:
+        self._reader.close()
+        self._writer.close()
+        asyncio.get_running_loop().call_soon(self._events.lost, self._fault)
+
+
+class _Frames:
+    """Passes the frames of a stream on without their content types, as pygls reads them.
+
+    Args:
+        receive: Gets what is passed on.
+        skips_text: Whether other lines between frames are skipped; if not, they are passed on, as faults.
+    """
+
+    def __init__(self, receive: Callable[[bytes | bytearray | memoryview], None], *, skips_text: bool = True) -> None:
+        self._receive = receive
+        self._skips_text = skips_text
+        self._left = 0  # bytes of a body that have not arrived
+        self._is_in_head = False
+        self._text = b""  # of a line that has not arrived as a whole
+        self._size = 0  # of the body, when its header was read
+        self._has_logged = False
+
+    def receive(self, data: bytes | bytearray | memoryview) -> None:
+        if not data:  # the end
+            if self._text and not self._skips_text:
+                self._receive(self._text)
+            self._receive(data)
+        while len(data):
+            data = self._read_lines(data) if self._is_in_head else self._pass_frames(data)
+
+    def _pass_frames(self, data: bytes | bytearray | memoryview) -> bytes:
+        """Pass frames with a usual head on. Return the rest."""
+        at = self._left
+        # Fast path: whole frames with a usual head are passed on in one piece, without a copy.
+        while at < len(data) and (head := _HEAD.match(data, at)) is not None:
+            at = head.end() + int(head[1])
+        # The last body may continue in the next chunk: only its length is known.
+        self._left = max(0, at - len(data))
+        if at:
+            self._receive(data[:at])
+        rest = bytes(data[at:])
+        self._is_in_head = bool(rest)
+        return rest
+
+    def _read_lines(self, data: bytes | bytearray | memoryview) -> bytes:
+        """Read lines up to the end of a head, and pass that on. Return the rest."""
+        text = self._text + data
+        at = 0
+        while (end := text.find(b"\n", at)) >= 0:
+            line = text[at : end + 1]
+            at = end + 1
+            if not self._skips_text and _TYPE.match(line) is None:
+                self._receive(line)
+            # `search`, because a program may have printed text in front of the header, on the same line.
+            header = None if self._size else _LENGTH.search(line)
+            if header is not None:
+                self._size = int(header[1])
+                self._log_skipped(line[: header.start()])
+            elif self._size == 0:
+                self._log_skipped(line)
+            # A blank line ends the head. Without a length before it, it is text.
+            elif not line.strip():
+                if self._skips_text:
+                    self._receive(b"Content-Length: %d\r\n\r\n" % self._size)
+                self._left, self._size, self._text = self._size, 0, b""
+                self._is_in_head = self._has_logged = False
+                return text[at:]
+        self._text = text[at:]
+        if not self._skips_text:
+            if len(self._text) > MAX_HEADER_BYTES:
+                self._receive(self._text)  # a fault, which ends the stream
+                self._text = b""
+        elif len(self._text) > _LINE_BYTES:
+            self._log_skipped(self._text)
+            # Bounded, and long enough for a header at its end that has not arrived as a whole.
+            self._text = self._text[-_LINE_BYTES:]
+        return b""
+
+    def _log_skipped(self, data: bytes) -> None:
+        if self._skips_text and data.strip() and not self._has_logged and _TYPE.match(data) is None:
+            _log.warning("Skipped text between messages: %r", data[:200])
+            self._has_logged = True
+
+
+def stdio_server() -> Connection:
+    """Return the connection over stdin and stdout of this process."""
+    return StdioServer(**_OPTIONS)
+
+
+def pipes(input: int, output: int) -> Connection:
+    """Return a connection over two descriptors."""
+    return Connection(_Pipes(input, output), **_OPTIONS)
+
+
+def tcp_server(serve: Callable[[Any], Coroutine[Any, Any, object]], host: str, port: int) -> TcpServer:
+    """Return a server of TCP connections."""
+    return TcpServer(serve, host, port, **_OPTIONS)
+
+
+def ws_server(serve: Callable[[Any], Coroutine[Any, Any, object]], host: str, port: int) -> TcpServer:
+    """Return a server of WebSocket connections."""
+    from ..transports.websocket import WebSocketServer
+
+    return WebSocketServer(serve, host, port, origins=None, **_MESSAGES)
+
+
+def tcp_client(host: str, port: int) -> Connection:
+    """Return a connection over TCP."""
+    return TcpClient(host, port, **_OPTIONS)
+
+
+def ws_client(host: str, port: int) -> Connection:
+    """Return a connection over WebSocket."""
+    from ..transports.websocket import WebSocketClient
+
+    return WebSocketClient(f"ws://{host}:{port}", **_MESSAGES)
+
+
+async def attach(
+    protocol: Receiver,
+    transport: Connection,
+    stop_event: threading.Event,
+    output: BinaryIO | None = None,
+    ends_calls: bool = True,
+) -> None:
+    """Start a transport for the protocol of a server or client."""
+
+    def on_message(received: Any) -> None:
+        if isinstance(received, Withdrawn):
+            protocol.withdraw(received.id)
+        elif isinstance(received, Refused):
+            protocol.refuse(received.text, received.fault)
+        else:
+            protocol.receive(received.to_dict())
+        if stop_event.is_set():
+            transport.begin_closing(5.0)
+
+    if not transport.channel.carries_texts:
+        # Over TCP text between frames may be a request from a browser.
+        skips_text = isinstance(transport.channel, DescriptorChannel)
+        received: Any = _Frames(transport.channel_events.received, skips_text=skips_text).receive
+        transport.channel_events.received = received
+    transport.onmessage = on_message
+    # Cancellations that were read together with their request withdraw it before its handler is called.
+    transport.onread = look_ahead(LspConvention())
+    transport.onerror = protocol.lose
+    transport.onclose = protocol.abandon if ends_calls else None
+    await transport.connect()
+    protocol.adopt(_Writer(transport, output))
+    await transport.start()
