@@ -1,4 +1,4 @@
-"""Clients of other packages use this package's server over Streamable HTTP, and its client uses their servers."""
+"""Clients of other packages use this package's server, and its client uses their servers over Streamable HTTP."""
 
 from __future__ import annotations
 
@@ -67,58 +67,57 @@ def output_of(command: list[str], **environment: str) -> Any:
     return json.loads(run.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize(
-    ("package", "mode", "revision"),
-    [
-        ("sdk1", [], "2025-11-25"),
-        ("sdk2", ["legacy"], "2025-11-25"),
-        ("sdk2", ["auto"], "2026-07-28"),
-        ("fastmcp", [], None),
-    ],
-)
-def test_python_clients(url: str, package: str, mode: list[str], revision: str | None) -> None:
-    found = output_of([python_for(package), str(PEERS / "http_client.py"), package, url, *mode])
-    assert found.pop("version", None) == revision
+@pytest.fixture(params=["http", "stdio"])
+def target(request: pytest.FixtureRequest, url: str) -> list[str]:
+    """The URL of the server, or the command that starts it."""
+    if request.param == "http":
+        return [url]
+    return [sys.executable, str(PEERS / "conformance" / "server.py"), "stdio"]
+
+
+CLIENTS = ["fastmcp", "langchain", "mcp-use", "openai-agents", "pydantic-ai", "sdk1", "sdk2,legacy", "sdk2,auto"]
+TYPESCRIPT_CLIENTS = ["1", "2,legacy", "2,auto", "2,2026-07-28"]
+REVISIONS = {"sdk1": "2025-11-25", "sdk2,legacy": "2025-11-25", "sdk2,auto": "2026-07-28"}
+LACKING = {"mcp-use": {"progress"}, "openai-agents": {"progress", "asked"}}
+"""What a client cannot do, by the last release that was tried."""
+
+
+def python_client(client: str, *target: str) -> list[str]:
+    return [python_for(client.partition(",")[0]), str(PEERS / "mcp_client.py"), client, *target]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_python_clients(target: list[str], client: str) -> None:
+    found = output_of(python_client(client, *target), MCP_USE_ANONYMIZED_TELEMETRY="false")
+    assert found.pop("version", None) == REVISIONS.get(client)
+    assert found == {name: text for name, text in EXPECTED.items() if name not in LACKING.get(client, ())}
+
+
+@pytest.mark.parametrize("client", ["sdk1", "sdk2,legacy", "sdk2,auto", "fastmcp"])
+def test_python_clients_through_a_gateway(gateway_url: str, client: str) -> None:
+    found = output_of(python_client(client, gateway_url), MCP_PREFIX="g_")
+    assert found.pop("version", None) == (None if client == "fastmcp" else "2025-11-25")
     assert found == EXPECTED
 
 
-@pytest.mark.parametrize(
-    ("package", "mode", "revision"),
-    [
-        ("sdk1", [], "2025-11-25"),
-        ("sdk2", ["legacy"], "2025-11-25"),
-        ("sdk2", ["auto"], "2025-11-25"),
-        ("fastmcp", [], None),
-    ],
-)
-def test_python_clients_through_a_gateway(
-    gateway_url: str, package: str, mode: list[str], revision: str | None
-) -> None:
-    command = [python_for(package), str(PEERS / "http_client.py"), package, gateway_url, *mode]
-    found = output_of(command, MCP_PREFIX="g_")
-    assert found.pop("version", None) == revision
-    assert found == EXPECTED
+@pytest.mark.parametrize("client", ["1", "2,legacy", "2,auto"])
+def test_typescript_clients_through_a_gateway(gateway_url: str, client: str) -> None:
+    assert output_of(node_command("mcp_client.mjs", client, gateway_url), MCP_PREFIX="g_") == EXPECTED
 
 
-@pytest.mark.parametrize("arguments", [["1"], ["2", "legacy"], ["2", "auto"]])
-def test_typescript_clients_through_a_gateway(gateway_url: str, arguments: list[str]) -> None:
-    release, *mode = arguments
-    assert output_of(node_command("http_client.mjs", release, gateway_url, *mode), MCP_PREFIX="g_") == EXPECTED
+@pytest.mark.parametrize("client", TYPESCRIPT_CLIENTS)
+def test_typescript_clients(target: list[str], client: str) -> None:
+    assert output_of(node_command("mcp_client.mjs", client, *target)) == EXPECTED
 
 
-@pytest.mark.parametrize("arguments", [["1"], ["2", "legacy"], ["2", "auto"], ["2", "2026-07-28"]])
-def test_typescript_clients(url: str, arguments: list[str]) -> None:
-    release, *mode = arguments
-    assert output_of(node_command("http_client.mjs", release, url, *mode)) == EXPECTED
-
-
-def test_the_inspector(url: str) -> None:
+def test_the_inspector(target: list[str]) -> None:
     folder = PEERS / "inspector"
     node = install(folder)
     program = folder / "node_modules" / "@modelcontextprotocol" / "inspector" / "clients/launcher/build/index.js"
+    how = [*target, "--transport", "http"] if len(target) == 1 else target
 
     def inspect(*arguments: str) -> Any:
-        command = [node, str(program), "--cli", url, "--transport", "http", *arguments]
+        command = [node, str(program), "--cli", *how, *arguments]
         run = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False, cwd=folder)
         assert run.returncode == 0, run.stderr[-3000:]
         return json.loads(run.stdout)
@@ -128,6 +127,9 @@ def test_the_inspector(url: str) -> None:
     assert call["content"] == [{"type": "text", "text": "Hello, Ann!"}]
     [contents] = inspect("--method", "resources/read", "--uri", "test://static-text")["contents"]
     assert contents["text"] == EXPECTED["resource"]
+    prompt = ("--prompt-name", "test_prompt_with_arguments", "--prompt-args", "arg1=a", "arg2=b")
+    [message] = inspect("--method", "prompts/get", *prompt)["messages"]
+    assert message["content"]["text"] == EXPECTED["prompt"]
 
 
 def test_a_page_in_chromium(tmp_path: Path) -> None:

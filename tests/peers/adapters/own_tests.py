@@ -17,6 +17,7 @@ from ...support.places import PACKAGE
 from .library import Library
 
 SECONDS: Final = 1200
+FAILED: Final = ("failure", "error")
 
 
 @dataclass
@@ -29,6 +30,7 @@ class Outcomes:
         without: How many passed without the adapter.
         with_it: How many passed with the adapter.
         failures: Each test that failed with the adapter, and why.
+        unknown: The tests among them without a known reason, and those that have one and passed.
     """
 
     version: str
@@ -36,6 +38,7 @@ class Outcomes:
     without: int
     with_it: int
     failures: dict[str, str]
+    unknown: list[str]
 
 
 def run_own_tests(library: Library, checkouts: Path | None, folder: Path) -> Outcomes | None:
@@ -60,15 +63,25 @@ def run_own_tests(library: Library, checkouts: Path | None, folder: Path) -> Out
             return None
     without = run_tests(library, copy, python, folder, False)
     with_it = run_tests(library, copy, python, folder, True)
-    failures = {}
+    failures, unknown = {}, []
+    failed = {name_of(test) for test, outcome in with_it.items() if outcome in FAILED}
     for test, outcome in with_it.items():
-        if outcome in ("failure", "error"):
-            name = test.split("::")[1].split("[")[0]
-            own = "fails without it, too" if without.get(test) == outcome else "UNEXPLAINED"
-            failures[test] = library.failures.get(name, own)
+        if outcome in FAILED:
+            fails_anyway = without.get(test) in FAILED
+            reason = library.failures.get(name_of(test))
+            failures[test] = reason or ("fails without it, too" if fails_anyway else "UNEXPLAINED")
+            if reason is None and not fails_anyway:
+                unknown.append(test)
+        elif outcome == "passed" and name_of(test) in library.failures.keys() - failed:
+            unknown.append(test)
     total = sum(outcome != "skipped" for outcome in without.values())
     passed = [sum(outcome == "passed" for outcome in found.values()) for found in (without, with_it)]
-    return Outcomes(version, total, *passed, failures)
+    return Outcomes(version, total, *passed, failures, unknown)
+
+
+def name_of(test: str) -> str:
+    """Return the name of a test's function."""
+    return test.split("::")[1].split("[")[0]
 
 
 def make_environment(library: Library, folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""The server that the scenarios of the conformance suite expect: `python -m tests.peers.conformance.server PORT`.
+"""The server of the conformance suite: `python -m tests.peers.conformance.server PORT`, or "stdio" in place of a port.
 
 The names of tools, prompts and resources, and what they return, are those of the suite.
 """
@@ -441,6 +441,8 @@ def watched_resource() -> str:
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "stdio":
+        raise SystemExit(server.serve_stdio())
     import uvicorn
 
     uvicorn.run(server.asgi_app(), host=HOST, port=int(sys.argv[1]), log_level="warning")

@@ -1,7 +1,8 @@
-// A client of the TypeScript SDK that uses the server of conformance/ over HTTP and prints what it got.
-// node http_client.mjs 1|2 URL [MODE]; MCP_PREFIX is what a gateway puts in front of the names of tools and prompts.
+// A client of the TypeScript SDK that uses the server of conformance/ over HTTP or stdio, and prints what it got.
+// node mcp_client.mjs 1|2[,MODE] URL, or a command; MCP_PREFIX is what a gateway puts in front of the names.
 const prefix = process.env.MCP_PREFIX ?? '';
-const [release, url, mode] = process.argv.slice(2);
+const [client_and_mode, url, ...args] = process.argv.slice(2);
+const [release, mode = 'auto'] = client_and_mode.split(',');
 const sdk = release === '1' ? '@modelcontextprotocol/sdk/client/' : '@modelcontextprotocol/client';
 const { Client } = await import(release === '1' ? `${sdk}index.js` : sdk);
 const { StreamableHTTPClientTransport } = await import(release === '1' ? `${sdk}streamableHttp.js` : sdk);
@@ -15,7 +16,10 @@ if (release === '1') {
 } else {
     client.setRequestHandler('elicitation/create', answer);
 }
-const transport = new StreamableHTTPClientTransport(new URL(url));
+const { StdioClientTransport } = await import(`${sdk}${release === '1' ? 'stdio.js' : '/stdio'}`);
+const transport = args.length
+    ? new StdioClientTransport({ command: url, args, env: process.env })
+    : new StreamableHTTPClientTransport(new URL(url));
 await client.connect(transport);
 
 const progress = [];
