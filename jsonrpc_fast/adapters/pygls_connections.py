@@ -81,7 +81,7 @@ class Receiver(Protocol):
         ...
 
 
-class _Writer:
+class Writer:
     """Takes the place of pygls' writers. `write` takes the text of one message, from any thread."""
 
     def __init__(self, transport: Connection, output: BinaryIO | None = None) -> None:
@@ -135,7 +135,7 @@ class _Pipes(DescriptorChannel):
         asyncio.get_running_loop().call_soon(self._events.lost, self._fault)
 
 
-class _Frames:
+class Frames:
     """Passes the frames of a stream on without their content types, as pygls reads them.
 
     Args:
@@ -270,7 +270,7 @@ async def attach(
     if not transport.channel.carries_texts:
         # Over TCP text between frames may be a request from a browser.
         skips_text = isinstance(transport.channel, DescriptorChannel)
-        received: Any = _Frames(transport.channel_events.received, skips_text=skips_text).receive
+        received: Any = Frames(transport.channel_events.received, skips_text=skips_text).receive
         transport.channel_events.received = received
     transport.onmessage = on_message
     # Cancellations that were read together with their request withdraw it before its handler is called.
@@ -278,5 +278,5 @@ async def attach(
     transport.onerror = protocol.lose
     transport.onclose = protocol.abandon if ends_calls else None
     await transport.connect()
-    protocol.adopt(_Writer(transport, output))
+    protocol.adopt(Writer(transport, output))
     await transport.start()
