@@ -134,8 +134,28 @@ def _decoding() -> Iterable[Bar]:
         yield Bar("decode in turn", name, CORE, _ORJSON, 0.60)
     for payload in ("emoji", "escapes", "floats", "integers"):
         yield Bar("decode", payload, CORE, _ORJSON, 1.03)
+    for payload in _UNUSUAL:
+        yield Bar("decode", payload, CORE, _ORJSON, 1.0)
 
 
+_UNUSUAL: Final = (
+    "id_19_digits",
+    "id_float",
+    "id_null",
+    "method_escaped",
+    "names_escaped",
+    "names_chinese",
+    "escaped_text",
+    "latin_text",
+    "latin_short",
+    "chinese_short",
+    "emoji_short",
+    "floats_short",
+    "floats_17_digits",
+    "deep_arrays",
+    "deep_objects",
+    "rows_indented",
+)
 _BATCHES: Final = ("batch_10_requests", "batch_10_responses", "batch_100_requests", "batch_100_responses")
 
 
@@ -157,7 +177,8 @@ def _encoding() -> Iterable[Bar]:
         "tiny_response": 0.25,
         "tools_call_response": 0.45,
         "result_1k": 0.80,
-        **dict.fromkeys(("result_4k", "result_10k", "tools_list_14k", "completion_80k", "logs_1m", "blob_1m"), 1.03),
+        **dict.fromkeys(("result_4k", "result_10k", "tools_list_14k", "completion_80k", "logs_1m"), 1.03),
+        **dict.fromkeys(("blob_1m", "emoji_short", "floats_17_digits"), 1.0),
     }
     for payload, limit in limits.items():
         yield Bar("encode", payload, CORE, _ORJSON, limit)

@@ -132,8 +132,12 @@ def decoders(payload: Payload) -> list[Contestant]:
     return accepted
 
 
-REFUSED: Final = {"unknown_last": (JSON_RPC, AJSONRPC, JSONRPCSERVER)}
-"""Valid payloads that a library refuses: these refuse unknown members."""
+REFUSED: Final = {
+    "unknown_last": (JSON_RPC, AJSONRPC, JSONRPCSERVER),
+    "id_float": (PJRPC, JSON_RPC, AJSONRPC),
+    "id_null": (AJSONRPC,),
+}
+"""Valid payloads that a library refuses, or warns of: these refuse unknown members and ids of other types."""
 
 
 def _json_readers() -> dict[str, Callable[[bytes], Any]]:
@@ -322,6 +326,8 @@ _CONTESTS: Final[dict[Work, tuple[Callable[[Payload], list[Contestant]], tuple[s
             "completion_80k",
             "logs_1m",
             "blob_1m",
+            "emoji_short",
+            "floats_17_digits",
         ),
     ),
     "encode_many": (line_encoders, ("tiny_response", "tools_call_response")),

@@ -107,6 +107,7 @@ def payloads(corpora: Path = CORPORA) -> dict[str, Payload]:
         "floats": _result(12, {"values": [random.Random(n).uniform(-1000, 1000) for n in range(150)]}),
         "integers": _result(13, {"values": [random.Random(n).randrange(10**9) for n in range(250)]}),
         "chinese": _result(14, {"text": "\u4e2d\u6587\u5b57\u7b26\u4e32\u7684\u5185\u5bb9\uff0c" * 110}),
+        **_unusual(),
         "tools_list_14k": _stored(corpora, "mcp_tools_list_response") or _result(2, {"tools": _filled(_tool, 13_800)}),
         "resource_text_14k": _stored(corpora, "mcp_resource_text_escapes") or _resource_text(),
         "completion_80k": _stored(corpora, "lsp_completion_response_80k")
@@ -256,6 +257,37 @@ def _escapes() -> bytes:
     """Text of another alphabet, as `json.dumps` of Python writes it."""
     text = "\u041f\u0440\u0438\u043c\u0435\u0440 \u0442\u0435\u043a\u0441\u0442\u0430. " * 30
     return json.dumps({"jsonrpc": "2.0", "id": 11, "result": {"text": text}}, separators=(",", ":")).encode()
+
+
+def _unusual() -> dict[str, bytes]:
+    """Return what few peers write: a reader that is fast only for usual messages shows it here."""
+    call = b'{"jsonrpc":"2.0","id":%b,"method":"%b","params":{"a":[1,2,3]}}'
+    deep_array: object = 1
+    deep_object: object = 1
+    for _ in range(100):
+        deep_array, deep_object = [deep_array], {"a": deep_object}
+    rows = [{"a": number, "b": [1, 2, 3]} for number in range(200)]
+    results: dict[str, object] = {
+        "names_escaped": [{'a"b': 1, "c\n": 2}] * 200,
+        "names_chinese": [{"\u540d\u524d": 1, "\u503c": 2}] * 200,
+        "escaped_text": 'line\n\t"quoted" ' * 700,
+        "latin_text": "\u00e9 \u00fc \u00df stra\u00dfe " * 500,
+        "latin_short": ["gr\u00f6\u00dfe"] * 500,
+        "chinese_short": ["\u6807\u9898\u5185\u5bb9"] * 500,
+        "emoji_short": ["ok \N{THUMBS UP SIGN}"] * 500,
+        "floats_short": [2.5] * 500,
+        "floats_17_digits": [random.Random(number).random() for number in range(500)],
+        "deep_arrays": deep_array,
+        "deep_objects": deep_object,
+    }
+    return {
+        "id_19_digits": call % (b"1234567890123456789", b"add"),
+        "id_float": call % (b"1.5", b"add"),
+        "id_null": call % (b"null", b"add"),
+        "method_escaped": call % (b"1", b"a\\u0064d"),
+        **{name: _result(20, {"value": value}) for name, value in results.items()},
+        "rows_indented": orjson.dumps(orjson.loads(_result(20, {"value": rows})), option=orjson.OPT_INDENT_2),
+    }
 
 
 def _resource_blob() -> bytes:

@@ -91,7 +91,7 @@ def test_bars_met(report: Any) -> None:
     assert "MISSED" not in report.bars.table(figures)
     lines = report.bars.summary(figures).splitlines()
     assert lines[0] == f"All {count} bars met."
-    eager = 39 + len(turns())
+    eager = 55 + len(turns())
     assert lines[1] == f"First in {eager} of {eager} eager rows."
     assert len(lines) == 5
 

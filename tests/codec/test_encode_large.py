@@ -35,6 +35,29 @@ WRITTEN_IDS: list[tuple[Any, bytes]] = [
 ]
 
 
+def kept(text: str) -> tuple[str, bytes]:
+    """Return two equal strings as one: what orjson has written keeps its UTF-8, and a new one has none."""
+    return (text + "x")[:-1], orjson.dumps(text)
+
+
+def test_strings_with_and_without_their_utf_8(impl: ModuleType) -> None:
+    for character in ("\xe9", "\u0416", "\u4e2d", "\U0001f600"):
+        for length in (*range(20), 31, 32, 33, 63, 64, 65, 4095, 4096):
+            for before, after in (("", ""), ("x", '"'), ("\\\n", "xyz"), ("x" * 9, "\x7f" * 9)):
+                text = before + character * length + after
+                new, written = kept(text)
+                expected = b'{"jsonrpc":"2.0","id":1,"result":[%b,%b]}\n' % (written, written)
+                assert impl.encode_result(1, [new, text]) == expected
+
+
+def test_an_escape_at_every_place_of_a_long_string(impl: ModuleType) -> None:
+    for size in (4095, 4096, 4097, 4200):
+        for place in [0, 1, 63, 64, 4032, *range(size - 140, size)]:
+            for character in ('"', "\\", "\n", "\x1f", " ", "!", "#", "\x7f"):
+                text = "x" * place + character + "x" * (size - place - 1)
+                assert impl.encode_result(1, text) == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % orjson.dumps(text)
+
+
 class TestLargePayloads:
     @rows("payload", LARGE, ids=lambda payload: type(payload).__name__)
     @rows(("id", "written"), WRITTEN_IDS, ids=lambda value: repr(value)[:10])

@@ -517,14 +517,11 @@ cdef PyObject* unusual_string(ValueReader* reader, const uint8_t* start, const u
     text.count = 0
     text.bits = 0
     text.on_heap = False
-    if at - start <= FEW_BYTES:
-        if at[0] < 0xC4:
-            filling = fill(&text, <uint8_t*>NULL)
-        else:
-            unit = 2 if at[0] < 0xF0 else 4
-            filling = TOO_NARROW
-    elif make_room(&text, 1, at - start):
-        memcpy(text.units, start, at - start)
+    if at[0] >= 0xC4 and at - start <= FEW_BYTES:
+        unit = 2 if at[0] < 0xF0 else 4
+        filling = TOO_NARROW
+    elif at - start <= FEW_BYTES or make_room(&text, 1, at - start):
+        copy(<char*>text.units, <const char*>start, at - start)
         text.count = at - start
         text.at = at
         filling = fill(&text, <uint8_t*>NULL)
