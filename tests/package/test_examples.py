@@ -17,6 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from jsonrpc_fast.session import Session, SessionContext
+from jsonrpc_fast.transports import StreamTransport, TcpServer
+
+from ..support import needs
 from ..support.command_line import SECONDS, environment, run_here, run_program_here
 from ..support.places import ROOT
 from ..support.tables import rows
@@ -138,6 +142,51 @@ def test_a_client_of_bitcoind() -> None:
     ]
 
 
+async def test_a_client_of_an_electrum_server() -> None:
+    tasks = []
+
+    async def subscribe(context: SessionContext) -> dict[str, int]:
+        announced = context.session.notify("blockchain.headers.subscribe", [{"height": 8}])
+        tasks.append(asyncio.create_task(announced))  # begins after the response
+        return {"height": 7}
+
+    async def serve(transport: StreamTransport) -> None:
+        handlers = {
+            "server.version": lambda client, protocol: ["ElectrumX", protocol],
+            "blockchain.headers.subscribe": subscribe,
+        }
+        async with Session(transport, handlers) as session:
+            await session.wait_closed()
+
+    server = TcpServer(serve, "127.0.0.1", 0)
+    await server.start()
+    command = program("electrum.py", "127.0.0.1", str(server.address[1]), "1")
+    process = await asyncio.create_subprocess_exec(*command, env=environment(), stdout=asyncio.subprocess.PIPE)
+    printed, _ = await process.communicate()
+    await asyncio.gather(*tasks)
+    await server.close()
+    assert (process.returncode, printed.split()) == (0, b"ElectrumX 1.4 7 8".split())
+
+
+def test_workers_of_nats(tmp_path: Path) -> None:
+    pytest.importorskip("nats", reason="the extra `nats` is not installed")
+    needs.require("nats-server")
+    from ..support.nats_server import nats_server
+
+    with nats_server(tmp_path) as server, contextlib.ExitStack() as workers:
+        pids = set()
+        for _ in range(2):
+            command = program("nats_worker.py", server.url)
+            worker = workers.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, env=environment()))
+            workers.callback(worker.kill)
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == b"serving rpc.sums\n"
+            pids.add(worker.pid)
+        found = ast.literal_eval(output("nats_worker.py", server.url, "call", "1", "2"))
+        assert found["sum"] == 3
+        assert found["worker"] in pids
+
+
 def test_a_capture() -> None:
     wire = sorted(map(str, (ROOT / "tests" / "vectors" / "wire").glob("*.ndjson")))
     counts = dict(reversed(line.split(None, 1)) for line in output("capture.py", *wire).splitlines())
@@ -192,6 +241,19 @@ def test_servers_of_http_and_websocket() -> None:
     port = free_port()
     with running(*program("websocket_server.py", str(port)), port=port):
         assert call(f"ws://127.0.0.1:{port}/", "add", "a=1", "b=2") == "3\n"
+
+
+def test_tokens_and_usage() -> None:
+    pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+    port = free_port()
+    url, words = f"http://127.0.0.1:{port}/", ("--header", "Authorization: Bearer 7f3a")
+    with running(*program("http_auth.py", str(port)), port=port):
+        assert call(*words, url, "add", "a=1", "b=2") == "3\n"
+        assert run_here("call", *words, url, "add", "a=1").returncode == 1
+        assert call(*words, url, "usage") == '{"result":1,"error":1}\n'
+        assert call("--header", "Authorization: Bearer 11c8", url, "usage") == "{}\n"
+        refused = run_here("call", url, "usage")
+        assert (refused.returncode, "401" in refused.stderr) == (3, True)
 
 
 def test_an_access_log_and_several_servers() -> None:
