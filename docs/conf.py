@@ -258,7 +258,7 @@ def title_links(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 
 
 def entry_of(text: str, names: dict[str, str]) -> str | None:
-    """Return the full name of what a page means by a text. A function of a module has the name of the module before it.
+    """Return the full name of what a page means by a name. A function of a module has the name of the module before it.
 
     A member of a class is in the entry of its class.
     """

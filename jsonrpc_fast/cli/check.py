@@ -18,7 +18,7 @@ from itertools import chain
 from typing import Any, Final, get_args
 
 from ..codec import Notification, ParseError, Request, Response
-from ..codec.located import Block, LocatingDecoder, block_of, count_kinds
+from ..codec.located import ItemBlock, LocatingDecoder, block_of, count_kinds
 from ..codes import Hint, ParseErrorCode
 from ..framing.frames import Frame, Framing
 from ..framing.hints import looks_like
@@ -165,7 +165,7 @@ class _Report:
         self._progress = progress
         self._coloured = not options.json and is_coloured(sys.stdout)
 
-    def add(self, block: Block) -> None:
+    def add(self, block: ItemBlock) -> None:
         """Count the messages of a block, and show its faults."""
         kinds, messages = block.kinds, block.items
         if batches := kinds.pop(list, 0):

@@ -18,7 +18,7 @@ _BLOCK_BYTES: Final = 32 * 1024
 Located: TypeAlias = "tuple[Frame, Message | list[Message]]"
 
 
-class Block(NamedTuple):
+class ItemBlock(NamedTuple):
     """Items of a stream.
 
     Attributes:
@@ -59,7 +59,7 @@ class LocatingDecoder(StreamDecoder[Message]):
         for frame in self._frames.close():
             yield frame, self._last_item(frame)
 
-    def feed_blocks(self, data: bytes) -> Iterator[Block]:
+    def feed_blocks(self, data: bytes) -> Iterator[ItemBlock]:
         """Yield the items that `feed` returns in blocks.
 
         The backend's decoder reads whole lines, and only a block with a fault is split, to locate the fault: lines cost
@@ -80,7 +80,7 @@ class LocatingDecoder(StreamDecoder[Message]):
             start = end
         yield block_of(self.feed_located(data[start:]))
 
-    def _read_lines(self, lines: LineFrames, text: bytes) -> Block:
+    def _read_lines(self, lines: LineFrames, text: bytes) -> ItemBlock:
         """Return the items of whole lines."""
         items: list[Any] = self._blocks.feed(text)
         kinds = count_kinds(items)
@@ -89,7 +89,7 @@ class LocatingDecoder(StreamDecoder[Message]):
             faulty = [at for at, item in enumerate(items) if _has_fault(item)]
             faults = list(zip(lines.frames_at(text, len(items), faulty), [items[at] for at in faulty], strict=True))
         lines.skip(text)
-        return Block(items, kinds, faults)
+        return ItemBlock(items, kinds, faults)
 
     def _decode(self, text: bytes) -> Any:
         return decode(text, self._profile, raw=self._raw)
@@ -98,11 +98,11 @@ class LocatingDecoder(StreamDecoder[Message]):
         return too_large_fault(head, self._profile)
 
 
-def block_of(pairs: Iterable[Located]) -> Block:
+def block_of(pairs: Iterable[Located]) -> ItemBlock:
     """Return the block of items with their frames."""
     found = list(pairs)
     items = [item for _, item in found]
-    return Block(items, count_kinds(items), [pair for pair in found if _has_fault(pair[1])])
+    return ItemBlock(items, count_kinds(items), [pair for pair in found if _has_fault(pair[1])])
 
 
 def count_kinds(items: list[Any]) -> Counter[type]:
