@@ -23,7 +23,7 @@ from ..._checks import HEADER_NAME, HEADER_VALUE
 from ...codec import Request
 from ...codes import McpErrorCode
 from ...errors import RpcError, invalid_params
-from ..protocol.meta import CLIENT_CAPABILITIES_KEY, PROTOCOL_VERSION_KEY, object_members
+from ..protocol.meta import CLIENT_CAPABILITIES_KEY, PROTOCOL_VERSION_KEY, is_modern_meta, object_members
 from ..protocol.versions import HANDSHAKE_VERSIONS
 
 PROTOCOL_VERSION_HEADER: Final = "mcp-protocol-version"
@@ -191,8 +191,7 @@ def is_modern(message: Any, version: bytes | None) -> bool:
         return False
     if message.method == "server/discover":
         return True
-    meta = object_members(message.params).get("_meta")
-    return isinstance(meta, dict) and (PROTOCOL_VERSION_KEY in meta or CLIENT_CAPABILITIES_KEY in meta)
+    return is_modern_meta(object_members(message.params).get("_meta"))
 
 
 def check_modern(headers: Mapping[bytes, bytes], message: Request) -> None:

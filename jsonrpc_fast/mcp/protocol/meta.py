@@ -84,6 +84,11 @@ def object_members(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def is_modern_meta(meta: object) -> bool:
+    """Return whether `_meta` marks a modern request. One of the two members is enough; an error names the missing one."""
+    return isinstance(meta, dict) and (PROTOCOL_VERSION_KEY in meta or CLIENT_CAPABILITIES_KEY in meta)
+
+
 def method_not_found() -> RpcError:
     """Return the error -32601."""
     return RpcError(ErrorCode.METHOD_NOT_FOUND, RPC_MESSAGES[ErrorCode.METHOD_NOT_FOUND])

@@ -32,6 +32,7 @@ from ..protocol.meta import (
     PROTOCOL_VERSION_KEY,
     SERVER_INFO_KEY,
     HandshakeResult,
+    is_modern_meta,
     method_not_found,
     object_members,
 )
@@ -146,9 +147,9 @@ class ServerHandshake:
         members = params if type(params) is dict else object_members(params)
         meta = members.get("_meta")
         if self._modern_versions and (
-            method == "server/discover" or not self._legacy_versions or (meta is not None and _is_modern(meta))
+            method == "server/discover" or not self._legacy_versions or (meta is not None and is_modern_meta(meta))
         ):
-            if method == "initialize" and not _is_modern(meta):
+            if method == "initialize" and not is_modern_meta(meta):
                 raise self._unsupported(_version_of(members, "protocolVersion"))
             return self._receive_modern(method, meta)
         if method == "initialize":
@@ -267,11 +268,6 @@ class ServerHandshake:
     def _request_versions(self) -> list[str]:
         """The versions that a request may carry, the latest first: legacy versions need a session."""
         return list(reversed(self._modern_versions))
-
-
-def _is_modern(meta: object) -> bool:
-    """Whether `_meta` marks a modern request. One of the two members is enough; an error names the missing one."""
-    return isinstance(meta, dict) and (PROTOCOL_VERSION_KEY in meta or CLIENT_CAPABILITIES_KEY in meta)
 
 
 def _version_of(members: dict[str, Any], name: str) -> str:

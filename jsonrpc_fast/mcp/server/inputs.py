@@ -30,7 +30,8 @@ from .handshake import RequestRules
 from .request_state import MAX_STATE_BYTES, StateSeal
 
 _MAY_NEED_INPUT: Final = frozenset({"prompts/get", "resources/read", "tools/call"})
-_INPUT_REQUESTS: Final = frozenset({"elicitation/create", "roots/list", "sampling/createMessage"})
+INPUT_REQUESTS: Final = frozenset({"elicitation/create", "roots/list", "sampling/createMessage"})
+"""The requests by which a function asks the client for input."""
 
 
 class InputRequired(BaseException):
@@ -89,7 +90,7 @@ class Inputs:
             RpcError: The client cannot receive this request.
             ValueError: Two requests of one run have the same key.
         """
-        if not self._may_need_input or method not in _INPUT_REQUESTS:
+        if not self._may_need_input or method not in INPUT_REQUESTS:
             raise cannot_send()
         request = {"method": method} if params is None else {"method": method, "params": dict(params)}
         digest = hashlib.sha256(dumps(request)).hexdigest()[:32]
@@ -181,8 +182,8 @@ def check_input_required(method: str, result: Mapping[str, Any], rules: RequestR
     if not isinstance(requests, Mapping):
         raise TypeError("inputRequests must be a mapping")
     for request in requests.values():
-        if not isinstance(request, Mapping) or request.get("method") not in _INPUT_REQUESTS:
-            raise ValueError(f"inputRequests must be requests for {', '.join(sorted(_INPUT_REQUESTS))}")
+        if not isinstance(request, Mapping) or request.get("method") not in INPUT_REQUESTS:
+            raise ValueError(f"inputRequests must be requests for {', '.join(sorted(INPUT_REQUESTS))}")
         if (capability := capability_for(request["method"], request.get("params"))) is not None:
             rules.require(capability)
 

@@ -15,9 +15,8 @@ from typing import Any, Final
 from ...errors import RpcError, StateError
 from ...transports.waiters import Waiters
 from ...types import UNSET, Unset
-from .inputs import cannot_send
+from .inputs import INPUT_REQUESTS, cannot_send
 
-_REQUESTS: Final = frozenset({"elicitation/create", "roots/list", "sampling/createMessage"})
 _FINAL: Final = frozenset({"cancelled", "completed", "failed"})
 
 Owner = tuple[object, object]
@@ -155,7 +154,7 @@ class Task:
         self, method: str, params: Mapping[str, Any] | None, timeout: float | Unset | None, key: str | None
     ) -> dict[str, Any]:
         """Send a request to the client and return its result: see `Context.call`."""
-        if method not in _REQUESTS:
+        if method not in INPUT_REQUESTS:
             raise cannot_send()
         if self.is_final:
             raise StateError("the task has ended")
