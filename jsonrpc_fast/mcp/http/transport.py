@@ -111,8 +111,8 @@ class MessageStream:
             self.pending.discard(id)
             owner.streams.pop(id, None)
         if data and not self.is_ended and not self.is_detached:
-            self._response = without_line_end(data)
-            self._count(len(self._response))
+            before, self._response = self._response, without_line_end(data)
+            self._count(len(self._response) - len(before))
         if not self.pending and owner.receiving is not self:
             self.end()
 
