@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any, Final
 
 from ..._repr import shorten
@@ -37,23 +38,17 @@ _MAX_TOOLS: Final = 10_000
 _WITH_VERSION_HEADER: Final = HANDSHAKE_VERSIONS[HANDSHAKE_VERSIONS.index("2025-06-18") :]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class NegotiatedSession:
     """What `initialize` agreed on.
 
-    Args:
+    Attributes:
         id: The session id; None if the server gave none.
         version: The revision of the protocol.
-
-    Attributes:
-        id: The same as the argument.
-        version: The same as the argument.
     """
 
-    __slots__ = ("id", "version")
-
-    def __init__(self, id: str | None, version: str) -> None:
-        self.id: str | None = id
-        self.version: str = version
+    id: str | None
+    version: str
 
 
 def session_headers(session: NegotiatedSession | None) -> dict[str, str]:

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any, Final
 
 from ...errors import ConnectionLost, InvalidResponse
@@ -42,6 +43,7 @@ class SessionEnded(ConnectionLost):
     """The server does not know the session any more."""
 
 
+@dataclass(slots=True, eq=False)
 class Cursor:
     """Where a stream of events can be resumed, and after how many seconds.
 
@@ -50,11 +52,8 @@ class Cursor:
         retry_seconds: The delay that the server asks for; None if it asks for none.
     """
 
-    __slots__ = ("id", "retry_seconds")
-
-    def __init__(self) -> None:
-        self.id: str = ""
-        self.retry_seconds: float | None = None
+    id: str = ""
+    retry_seconds: float | None = None
 
     def advance(self, decoder: EventDecoder) -> None:
         """Move to the last event that was decoded."""

@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..._checks import check_count, check_seconds
@@ -46,6 +47,7 @@ def parse_event_id(event_id: str) -> tuple[str, int]:
     return stream, int(number)
 
 
+@dataclass(slots=True, eq=False)
 class _Stream:
     """The events of one stream.
 
@@ -59,16 +61,13 @@ class _Stream:
         waiters: The followers that wait for the next event, or for the end.
     """
 
-    __slots__ = ("before", "events", "is_dropped", "is_ended", "last", "name", "waiters")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.before = 0
-        self.last = 0
-        self.events: dict[int, bytes | None] = {}
-        self.is_ended = False
-        self.is_dropped = False
-        self.waiters = Waiters()
+    name: str
+    before: int = 0
+    last: int = 0
+    events: dict[int, bytes | None] = field(default_factory=dict)
+    is_ended: bool = False
+    is_dropped: bool = False
+    waiters: Waiters = field(default_factory=Waiters)
 
     def can_resume_after(self, number: int) -> bool:
         return self.before <= number <= self.last

@@ -85,7 +85,7 @@ def object_members(value: object) -> dict[str, Any]:
 
 
 def is_modern_meta(meta: object) -> bool:
-    """Return whether `_meta` marks a modern request. One of the two members is enough; an error names the missing one."""
+    """Return whether `_meta` marks a modern request. One of two members is enough; an error names the missing one."""
     return isinstance(meta, dict) and (PROTOCOL_VERSION_KEY in meta or CLIENT_CAPABILITIES_KEY in meta)
 
 

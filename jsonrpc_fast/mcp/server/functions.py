@@ -64,19 +64,6 @@ class RegisteredFunction:
             supported. The text names the role, the name and the parameter.
     """
 
-    __slots__ = (
-        "_arguments",
-        "_context_name",
-        "_function",
-        "_schema",
-        "_thread",
-        "description",
-        "is_async",
-        "name",
-        "parameters",
-        "returns",
-    )
-
     def __init__(
         self,
         function: Callable[..., Any],

@@ -14,6 +14,7 @@ Sources: specification 2025-11-25 "Resources", 2026-07-28 "Subscriptions".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from ...codec import Notification
@@ -43,19 +44,17 @@ TASK_IDS: Final = "taskIds"
 """The member of a filter with the tasks whose changes the client wants (the extension for tasks)."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class SubscriptionStream:
     """A stream that `subscriptions/listen` opened.
 
-    Args:
+    Attributes:
         id: The id of the request.
         filter: The part of the client's filter that the server supports.
     """
 
-    __slots__ = ("filter", "id")
-
-    def __init__(self, id: MessageId, filter: dict[str, Any]) -> None:
-        self.id: MessageId = id
-        self.filter: dict[str, Any] = filter
+    id: MessageId
+    filter: dict[str, Any]
 
     def meta(self) -> dict[str, Any]:
         """Return the `_meta` of all messages of the stream."""
