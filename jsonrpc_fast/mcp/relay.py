@@ -123,6 +123,7 @@ class _Side(Driver):
     ) -> None:
         self.name = name
         self.transport = transport
+        # Bound once: it is called for each message.
         self.write = transport.send  # type: ignore[method-assign]
         self.drains: dict[_Side, asyncio.Task[None]] = {}
         self._relay = relay
@@ -130,10 +131,12 @@ class _Side(Driver):
         self.engine = Engine(
             self,
             SingleHandler(self._serve),
+            # The relay is made before its loop runs.
             clock=lambda: asyncio.get_running_loop().time(),
             hooks=self,
             make_context=cast("Any", lambda method, request, _: (method, request)),
             bounds=_UNBOUNDED,
+            # The relay translates cancellations itself, because their ids are those of the other side.
             convention=Convention(),
             response_policy=response_policy,
             max_calls=max_calls,
@@ -160,6 +163,7 @@ class _Side(Driver):
     def start(self, run: Run) -> None:
         forwarded = cast("_Forwarded", run.work)
         forwarded.run = run
+        # The engine cancels `run.task` when the side is lost.
         run.task = forwarded
 
     def settled(self, call: Call, result: Any, error: Exception | None) -> None:
@@ -168,9 +172,12 @@ class _Side(Driver):
         if error is None:
             self._relay.on_response(self.name, call.method, result)
             if call.method == LISTEN_METHOD:
+                # The result of a subscription names it by the id of its request.
                 result = self._with_subscription(result, call)
             engine.succeeded(run, result)
         elif call.outcome is Outcome.CANCELLED:
+            # The convention of the side then decides whether the request gets a response: none after MCP's
+            # cancellation.
             forwarded.request.is_cancelled = True
             engine.cancelled(run)
         else:
@@ -223,6 +230,7 @@ class _Side(Driver):
         destination = self._relay.destination_of(self.name, method, params, request.id)
         if isinstance(destination, Unset):
             raise method_not_found()
+        # Refused and not queued: what waits here would be memory that neither side bounds.
         if not engine.calls.has_room():
             raise RpcError(RELAY_ERROR, _TOO_MANY)
         forwarded = _Forwarded(self, request)
@@ -260,6 +268,8 @@ class _Side(Driver):
         if request is not None:
             call: Call = request.run.work.call
             self._notify(method, {**members, name: call.id})
+            # After MCP's cancellation the other side sends no response. After LSP's it does, so that call stays in
+            # flight.
             if method != "$/cancelRequest" and call.method != "initialize":
                 self.other.engine.cancel(call)
             return
@@ -271,6 +281,7 @@ class _Side(Driver):
 
     def _with_subscription(self, payload: Any, call: Call | None = None) -> Any:
         """Return a payload of this side with its `subscriptionId` translated to the other side's id."""
+        # Usual payloads are passed on without being decoded.
         if type(payload) is Raw and b"subscriptionId" not in bytes(payload):
             return payload
         members = decoded(payload)
@@ -303,6 +314,7 @@ class _Side(Driver):
     def hold_back(self) -> None:
         """Read this side no longer while a side has not taken what this one caused."""
         for side in (self, self.other):
+            # Both sides: a message may fill the buffer of the other side, or with refusals that of its sender.
             if side.transport.write_buffer_bytes > HIGH_WATER_BYTES and side not in self.drains:
                 self.drains[side] = asyncio.get_running_loop().create_task(self._drain(side))
                 self._update_reading()
@@ -319,6 +331,8 @@ class _Side(Driver):
             with suppress(ConnectionLost, StateError):
                 while not await _is_drained(side.transport):
                     before, unwritten = unwritten, side.transport.write_buffer_bytes
+                    # A slow peer that still reads is not disconnected: only one whose buffer has not shrunk in the
+                    # whole time.
                     if unwritten >= before:
                         side.fault(ConnectionLost("the side takes nothing"))
                         await side.transport.disconnect()
@@ -405,6 +419,7 @@ class Relay:
             transport.onclose = partial(self._on_close, side)
             transport.onend = partial(self._on_end, side)
             transport.onfail = side.on_fail
+            # The relay pauses reading itself, for the buffers of both sides.
             transport.pauses_when_blocked = False
         async with on_failure(self._disconnect):
             # Both must be connected before either of them delivers messages.
@@ -431,6 +446,7 @@ class Relay:
         try:
             await self.wait_closed()
         except asyncio.CancelledError:
+            # The caller wants an end now: what is unwritten is dropped.
             await asyncio.gather(self._left.transport.disconnect(), self._right.transport.disconnect())
             raise
 
@@ -477,6 +493,7 @@ class Relay:
 
     def _on_end(self, side: _Side) -> None:
         side.lose_calls()
+        # A peer that has ended its stream may still read: it gets the responses that it waits for.
         if not side.has_waiting:
             self._begin_closing()
         elif self._closer is None and self._ending is None and self._loop is not None:

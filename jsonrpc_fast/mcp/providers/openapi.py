@@ -114,6 +114,7 @@ class _Operation:
             if not isinstance(name, str) or place not in ("path", "query", "header", "cookie"):
                 raise ValueError("a parameter is invalid")
             is_required = parameter.get("required") is True or place == "path"
+            # OpenAPI 3.1: these three header parameters are ignored, because other parts of the document describe them.
             if (place == "header" and name.lower() in _OWN_HEADERS) or (place == "cookie" and not is_required):
                 continue
             if place == "cookie" or name in self._parameters:
@@ -167,6 +168,7 @@ class _Operation:
         if self._body and self._body in arguments:
             content = dumps(arguments[self._body])
             headers["Content-Type"] = self._media
+        # Built and sent in two steps, so that the body can be read up to a limit.
         request = self._http.build_request(
             self._method, self._base + path, params=query or None, headers=headers, content=content
         )
@@ -186,6 +188,7 @@ def _read(status: int, content_type: str, body: bytes) -> Any:
     kind = content_type.partition(";")[0].strip().lower()
     is_text = kind.startswith("text/") or _JSON.fullmatch(kind) is not None
     if not 200 <= status < 300:
+        # The model gets the reason, which is often what it needs to correct its call.
         shown = body.decode("utf-8", "replace")[:_SHOWN_CHARACTERS] if is_text else ""
         raise ToolError(f"HTTP status {status}" + (f": {shown}" if shown else ""))
     if not body:

@@ -95,6 +95,8 @@ class Proxy(Provider):
     async def _ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Pass a request of the remote server on to the client whose call it belongs to."""
         context = _current.get()
+        # Up to 2025-11-25 a request of the server does not say which call it belongs to. With one call in flight there
+        # is no other.
         if context is None and len(self._calls) == 1 and not self._calls[0].revision.is_modern:
             [context] = self._calls
         if context is None:
@@ -148,6 +150,7 @@ class Proxy(Provider):
             with self._call(context):
                 return _passed_on(await self._connected.read_resource(uri))
         except RpcError as error:
+            # The next provider may have the resource.
             if error.code in _NOT_FOUND:
                 return None
             raise
@@ -187,9 +190,11 @@ class Proxy(Provider):
         found: list[D] = []
         for item in await lists[kind]():
             try:
+                # `execution` declares support for tasks, which are not passed on.
                 found.append(cls.from_dict({name: each for name, each in item.items() if name != "execution"}))
             except ValueError as fault:
                 _logger.warning("one of the %s of a remote server is invalid, and left out: %s", kind, fault)
+        # Unknown names cost one list each; known ones none.
         self._known[kind] = {item.name for item in found}
         return found
 
