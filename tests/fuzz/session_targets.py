@@ -11,6 +11,7 @@ from jsonrpc_fast import JSONRPC, LSP, MCP_2025_11_25, Decoder, Notification, Pr
 from jsonrpc_fast.errors import ConnectionLost, RpcError
 from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.session import Call, Convention, InboundRequest, LspConvention, McpConvention, Session
+from jsonrpc_fast.session.ahead import Withdrawn, look_ahead
 
 from ..support.engines import Cancelled, End, Fault
 from .codec_targets import chunks, head
@@ -102,8 +103,21 @@ def engine(data: bytes) -> Hashable:
     check(not len(end.serving), "requests are left", len(end.serving))
     settled += end.lose()
     check({id(call) for call in settled} == {id(call) for call in calls} - {id(calls[2])}, "calls", settled)
+    if convention.cancelled_error is None:
+        dropped += _withdrawn_in_batches(stream, profile, convention)
     check_replies(read_items(stream, profile), Replies(bytes(sent)), dropped)
     return frozenset(kinds)
+
+
+def _withdrawn_in_batches(stream: bytes, profile: Profile, convention: Convention) -> int:
+    """Return how many requests never begin, because their cancellation follows in the same batch."""
+    decoder = Decoder("newline", profile)
+    withdraw = look_ahead(convention)
+    batches = [item for item in [*decoder.feed(stream), *decoder.close()] if isinstance(item, list)]
+    if withdraw is not None:
+        for batch in batches:
+            withdraw(batch)
+    return sum(isinstance(item, Withdrawn) for batch in batches for item in batch)
 
 
 class _AnyMethod(Handlers):
