@@ -182,14 +182,18 @@ cdef inline Rules rules_of(profile):
 
 cdef Rules find_rules(profile, RulePlace* place):
     cdef PyObject* old
-    found = known_rules.get(<size_t><PyObject*>profile)
-    if found is None:
+    address = <size_t><PyObject*>profile
+    # Not `get` of Cython: it borrows, and another thread may clear the dict meanwhile.
+    cdef PyObject* known = value_in(<PyObject*>known_rules, <PyObject*>address)
+    if known != NULL:
+        found = owned(known)
+    else:
         if not issubclass(type(profile), Profile):
             raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
         found = Rules(profile)
         if len(known_rules) >= MAX_PROFILES:
             known_rules.clear()
-        known_rules[<size_t><PyObject*>profile] = found
+        known_rules[address] = found
     if place == NULL:
         return <Rules>found
     old = place.rules
