@@ -174,4 +174,7 @@ cdef int keep_shared_objects() except -1:
         make_immortal(shared)
     for rule in RULES.values():
         make_immortal((<Rule>make_immortal(rule)).code)
+    if FREE_THREADED:
+        load_decimals(DECIMALS)  # later several threads could do that at once
+        make_immortal(decimal_class)
     return keep_presets()
