@@ -440,7 +440,16 @@ def pyodide(session: nox.Session) -> None:
     sources = unpack(source_archive(session), folder / "sources")
     shutil.rmtree(sources / "jsonrpc_fast")
     program = folder / "program.py"
-    options = ["-q", "--pure-only", "-p", "no:cacheprovider", *(session.posargs or ["tests/codec", "tests/framing"])]
+    # Emscripten has no timer for pytest-timeout.
+    options = [
+        "-q",
+        "--pure-only",
+        "-p",
+        "no:cacheprovider",
+        "-o",
+        "timeout=0",
+        *(session.posargs or ["tests/codec", "tests/framing"]),
+    ]
     program.write_text(PYTEST_IN_PYODIDE.format(options))
     session.run("npm", "ci", "--prefix", str(runner), external=True)
     found = [str(path) for path in (wheel, *wheels.iterdir())]
