@@ -4,7 +4,7 @@ Rules:
   - Each parameter is an argument that is passed by name; it is required if it has no default. A parameter without an
     annotation accepts any value.
   - `convert` converts one argument after the other, and finds all problems. If msgspec converts every argument, it may
-    make a `struct` of all of them at once instead, and leave what it refuses to `convert`.
+    make a Struct of all of them in `one_pass` instead, and leave what it refuses to `convert`.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Arguments:
             params = dict(zip(self._positional, params, strict=False))
         return self.convert(params or {})
 
-    def struct(self, is_array: bool) -> tuple[Any, list[str]] | None:
+    def one_pass(self, is_array: bool) -> tuple[MsgspecType, list[str]] | None:
         """Return a Struct of all arguments in an object, or in an array, and their names; None if msgspec has no such.
 
         Its fields are named by `field_of`.
@@ -140,7 +140,7 @@ class Arguments:
             forbid_unknown_fields=True,
             rename={field_of(name): name for name in names},
         )
-        return struct, names
+        return MsgspecType(struct), names
 
 
 def field_of(name: str) -> str:

@@ -16,6 +16,7 @@ import dataclasses
 import importlib
 import sys
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final
 
 from ...codec import Raw
@@ -36,15 +37,15 @@ class MsgspecType:
 
     Attributes:
         annotation: The annotation for msgspec: constraints of annotated-types are replaced by `msgspec.Meta`.
-        has_other_keys: A part of the type is a mapping whose keys are no strings.
-        needs_defaults: A part of the type leaves defaults to its class: see `with_defaults`.
+        decode: Converts a JSON text in the usual form of the type, in one pass, or raises one of `refusals`.
+        refusals: What `decode` and `convert_usual` raise.
 
     Raises:
         TypeError: Msgspec does not support the type, or a constraint of it.
         ImportError: Msgspec is not installed.
     """
 
-    __slots__ = ("_decode", "_msgspec", "_names", "annotation", "has_other_keys", "needs_defaults")
+    __slots__ = ("_has_other_keys", "_msgspec", "_names", "_needs_defaults", "annotation", "decode", "refusals")
 
     def __init__(self, annotation: Any) -> None:
         self._msgspec = msgspec = msgspec_module()
@@ -53,9 +54,13 @@ class MsgspecType:
             if is_inside and is_constraint(part):
                 raise TypeError(f"{part!r} in a class has no effect: use msgspec.Meta there, or a pydantic model")
         self.annotation: Any = with_meta(annotation) if any(is_constraint(part) for part, _ in parts) else annotation
-        self._decode = msgspec.json.Decoder(self.annotation).decode
-        self._names, self.has_other_keys = _msgspec_names(self.annotation)
-        self.needs_defaults: bool = any(_has_class_defaults(part) for part, _ in parts)
+        decode: Callable[[bytes], Any] = msgspec.json.Decoder(self.annotation).decode
+        self._names, self._has_other_keys = _msgspec_names(self.annotation)
+        self._needs_defaults = any(_has_class_defaults(part) for part, _ in parts)
+        self.decode: Callable[[bytes], Any] = decode
+        if self._needs_defaults:
+            self.decode = lambda text: _with_defaults(decode(text))
+        self.refusals: tuple[type[Exception], ...] = (msgspec.DecodeError, RecursionError)
 
     def convert(self, value: Any, *, strict: bool = True) -> Any:
         """Convert a value.
@@ -67,28 +72,26 @@ class MsgspecType:
         Raises:
             Misfit: The value does not match the type.
         """
-        msgspec = self._msgspec
         try:
             if type(value) is Raw:
                 try:
-                    return self._completed(value.decode(self._decode))
-                except (msgspec.DecodeError, RecursionError):
+                    return value.decode(self.decode)
+                except self.refusals:
                     value = value.decode()
             try:
-                converted = msgspec.convert(value, self.annotation, strict=strict, str_keys=self.has_other_keys)
-            # In JSON, 1.0 is a number like 1. JSON Schema takes it for an integer, and msgspec does not.
-            except msgspec.ValidationError:
-                value = _integral(value)
-                converted = msgspec.convert(value, self.annotation, strict=strict, str_keys=self.has_other_keys)
-            return self._completed(converted)
-        except msgspec.DecodeError as error:
+                return self.convert_usual(value, strict)
+            except self._msgspec.ValidationError:
+                return self.convert_usual(_integral(value), strict)
+        except self._msgspec.DecodeError as error:
             problem = msgspec_problem(error, msgspec_pointers(self._names))
         except RecursionError:
             problem = Problem("", TOO_DEEP)
         raise Misfit([problem])
 
-    def _completed(self, value: Any) -> Any:
-        return with_defaults(value) if self.needs_defaults else value
+    def convert_usual(self, value: Any, strict: bool = True) -> Any:
+        """Convert a JSON value in the usual form of the type, or raise one of `refusals`."""
+        converted = self._msgspec.convert(value, self.annotation, strict=strict, str_keys=self._has_other_keys)
+        return _with_defaults(converted) if self._needs_defaults else converted
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema (2020-12) of values that `convert` accepts.
@@ -245,7 +248,7 @@ def _has_class_defaults(part: Any) -> bool:
     )
 
 
-def with_defaults(value: Any) -> Any:
+def _with_defaults(value: Any) -> Any:
     """Return a value after the defaults of decoded dataclasses are set in it.
 
     msgspec leaves them to the class, and would not write them again.
