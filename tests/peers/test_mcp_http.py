@@ -28,7 +28,7 @@ from .conformance.suites import running_server
 from .node import PEERS, install, node_command
 from .venvs import python_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.time_limit(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.time_limit(300)]
 
 SECONDS = 90
 EXPECTED = {

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -39,7 +38,7 @@ from ..protocol.uris import UriTemplate, not_found
 from ..relay import RELAY_ERROR
 from ..server.handshake import ServerHandshake
 from ..server.serving import ClientConnection, FrontSession
-from .payloads import TOKEN, as_raw, member, replaced, text_member
+from .payloads import Tokens, as_raw, member, replaced, text_member
 from .upstream import MAX_SUBSCRIPTIONS, Places, Upstream
 
 MAX_OWNERS: Final = 100_000
@@ -105,8 +104,7 @@ class GatewayConnection(ClientConnection):
         self._knows_resources = False
         self._owners: dict[str, Upstream] = {}  # of URIs
         self._templates: list[tuple[UriTemplate, Upstream]] = []
-        self._tokens: dict[int, tuple[Raw, Upstream]] = {}  # the servers' tokens by those of the gateway
-        self._count = itertools.count(1)
+        self._tokens: Tokens[Upstream] = Tokens()  # of the servers
         self._changes: dict[tuple[str, bytes], None] = {}  # the client is not yet told of these
         self._telling: asyncio.Task[None] | None = None
         self._methods: dict[str, Callable[[str, Raw, SessionContext], Any]] = {
@@ -165,10 +163,8 @@ class GatewayConnection(ClientConnection):
     def _on_notification(self, method: str, params: Raw) -> None:
         is_due = self._handshake.receive_notification(method)
         if method == "notifications/progress":
-            token = member(params, ("progressToken",))
-            found = self._tokens.get(token) if type(token) is int else None
-            if found is not None:
-                found[1].notify(method, replaced(params, ("progressToken",), found[0]))
+            if (found := self._tokens.restored(params)) is not None:
+                found[1].notify(method, found[0])
         elif method == "notifications/roots/list_changed" and is_due:
             for upstream in self._upstreams.values():
                 upstream.notify(method, params)
@@ -331,21 +327,15 @@ class GatewayConnection(ClientConnection):
             raise method_not_found()
         if not self._handshake.may_send(Request(0, method)):
             raise RpcError(RELAY_ERROR, "the client is not ready")
-        number = next(self._count)
-        token = params.get(TOKEN)
-        if token is not None:
-            self._tokens[number] = token, upstream
-            params = replaced(params, TOKEN, number)
         try:
-            return await self._session.call(method, params, timeout=self._places.timeout, destination=destination)
+            with self._tokens.replaced(params, upstream) as params:
+                return await self._session.call(method, params, timeout=self._places.timeout, destination=destination)
         except CallTimeout:
             raise RpcError(RELAY_ERROR, "the client did not respond in time") from None
         except (ConnectionLost, StateError):
             raise RpcError(RELAY_ERROR, "the client was lost") from None
         except ParseError:
             raise RpcError(RELAY_ERROR, "the client sent an invalid response") from None
-        finally:
-            self._tokens.pop(number, None)
 
     def _tell(self, upstream: Upstream, method: str, params: Raw, destination: Destination | None) -> None:
         """Pass a notification of a server on to the client."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Generic, TypeVar
 
 from ...codec import Raw
 from ...codec._backend import dumps
 from ...errors import invalid_params
+
+T = TypeVar("T")
 
 TOKEN: Final = ("_meta", "progressToken")
 """The path of the progress token in the params of a request."""
@@ -47,3 +51,37 @@ def replaced(payload: Raw, path: Sequence[str], value: Any) -> Raw:
             text = bytes(replaced(part, rest, value)) if rest else bytes(value) if type(value) is Raw else dumps(value)
         parts.append(dumps(key) + b":" + text)
     return Raw(b"{" + b",".join(parts) + b"}")
+
+
+class Tokens(Generic[T]):
+    """Progress tokens of one side, replaced by numbers of the gateway: two peers of a side may use the same token."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[int, tuple[Raw, T]] = {}
+        self._count = itertools.count(1)
+
+    @contextmanager
+    def replaced(self, params: Any, owner: T) -> Iterator[Any]:
+        """Yield the params of a request with a number in place of the token, which stands for the token until the end.
+
+        Args:
+            params: The params; without a token they stay as they are.
+            owner: What `restored` returns with the token.
+        """
+        token = params.get(TOKEN) if type(params) is Raw else None
+        if token is None:
+            yield params
+            return
+        number = next(self._count)
+        self._tokens[number] = token, owner
+        try:
+            yield replaced(params, TOKEN, number)
+        finally:
+            del self._tokens[number]
+
+    def restored(self, params: Raw) -> tuple[Raw, T] | None:
+        """Return the params of a progress notification with the token, and the owner; None if the number is unknown."""
+        number = member(params, ("progressToken",))
+        # A bool is an int in Python, and a float may equal one: only an int can be a number of the gateway.
+        found = self._tokens.get(number) if type(number) is int else None
+        return None if found is None else (replaced(params, ("progressToken",), found[0]), found[1])

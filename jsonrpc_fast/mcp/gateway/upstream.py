@@ -17,8 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import errno
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -50,7 +49,7 @@ from ..client.session import ClientSession
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.meta import LIST_METHODS, HandshakeResult
 from ..relay import RELAY_ERROR
-from .payloads import TOKEN, as_raw, member, replaced
+from .payloads import Tokens, as_raw
 
 MAX_RESTARTS: Final = 3
 START_SECONDS: Final = 60.0
@@ -168,10 +167,8 @@ class Upstream:
     _has_failed: bool = False
     _is_closed: bool = False
     _timer: asyncio.TimerHandle | None = None
-    _requests: dict[int, Destination | None] = field(default_factory=dict)  # the places of those in flight, in order
-    # The client's tokens by those of the gateway.
-    _tokens: dict[int, tuple[Raw, Destination | None]] = field(default_factory=dict)
-    _count: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    _requests: dict[object, Destination | None] = field(default_factory=dict)  # the places of those in flight, in order
+    _tokens: Tokens[Destination | None] = field(default_factory=Tokens)  # of the client
 
     # Requests of the client.
 
@@ -188,26 +185,20 @@ class Upstream:
         """
         if len(self._requests) >= self._places.max_calls:
             raise self._error("has too many requests in flight")
-        number = next(self._count)
-        self._requests[number] = destination
+        request = object()
+        self._requests[request] = destination
         try:
-            # Progress tokens are chosen by clients, so two clients may choose the same one: each gets a number of the
-            # gateway on its way.
-            token = params.get(TOKEN) if type(params) is Raw else None
-            if token is not None:
-                self._tokens[number] = token, destination
-                params = replaced(params, TOKEN, number)
             # The handler keeps no slot while it waits: the server may send a request back through this session before
             # it responds.
             with waiting():
                 session = await self._started()
-            return await session.call(method, params, timeout=self._places.timeout)
+            with self._tokens.replaced(params, destination) as params:
+                return await session.call(method, params, timeout=self._places.timeout)
         except (ConnectionLost, CallTimeout, HttpStatusError, ParseError, StateError) as error:
             raise self._error(_reason(error)) from None
         finally:
             self.used = asyncio.get_running_loop().time()
-            del self._requests[number]
-            self._tokens.pop(number, None)
+            del self._requests[request]
             self._watch()
 
     async def list(self, method: str) -> list[dict[str, Any]]:
@@ -254,11 +245,8 @@ class Upstream:
         if not context.is_notification:
             return self._ask(self, context.method, params, latest)
         if context.method == "notifications/progress":
-            token = member(params, ("progressToken",))
-            # A bool is an int in Python, and a float may equal one: only an int can be a token of the gateway.
-            found = self._tokens.get(token) if type(token) is int else None
-            if found is not None:
-                self._tell(self, context.method, replaced(params, ("progressToken",), found[0]), found[1])
+            if (found := self._tokens.restored(params)) is not None:
+                self._tell(self, context.method, *found)
         else:
             self._tell(self, context.method, params, latest)
         return None
