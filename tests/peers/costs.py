@@ -19,6 +19,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from jsonrpc_fast import BACKEND
 from jsonrpc_fast.mcp import connect
 
 from ..support.places import PEERS
@@ -138,6 +139,8 @@ async def gateway() -> None:
 
 
 if __name__ == "__main__":
+    if BACKEND != "cython":
+        sys.exit("the figures are about the core, which is not in use")
     for chosen in sys.argv[1:] or ("adapters", "gateway"):
         asyncio.run({"adapters": adapters, "gateway": gateway}[chosen]())
     print(f"\n{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
