@@ -245,6 +245,7 @@ SDK: Final = Library(
     package="src",
     needs=[
         "blockbuster>=1.5",
+        "coverage>=7",
         "dirty-equals>=0.9",
         "inline-snapshot>=0.23",
         "logfire>=3",
