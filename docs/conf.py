@@ -60,6 +60,7 @@ INTERNAL = (
     "RunOwner",
     "ServerConnection",
     "ContextConnection",
+    "ContextServer",
     "ServerContext",
     "ServerFunctions",
     "SocketTransport",
