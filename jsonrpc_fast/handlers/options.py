@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from .._checks import check_seconds, check_type
 from ..errors import RpcError
-from .handler import Handler
+from .handler import Handler, OuterHandler, RequestContext
 from .middleware import Middleware, MiddlewareHandler
-from .ordered import OrderedHandler
 from .streams import StreamHandler, names_of
 
 if TYPE_CHECKING:
@@ -51,6 +50,22 @@ class HandlerOptions(TypedDict, total=False):
     executor: Executor | None
     ordered: bool
     errors: Sequence[RpcError]
+
+
+class OrderedHandler(OuterHandler):
+    """A handler with the option `ordered`. What it does is up to the session."""
+
+    __slots__ = ("is_ordered",)
+
+    def __init__(self, inner: Handler, is_ordered: bool) -> None:
+        super().__init__(inner)
+        # A session registers the requests of a function with a context before the call, and so those of this one.
+        self.wants_context: bool = inner.wants_context or is_ordered
+        self.is_ordered: bool | None = is_ordered
+
+    def invoke(self, params: Any, context: RequestContext | None) -> Any:
+        """Call the function; see `Handler.invoke`."""
+        return self._inner.invoke(params, context)
 
 
 def make_handler(

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, Final
 
 from jsonrpc_fast.handlers import Handler, RequestContext
-from jsonrpc_fast.handlers.ordered import OrderedHandler
+from jsonrpc_fast.handlers.options import OrderedHandler
 
 from .world import Future, World
 
