@@ -31,7 +31,7 @@ FIGURES: Final = HERE / "figures.json"
 SAMPLE_NANOSECONDS: Final = 1_000_000
 
 
-def measure(rounds: int) -> dict[str, Any]:
+def measure(rounds: int, build: str) -> dict[str, Any]:
     """Return facts about the run, the sizes of the payloads, and the times."""
     works: list[tuple[Work, str, str, Timer]] = [
         (work, payload, contestant.name, Timer(contestant.expression, timer=perf_counter_ns, globals=contestant.names))
@@ -53,7 +53,7 @@ def measure(rounds: int) -> dict[str, Any]:
     for (work, payload, name, _), nanoseconds in zip(works, best, strict=True):
         times.setdefault(work, {}).setdefault(payload, {})[name] = round(nanoseconds, 1)
     return {
-        "facts": {**_facts(), "rounds": str(rounds)},
+        "facts": {**_facts(build), "rounds": str(rounds)},
         "sizes": sizes(),
         "nanoseconds": times,
         "bytes_kept": memory.measure(),
@@ -69,13 +69,14 @@ def _repeats(timer: Timer) -> int:
     return max(1, round(repeats * SAMPLE_NANOSECONDS / taken))
 
 
-def _facts() -> dict[str, str]:
+def _facts(build: str) -> dict[str, str]:
     libraries = ["orjson", "msgspec", "pydantic-core", "mcp-types", "pjrpc", "json-rpc", "ajsonrpc", "jsonrpcserver"]
     libraries += [name for name, module in peers.OPTIONAL.items() if module is not None]
     missing = [name for name, module in peers.OPTIONAL.items() if module is None]
     return {
         "jsonrpc_fast": f"{jsonrpc_fast.__version__} ({jsonrpc_fast.BACKEND})",
         platform.python_implementation(): platform.python_version(),
+        **({"built": build} if build else {}),
         **{name: importlib.metadata.version(name) for name in libraries},
         "system": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
@@ -124,6 +125,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=100, help="samples of each contestant (default: 100)")
     parser.add_argument("--output", type=Path, default=HERE / "ratios.svg", help="the plot to write, .svg or .png")
     parser.add_argument("--json", type=Path, default=FIGURES, help="the file of the figures")
+    parser.add_argument("--build", default="", help="how this Python was built, for the table of versions")
+    parser.add_argument("--no-plot", action="store_true", help="write the figures alone")
     parser.add_argument("--plot-only", action="store_true", help="draw the plot from the stored figures")
     arguments = parser.parse_args()
     if arguments.rounds < 1:
@@ -131,8 +134,10 @@ def main() -> None:
     if arguments.plot_only:
         plot(orjson.loads(arguments.json.read_bytes()), arguments.output)
         return
-    figures = measure(arguments.rounds)
+    figures = measure(arguments.rounds, arguments.build)
     arguments.json.write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    if arguments.no_plot:
+        return
     print(text(figures, instructions.measure()))
     plot(figures, arguments.output)
     if arguments.json == FIGURES:

@@ -17,6 +17,8 @@ from .tables import markdown
 
 HERE: Final = Path(__file__).parent
 FIGURES: Final = HERE / "figures.json"
+DISTRIBUTION: Final = HERE / "distribution.json"
+"""The figures of a Python that a distribution has built."""
 PAGES: Final = (HERE.parent / "docs" / "performance.md", HERE.parent / "docs" / "comparison.md")
 PLOT: Final = HERE / "sizes.svg"
 
@@ -88,6 +90,17 @@ WRITING: Final = (
     "logs_1m",
     "blob_1m",
 )
+MAIN: Final = (
+    "tiny_request",
+    "small_request",
+    "eth_call",
+    "tools_call_217",
+    "tools_call_325",
+    "tools_list_14k",
+    "completion_80k",
+    "logs_1m",
+)
+"""The messages that are read by a second interpreter."""
 KEPT: Final = ("tiny_request", "tools_call_325", "tools_list_14k", "logs_1m")
 CODECS: Final = {
     peers.CORE: "jsonrpc_fast",
@@ -143,6 +156,16 @@ def facts(figures: dict[str, Any]) -> str:
     return markdown([("what", "version"), *figures["facts"].items()])
 
 
+def distribution() -> str:
+    """Return the tables of the second interpreter: its times, and what it is."""
+    figures = json.loads(DISTRIBUTION.read_bytes())
+    names = {name: CODECS[name] for name in (peers.CORE, peers.CORE_RAW, peers.PURE, peers.MSGSPEC)}
+    known = {
+        name: figures["facts"][name] for name in ("jsonrpc_fast", "CPython", "built", "orjson", "msgspec", "rounds")
+    }
+    return f"{ratios(figures, 'decode', MAIN, names)}\n\n{facts({'facts': known})}"
+
+
 def sections(figures: dict[str, Any]) -> dict[str, str]:
     """Return the generated parts of the page by name."""
     return {
@@ -153,6 +176,7 @@ def sections(figures: dict[str, Any]) -> dict[str, str]:
         "comparison": ratios(figures, "decode", ("tiny_request", "tools_call_325"), COMPARED),
         "memory": kept(figures),
         "versions": facts(figures),
+        "distribution": distribution(),
     }
 
 
