@@ -81,6 +81,30 @@ async def test_nothing_is_served_while_the_peer_does_not_read() -> None:
     await other.disconnect()
 
 
+async def test_what_handlers_send_counts_as_much_as_responses() -> None:
+    served: list[int] = []
+
+    def work(context: SessionContext, number: int) -> None:
+        served.append(number)
+        context.session.notify_soon("note", ["x" * 100_000])
+
+    one, other = memory_pair()
+    received: list[Any] = []
+    other.onmessage = received.append
+    other.pauses_when_blocked = False
+    await other.start()
+    other.pause_reading()
+    async with Session(one, {"work": work}, response_bytes=300_000):
+        for number in range(100):
+            other.send(b'{"jsonrpc":"2.0","id":%d,"method":"work","params":[%d]}' % (number, number))
+        await settle(300)
+        assert 3 <= len(served) <= 10
+        other.resume_reading()
+        while len(received) < 200:
+            await asyncio.sleep(0)
+        assert served == list(range(100))
+
+
 class Deaf:
     """Hooks that forget the faults."""
 
