@@ -81,7 +81,7 @@ class Receiver(Protocol):
         ...
 
 
-class Writer:
+class MessageWriter:
     """Takes the place of pygls' writers. `write` takes the text of one message, from any thread."""
 
     def __init__(self, transport: Connection, output: BinaryIO | None = None) -> None:
@@ -278,5 +278,5 @@ async def attach(
     transport.onerror = protocol.lose
     transport.onclose = protocol.abandon if ends_calls else None
     await transport.connect()
-    protocol.adopt(Writer(transport, output))
+    protocol.adopt(MessageWriter(transport, output))
     await transport.start()
