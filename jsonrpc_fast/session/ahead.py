@@ -4,6 +4,8 @@ Rules:
   - The cancellation follows its request among the messages that a transport has read, or in the batch of the request.
   - Such a request gets the same response as one that is cancelled while it is served.
   - It is served as any other if a request with its id is in flight, which is then the one that is cancelled.
+  - A cancellation withdraws one request, however often the same messages are looked at: what a turn leaves undelivered
+    is looked at again, with what was read since.
 """
 
 from __future__ import annotations
@@ -44,13 +46,22 @@ def _look_ahead(convention: Convention, method: str, items: list[Any]) -> None:
 
 
 def _withdraw(
-    convention: Convention, method: str, items: list[Any], places: dict[tuple[type, MessageId], tuple[list[Any], int]]
+    convention: Convention,
+    method: str,
+    items: list[Any],
+    places: dict[tuple[type, MessageId], tuple[list[Any], int] | None],
 ) -> None:
-    """Replace requests in a list. `places` has the lists of those that came before, and the indices in them."""
+    """Replace requests in a list.
+
+    Args:
+        places: For each id that came before, the list and the index of its request; None if that is withdrawn already.
+    """
     for index, item in enumerate(items):
         kind = type(item)
         if kind is Request:
             places[type(item.id), item.id] = items, index
+        elif kind is Withdrawn:
+            places[type(item.id), item.id] = None  # the next cancellation of this id is the one that withdrew it
         elif kind is list:
             _withdraw(convention, method, item, places)
         elif kind is Notification and item.method == method:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jsonrpc_fast import Error, Notification, Request, Response, decode, encode
@@ -74,6 +74,17 @@ def test_conventions() -> None:
 
 
 messages = st.one_of(st.builds(request, st.integers(1, 4)), st.builds(cancel, st.integers(1, 4)))
+
+
+@given(st.lists(messages), st.integers(0, 9))
+@example([request(1), request(1), cancel(1)], 3)
+def test_a_cancellation_that_is_looked_at_again_withdraws_no_other_request(items: list[Any], count: int) -> None:
+    at_once, again = list(items), items[:count]
+    lsp(at_once)
+    lsp(again)
+    again += items[count:]
+    lsp(again)
+    assert again == at_once
 
 
 @given(st.lists(messages))
