@@ -33,6 +33,7 @@ ROOT = Path(__file__).parent
 DIST = ROOT / "dist"
 WHEELHOUSE = ROOT / "wheelhouse"
 PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
+FREE_THREADED = ["3.13t", "3.14t"]
 PYTEST = ["pytest", "-n", "auto", "--dist", "loadfile"]
 BUILD_TOOLS = ("build>=1.2", "Cython>=3.1", "deflate>=0.7", "setuptools>=77")
 CHECK_TOOLS = ("auditwheel>=6", "check-manifest>=0.50", "check-wheel-contents>=0.6", "pyroma>=4", "twine>=6")
@@ -113,7 +114,7 @@ NIGHTLY: list[tuple[str, ...]] = [
     ("tests", "--slow", "--all-loops", "--hypothesis-profile=thorough"),
     ("pure",),
     ("without_orjson", "--slow"),
-    ("free_threaded",),
+    *[(f"free_threaded-{version}",) for version in FREE_THREADED],
     ("pypy",),
     ("build",),
     ("reproducible",),
@@ -329,8 +330,8 @@ def sanitized(session: nox.Session) -> dict[str, str]:
 def python_that_watches_threads() -> str | None:
     """Return the free-threaded Python on the path that was built with the thread sanitizer, or None."""
     for folder in os.get_exec_path():
-        for version in ("3.14", "3.13"):
-            python = shutil.which(f"python{version}t", path=folder)
+        for version in FREE_THREADED:
+            python = shutil.which(f"python{version}", path=folder)
             if python and subprocess.run([python, "-c", WATCHES_THREADS], stderr=subprocess.DEVNULL).returncode == 0:
                 return python
     return None
@@ -407,7 +408,7 @@ def without_orjson(session: nox.Session) -> None:
     session.run(*PYTEST, "tests/codec", "tests/framing", *session.posargs, env={"JSONRPC_FAST_WITHOUT_ORJSON": "1"})
 
 
-@nox.session(venv_backend="virtualenv", python="3.13t")
+@nox.session(venv_backend="virtualenv", python=FREE_THREADED)
 def free_threaded(session: nox.Session) -> None:
     """Run the tests of the codec and of the framings, and the threads, on a Python without the GIL, where there is one.
 
