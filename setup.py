@@ -11,6 +11,9 @@ Nothing is written beside the sources. Cython's C file and the finished core sta
 a checksum of the sources, of this file and of Cython's release: the same sources are not translated again, nor compiled
 again with the same settings (`--force` does both). Where that folder cannot be written, they are in the build's own.
 
+A docstring of the core that ends with a reference, such as `_pure.decode`, gets the docstring of that name in the pure
+backend instead. It takes one line there, so the numbers of lines in tracebacks are those of the sources.
+
 orjson is a dependency where it can be installed, which no marker tells of a free-threaded Python: what is built there
 does not ask for it. The core is for CPython alone: elsewhere nothing is compiled, unless it is required.
 
@@ -18,10 +21,12 @@ A core for a wheel has no symbols, a core for the source folder keeps them. With
 tools give the same bytes in any folder: setuptools does so for wheels, `SourceArchive` for the source distribution.
 """
 
+import ast
 import gzip
 import hashlib
 import os
 import platform
+import re
 import runpy
 import shutil
 import sys
@@ -46,6 +51,7 @@ HOME = os.environ.get("JSONRPC_FAST_HOME", "https://example.org/jsonrpc_fast")
 ORJSON = "orjson>=3.11.7; platform_python_implementation == 'CPython' and sys_platform != 'emscripten'"
 PYX = f"{FOLDER}/_core.pyx"
 SOURCES = ("*.pyx", "*.pxd", "*.pxi", "*.h")
+REFERENCE = re.compile(r'`(_messages|_pure)\.([\w.]+)`(?=""")')
 SETTINGS = ("CFLAGS", "CPPFLAGS", "LDFLAGS", "ARCHFLAGS", "MACOSX_DEPLOYMENT_TARGET")
 """Variables that change what a compiler makes."""
 
@@ -142,8 +148,7 @@ class BuildCore(build_ext):
         """Return the folder of these sources and this Cython, and remove those of others."""
         import Cython
 
-        sources = sorted(path for kind in SOURCES for path in Path(FOLDER).rglob(kind))
-        texts = [*[path.read_bytes() for path in sources], Path(__file__).read_bytes(), Cython.__version__.encode()]
+        texts = [*documented_sources().values(), Path(__file__).read_bytes(), Cython.__version__.encode()]
         key = digest(b"".join([b"%d:%b" % (len(text), text) for text in texts]))
         for base in (Path("build", "core"), Path(self.build_temp, "core")):
             try:
@@ -162,9 +167,17 @@ class BuildCore(build_ext):
 
         found = folder / "_core.c"
         if self.force or not found.is_file():
-            own = folder / f"{os.getpid()}"  # another build may run at the same time
-            [made] = cythonize([Extension(ext.name, [PYX])], build_dir=str(own), force=True)
-            place(found, Path(made.sources[0]).read_bytes())
+            own = folder.resolve() / f"{os.getpid()}"  # another build may run at the same time
+            for path, text in documented_sources().items():
+                place(own / path, text)
+            home = os.getcwd()
+            os.chdir(own)  # the C file holds the paths of the sources as they are given
+            try:
+                [made] = cythonize([Extension(ext.name, [PYX])], build_dir="made", force=True)
+                text = Path(made.sources[0]).read_bytes()
+            finally:
+                os.chdir(home)
+            place(found, text)
             shutil.rmtree(own)
         return found
 
@@ -192,6 +205,34 @@ class SourceArchive(sdist):
         ):
             archive.add(Path(root_dir or "", base_dir), base_dir, filter=plain)  # in sorted order
         return name
+
+
+def documented_sources():
+    """Return the sources of the core by path, with the docstrings that they refer to, and the packages around them."""
+    found = {Path(PACKAGE.partition(".")[0], "__init__.py"): b"", Path(FOLDER, "__init__.py"): b""}
+    docstrings = {}
+
+    def docstring(reference):
+        module, name = reference.groups()
+        if module not in docstrings:
+            docstrings[module] = docstrings_of(Path(FOLDER, f"{module}.py"))
+        return docstrings[module][name].replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+    for path in sorted(path for kind in SOURCES for path in Path(FOLDER).rglob(kind)):
+        found[path] = REFERENCE.sub(docstring, path.read_text(encoding="utf-8")).encode()
+    return found
+
+
+def docstrings_of(path):
+    """Return the docstrings in a module by the names of its functions, classes and methods."""
+    found = {}
+    kinds = (ast.ClassDef, ast.FunctionDef)
+    for outer in ast.parse(path.read_text(encoding="utf-8")).body:
+        inner = outer.body if isinstance(outer, ast.ClassDef) else []
+        for prefix, node in [("", outer), *[(f"{outer.name}.", each) for each in inner]]:
+            if isinstance(node, kinds) and ast.get_docstring(node) is not None:
+                found[prefix + node.name] = ast.get_docstring(node, clean=False)
+    return found
 
 
 def digest(data):

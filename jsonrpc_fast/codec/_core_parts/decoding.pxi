@@ -71,20 +71,7 @@ def _decode_fast(bytes text not None, profile, raw):
 
 
 def decode(data, profile=JSONRPC, *, raw=False):
-    """Decode and validate one JSON text.
-
-    Args:
-        data: UTF-8 bytes, or a str.
-        profile: The rules.
-        raw: Leave `params`, `result` and the `data` of an error as `Raw`: checked but not decoded.
-
-    Returns:
-        A Request, a Notification, a Response or a ParseError; for a batch a list of these, each item checked on its
-        own. A fault of the text is returned, never raised.
-
-    Raises:
-        TypeError: `data` or `profile` has another type.
-    """
+    """`_pure.decode`"""
     cdef Rules rules = rules_of(profile)
     if not PyBytes_CheckExact(data):
         if isinstance(data, str) and PyUnicode_IS_ASCII(data):
@@ -98,21 +85,7 @@ def decode(data, profile=JSONRPC, *, raw=False):
 
 
 def decode_dict(data, profile=JSONRPC):
-    """Validate one JSON text and return it as a dict, or a list of them, that holds everything in the text.
-
-    The rules are those of `decode`, but no member is dropped.
-
-    Args:
-        data: UTF-8 bytes, or a str.
-        profile: The rules.
-
-    Returns:
-        The message; for a batch a list, with a ParseError in place of each invalid item.
-
-    Raises:
-        ParseError: `data` is not a valid message or batch.
-        TypeError: `data` or `profile` has another type.
-    """
+    """`_pure.decode_dict`"""
     cdef Rules rules = rules_of(profile)
     text = bytes_or_fault(data)  # once: a buffer may change
     judged = decode(text, profile, raw=True) if type(text) is bytes else text
@@ -125,11 +98,7 @@ def decode_dict(data, profile=JSONRPC):
 
 
 def classify(data):
-    """Return the kind, method and id of the message that `decode(data)` returns.
-
-    Raises:
-        TypeError: `data` has another type than `decode` takes.
-    """
+    """`_pure.classify`"""
     return classification_of(decode(data, raw=True))
 
 

@@ -2,22 +2,7 @@
 
 
 def encode(message, profile=JSONRPC, *, delimited=True, default=None, option=0):
-    """Encode a message, or a list of messages as a batch, as one line of JSON.
-
-    The line ends in `\\n` unless `delimited` is False; `to_bytes` of a message writes no line ending.
-
-    Args:
-        message: An empty list gives b"": an empty batch is not a message (section 6).
-        profile: Says how messages are written (`Profile.writes`), and whether a Decimal is (`Profile.floats`).
-        delimited: End in `\\n`.
-        default: Orjson's `default` for the payloads.
-        option: Orjson's `option` for the payloads, except OPT_INDENT_2 and OPT_APPEND_NEWLINE.
-
-    Raises:
-        EncodeError: A value cannot be written as JSON.
-        TypeError: `message` is not a message, or `profile` is not a Profile.
-        ValueError: The option breaks lines, or no profile accepts the id or the code.
-    """
+    """`_messages.encode`"""
     cdef Output output
     cdef char* at
     if profile is not DEFAULT_PROFILE and not is_plain(plain := rules_of(profile).profile):
@@ -37,16 +22,7 @@ def encode(message, profile=JSONRPC, *, delimited=True, default=None, option=0):
 
 
 def encode_many(messages, *, default=None, option=0):
-    """Encode messages and batches, each as one line of JSON that ends in `\\n`.
-
-    Args:
-        messages: An iterable of what `encode` takes.
-        default: As in `encode`.
-        option: As in `encode`.
-
-    Raises:
-        EncodeError, TypeError, ValueError: As in `encode`.
-    """
+    """`_messages.encode_many`"""
     cdef Output output
     cdef char* at = open_output(&output)
     try:
@@ -72,21 +48,7 @@ cdef char* write_batch(Output* output, char* at, list messages, default, option)
 
 
 def encode_dict(message, profile=JSONRPC, *, delimited=True, default=None, option=0):
-    """Validate a message or a batch that is a dict or a list of them, and encode it as one line of JSON.
-
-    Args:
-        message: As `decode_dict` returns it. `params`, `result` and the data of an error may be `Raw`.
-        profile: The rules.
-        delimited: End in `\\n`.
-        default: As in `encode`.
-        option: As in `encode`.
-
-    Raises:
-        ParseError: `message` is not a valid message, or an item of it is not.
-        EncodeError: A value cannot be written as JSON.
-        TypeError: `profile` is not a Profile.
-        ValueError: The option breaks lines.
-    """
+    """`_pure.encode_dict`"""
     cdef list texts = []
     check_option(option)
     judged = parse(message, profile)
@@ -180,19 +142,7 @@ cdef char* write_extended(Output* output, char* at, message, default, option) ex
 
 
 def encode_request(id, method, params=None, *, delimited=True, default=None, option=0):
-    """Encode a request as one line of JSON, without making a `Request`.
-
-    Args:
-        id: As in `Request`.
-        method: As in `Request`.
-        params: Any value that orjson writes as an object or an array; None if absent.
-        delimited: End in `\\n`.
-        default: As in `encode`.
-        option: As in `encode`.
-
-    Raises:
-        EncodeError, TypeError, ValueError: As in `encode`.
-    """
+    """`_messages.encode_request`"""
     cdef Output output
     cdef char* at = open_output(&output)
     try:
@@ -203,18 +153,7 @@ def encode_request(id, method, params=None, *, delimited=True, default=None, opt
 
 
 def encode_notification(method, params=None, *, delimited=True, default=None, option=0):
-    """Encode a notification as one line of JSON, without making a `Notification`.
-
-    Args:
-        method: As in `Notification`.
-        params: Any value that orjson writes as an object or an array; None if absent.
-        delimited: End in `\\n`.
-        default: As in `encode`.
-        option: As in `encode`.
-
-    Raises:
-        EncodeError, TypeError, ValueError: As in `encode`.
-    """
+    """`_messages.encode_notification`"""
     cdef Output output
     cdef char* at = open_output(&output)
     try:
@@ -225,18 +164,7 @@ def encode_notification(method, params=None, *, delimited=True, default=None, op
 
 
 def encode_result(id, result, *, delimited=True, default=None, option=0):
-    """Encode a response with a result as one line of JSON, without making a `Response`.
-
-    Args:
-        id: As in `Response`.
-        result: Any value that orjson writes.
-        delimited: End in `\\n`.
-        default: As in `encode`.
-        option: As in `encode`.
-
-    Raises:
-        EncodeError, TypeError, ValueError: As in `encode`.
-    """
+    """`_messages.encode_result`"""
     cdef Output output
     cdef char* at = open_output(&output)
     try:
@@ -247,20 +175,7 @@ def encode_result(id, result, *, delimited=True, default=None, option=0):
 
 
 def encode_error(id, code, message, data=UNSET, *, delimited=True, default=None, option=0):
-    """Encode a response with an error as one line of JSON, without making a `Response`.
-
-    Args:
-        id: As in `Response`.
-        code: As in `Error`.
-        message: As in `Error`.
-        data: Any value that orjson writes; UNSET if absent.
-        delimited: End in `\\n`.
-        default: As in `encode`.
-        option: As in `encode`.
-
-    Raises:
-        EncodeError, TypeError, ValueError: As in `encode`.
-    """
+    """`_messages.encode_error`"""
     cdef Output output
     cdef char* at = open_output(&output)
     try:
@@ -467,26 +382,7 @@ cdef Call slow_encode_result = <Call>set_call(encode_result, <void*>call_encode_
 
 
 def respond(received, handler, *, delimited=True, default=None, option=0):
-    """Return the response to a decoded message or batch, as bytes; b"" if no response is due (sections 4.1 and 6).
-
-    A batch gets a batch in the same order, a ParseError an error response if `reply_expected`, a response none.
-
-    An RpcError from the handler becomes the error response. Any other exception, a return value other than a Response
-    to a request, and a response that cannot be written become -32603 and are logged; the other items of a batch are
-    unaffected. KeyboardInterrupt and cancellations pass on. `jsonrpc_fast.handlers` dispatches by method name and
-    supports async functions.
-
-    Args:
-        received: What `decode` returned.
-        handler: Called with each request, to which it returns a Response, and with each notification.
-        delimited: End in `\\n`.
-        default: As in `encode`.
-        option: As in `encode`.
-
-    Raises:
-        TypeError: `received` is not a value that `decode` returns.
-        ValueError: The option breaks lines.
-    """
+    """`_pure.respond`"""
     cdef list responses
     check_option(option)
     if isinstance(received, list):

@@ -127,18 +127,7 @@ cdef class Request:
     """Request(id, method, params=None, *, extra=None)
 --
 
-    A call that expects a response (section 4).
-
-    Args:
-        id: An int, a str, a float or None (null). The response carries the same id.
-        method: The name of the method.
-        params: A dict, a list or a `Raw` of either; None if absent.
-        extra: Members that JSON-RPC does not define, by name.
-
-    Raises:
-        TypeError: An argument has another type.
-        ValueError: The id is infinite, NaN, or longer than 640 bytes, or JSON-RPC defines a name in `extra`.
-    """
+    `_messages.Request`"""
 
     cdef readonly object id
     cdef readonly object method
@@ -170,11 +159,7 @@ cdef class Request:
 
     @classmethod
     def from_dict(cls, obj, profile=JSONRPC):
-        """Read a request from a decoded JSON object.
-
-        Returns:
-            None if the object is not a valid request; it never raises for one.
-        """
+        """`_messages.Request.from_dict`"""
         message = check_dict_or_none(obj, rules_of(profile))
         return message if type(message) is Request else None
 
@@ -217,17 +202,7 @@ cdef class Notification:
     """Notification(method, params=None, *, extra=None)
 --
 
-    A call that gets no response (section 4.1).
-
-    Args:
-        method: The name of the method.
-        params: A dict, a list or a `Raw` of either; None if absent.
-        extra: Members that JSON-RPC does not define, by name.
-
-    Raises:
-        TypeError: An argument has another type.
-        ValueError: JSON-RPC defines a name in `extra`.
-    """
+    `_messages.Notification`"""
 
     cdef readonly object method
     cdef object stored  # the params, perhaps in a `PayloadWithExtra`
@@ -256,11 +231,7 @@ cdef class Notification:
 
     @classmethod
     def from_dict(cls, obj, profile=JSONRPC):
-        """Read a notification from a decoded JSON object.
-
-        Returns:
-            None if the object is not a valid notification; it never raises for one.
-        """
+        """`_messages.Notification.from_dict`"""
         message = check_dict_or_none(obj, rules_of(profile))
         return message if type(message) is Notification else None
 
@@ -301,18 +272,7 @@ cdef class Response:
     """Response(id, result=None, error=None, *, extra=None)
 --
 
-    The response to a request (section 5): an error if `error` is not None, else a result.
-
-    Args:
-        id: The id of the request; None is null, or the missing id of an error in a profile that allows that.
-        result: Any JSON value.
-        error: An Error; None for a result.
-        extra: Members that JSON-RPC does not define, by name.
-
-    Raises:
-        TypeError: An argument has another type.
-        ValueError: Both a result and an error are given, or the id or a name in `extra` is refused as in `Request`.
-    """
+    `_messages.Response`"""
 
     cdef readonly object id
     cdef object stored  # the result, perhaps in a `PayloadWithExtra`
@@ -354,11 +314,7 @@ cdef class Response:
 
     @classmethod
     def from_dict(cls, obj, profile=JSONRPC):
-        """Read a response from a decoded JSON object.
-
-        Returns:
-            None if the object is not a valid response; it never raises for one.
-        """
+        """`_messages.Response.from_dict`"""
         message = check_dict_or_none(obj, rules_of(profile))
         return message if type(message) is Response else None
 
@@ -399,18 +355,7 @@ cdef class Response:
 @cython.final
 @cython.trashcan(True)
 cdef class Error:
-    """The error object of a response (section 5.1).
-
-    Args:
-        code: An int of 64 bits; a subclass of int becomes an int.
-        message: A short description.
-        data: Any JSON value; UNSET if absent (None is `"data": null`).
-        extra: Members that JSON-RPC does not define, by name.
-
-    Raises:
-        TypeError: An argument has another type.
-        ValueError: The code is beyond 64 bits, or JSON-RPC defines a name in `extra`.
-    """
+    """`_messages.Error`"""
 
     cdef readonly object code
     cdef readonly object message
@@ -448,11 +393,7 @@ cdef class Error:
 
     @classmethod
     def from_dict(cls, obj, profile=JSONRPC):
-        """Read an error from a decoded JSON object.
-
-        Returns:
-            None if the object is not a valid error; it never raises for one.
-        """
+        """`_messages.Error.from_dict`"""
         cdef Rules rules = rules_of(profile)
         try:
             return error_or_none(obj, rules)

@@ -12,15 +12,7 @@ cdef class Raw:
     """Raw(data)
 --
 
-    A checked JSON text, kept as bytes: a payload to pass on, or to decode later.
-
-    Args:
-        data: One JSON value in UTF-8, as bytes, bytearray, memoryview or str.
-
-    Raises:
-        TypeError: `data` has another type.
-        ParseError: The text is not JSON, or nests deeper than 1024.
-    """
+    `_messages.Raw`"""
 
     cdef bytes owner  # the bytes that `start` points into: the whole message, or this value; None before `__init__`
     cdef const uint8_t* start  # hold `owner` too when using it across a call: another thread may replace both
@@ -65,34 +57,14 @@ cdef class Raw:
         return self.owner
 
     def decode(self, decoder=None):
-        """Decode the JSON text.
-
-        Args:
-            decoder: Called with the bytes, such as the `decode` of a typed decoder; orjson if None.
-
-        Returns:
-            What the decoder returns. What it raises passes on.
-        """
+        """`_messages.Raw.decode`"""
         cdef bytes owner = self.owner
         if decoder is not None:
             return decoder(self.text())
         return loads_part(self.start, self.size, self.numbers)
 
     def get(self, path, default=None):
-        """Find a member of a payload without decoding the rest.
-
-        Args:
-            path: A JSON pointer (RFC 6901), such as "/arguments/0/name"; or a list or tuple of names and of indexes,
-                counted from 0.
-            default: What to return if there is no such member.
-
-        Returns:
-            The member as `Raw`, or `default`. Of members with the same name the last one counts, as for `decode`.
-
-        Raises:
-            TypeError: `path` has another type.
-            ValueError: `path` is not a JSON pointer.
-        """
+        """`_messages.Raw.get`"""
         return find(self, path, default, part_of)
 
     def keys(self):

@@ -205,20 +205,7 @@ cdef Rules find_rules(profile, RulePlace* place):
 
 
 def parse(obj, profile=JSONRPC):
-    """Validate a message or a batch that is decoded from JSON already.
-
-    What only the text shows is not checked: duplicate members, the size and the depth.
-
-    Args:
-        obj: A dict, or a list of them.
-        profile: The rules.
-
-    Returns:
-        What `decode` returns.
-
-    Raises:
-        TypeError: `profile` is not a Profile.
-    """
+    """`_pure.parse`"""
     cdef Rules rules = rules_of(profile)
     cdef Py_ssize_t index
     cdef list messages
