@@ -370,7 +370,7 @@ class TestValuesThatCannotBeWritten:
             Left(repeated(lambda value: (value,), 255, 0)),
             (Left(repeated(lambda value: (value,), 253, 0)),),
             repeated(lambda value: Left((value,)), 254, 0),
-            repeated(lambda value: Left(repeated(lambda value: (value,), 200, value)), 250, 0),
+            repeated(lambda value: Left(repeated(lambda value: (value,), 200, value)), min(250, DEEPEST // 200), 0),
             Box(Left(Box(Left(repeated(lambda value: (value,), 252, 0))))),
         ):
             for call in calls(impl, [value], default=default):
