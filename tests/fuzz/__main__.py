@@ -66,15 +66,24 @@ class Fuzzer:
         target: The target.
         rng: The source of the inputs.
         directories: Where the corpus is read from.
+        max_seconds: Maximum processor time of one input.
     """
 
-    def __init__(self, name: str, target: Target, rng: random.Random, directories: list[Path]) -> None:
+    def __init__(
+        self,
+        name: str,
+        target: Target,
+        rng: random.Random,
+        directories: list[Path],
+        max_seconds: float = MAX_SECONDS,
+    ) -> None:
         self.name = name
         self.inputs = 0
         self.has_grown = False
         self.corpus: dict[Hashable, bytes] = {}
         self._target = target
         self._rng = rng
+        self._max_seconds = max_seconds
         self._order: list[Hashable] = []
         for directory in directories:
             for data in read_corpus(directory, name):
@@ -94,7 +103,7 @@ class Fuzzer:
         except Exception as error:
             raise Finding(f"target {self.name}, input {data!r}") from error
         self.inputs += 1
-        if time.perf_counter() - begin > MAX_SECONDS:
+        if time.perf_counter() - begin > self._max_seconds:
             self._check_time(data)
         known = self.corpus.get(outcome)
         if known is None and len(self.corpus) < MAX_KINDS:
@@ -110,7 +119,7 @@ class Fuzzer:
             begin = time.thread_time()
             self._target.run(data)
             times.append(time.thread_time() - begin)
-        if min(times) > MAX_SECONDS:
+        if min(times) > self._max_seconds:
             raise Finding(f"target {self.name}: {min(times):.2f} s of processor time, input {data!r}")
 
     def _next(self) -> bytes:

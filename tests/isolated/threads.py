@@ -223,7 +223,9 @@ def fuzz(seconds: float, seed: int) -> int:
         names = sorted(codec_targets.TARGETS)
         for name in names:
             rng = random.Random(f"{own_seed} {name}")
-            fuzzer = Fuzzer(name, codec_targets.TARGETS[name], rng, [CORPUS])
+            fuzzer = Fuzzer(
+                name, codec_targets.TARGETS[name], rng, [CORPUS], max_seconds=60
+            )  # the sanitizer takes its time
             fuzzer.fuzz(time.monotonic() + seconds / 2 / len(names), float("inf"))
             counts[thread] += fuzzer.inputs
 

@@ -17,7 +17,11 @@ nox = pytest.importorskip("nox", reason="nox is not installed (extra `dev`)")
 class Session:
     """A session of nox with its default folder of environments, which is relative."""
 
+    def __init__(self) -> None:
+        self.env: dict[str, str] = {}
+
     def create_tmp(self) -> str:
+        self.env["TMPDIR"] = str(Path(".nox/build/tmp").absolute())
         return ".nox/build/tmp"
 
 
@@ -35,7 +39,9 @@ def test_temporary_folders_stay_valid_when_a_session_changes_directory(
     noxfile: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert noxfile.temporary_folder(Session()) == tmp_path / ".nox" / "build" / "tmp"
+    session = Session()
+    assert noxfile.temporary_folder(session) == tmp_path / ".nox" / "build" / "tmp"
+    assert session.env == {}
     assert (ROOT / "noxfile.py").read_text().count(".create_tmp()") == 1  # no session takes the relative path
 
 
