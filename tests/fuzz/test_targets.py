@@ -83,10 +83,10 @@ def test_a_finding_is_printed_with_its_input(
     assert "KeyError: 'undocumented'" in printed
 
 
-def test_a_slow_input_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "MAX_SECONDS", 0.0)
+def test_a_slow_input_is_a_finding() -> None:
+    target = Target(lambda data: sum(range(1000)), bytes)
     with pytest.raises(Finding, match="s of processor time, input b'12'"):
-        command.Fuzzer("sum", Target(lambda data: sum(range(1000)), bytes), random.Random(1), []).run(b"12")
+        command.Fuzzer("sum", target, random.Random(1), [], max_seconds=0.0).run(b"12")
 
 
 ITEMS = decode('[{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","method":"m"},1]')

@@ -182,7 +182,7 @@ cdef inline Rules rules_of(profile):
 
 cdef Rules find_rules(profile, RulePlace* place):
     cdef PyObject* old
-    address = <size_t><PyObject*>profile
+    cdef object address = <size_t><PyObject*>profile  # an object: C would take the number for a pointer
     # Not `get` of Cython: it borrows, and another thread may clear the dict meanwhile.
     cdef PyObject* known = value_in(<PyObject*>known_rules, <PyObject*>address)
     if known != NULL:
