@@ -163,11 +163,6 @@ cdef extern from *:
             *at = text;
             return text < end;
         }
-        if (size >= 4096 && jsonrpc_fast_has_wide_blocks) {
-            Py_ssize_t done = jsonrpc_fast_copy_wide_blocks(target, text, size);
-            target += done;
-            text += done;
-        }
         while (end - text >= 64 && jsonrpc_fast_copy_blocks(target, text) == 0) {
             target += 64;
             text += 64;
@@ -217,6 +212,9 @@ cdef extern from *:
     unsigned int narrow_4 "jsonrpc_fast_narrow_4"(char* to, const void* at) noexcept
     bint copy_plain "jsonrpc_fast_copy_plain"(
         char** to, const uint8_t** at, Py_ssize_t size, bint has_before) noexcept
+    bint has_wide_blocks "jsonrpc_fast_has_wide_blocks"
+    Py_ssize_t copy_wide_blocks "jsonrpc_fast_copy_wide_blocks"(
+        char* to, const uint8_t* at, Py_ssize_t size) noexcept
     bint is_ready "jsonrpc_fast_is_ready"(PyObject* text) noexcept
     const char* kept_utf8 "jsonrpc_fast_kept_utf8"(PyObject* text) noexcept
     Py_ssize_t kept_size "jsonrpc_fast_kept_size"(PyObject* text) noexcept
@@ -229,6 +227,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     STRING_MARGIN = 52
+    LONG_BYTES = 4096
     BLOCK = 16
 
 cdef char[128][8] ESCAPES  # of each ASCII character that JSON escapes; the last byte is the size
@@ -304,15 +303,35 @@ cdef char* write_specials(Output* output, char* at, const uint8_t* text, const u
             return at
 
 
+cdef char* write_long(Output* output, char* at, const uint8_t* text, Py_ssize_t size) noexcept:
+    """As `write_bytes`, for a string for which there may be no room, or which is copied in wide blocks."""
+    cdef const uint8_t* end = text + size
+    cdef Py_ssize_t done
+    if output.full - at < size:
+        at = grow(output, at, size)
+        if at == NULL:
+            return NULL
+    at[0] = c'"'
+    at += 1
+    if size >= LONG_BYTES and has_wide_blocks:
+        done = copy_wide_blocks(at, text, size)
+        at += done
+        text += done
+    if copy_plain(&at, &text, end - text, False):
+        at = write_specials(output, at, text, end)
+        if at == NULL:
+            return NULL
+    at[0] = c'"'
+    return at + 1
+
+
 cdef inline char* write_bytes "jsonrpc_fast_write_bytes"(
     Output* output, char* at, const uint8_t* text, Py_ssize_t size, bint has_before
 ) noexcept:
     """Write a string from its UTF-8; NULL with an exception if there is no memory."""
     cdef const uint8_t* end = text + size
-    if unlikely(output.full - at < size):
-        at = grow(output, at, size)
-        if at == NULL:
-            return NULL
+    if unlikely(output.full - at < size or size >= LONG_BYTES):
+        return write_long(output, at, text, size)
     at[0] = c'"'
     at += 1
     if unlikely(copy_plain(&at, &text, size, has_before)):
