@@ -22,6 +22,8 @@ Rules:
   - While more than `response_bytes` are unwritten, the peer does not read, and nothing is served: messages are held,
     within the same bounds. At the bounds, reading pauses (reading.py). If the peer reads nothing for a while, reading
     resumes and messages are refused, until there are too many refusals for a peer that works.
+  - A batch that is read when there is room for one message is held whole. The next one is refused until nothing is held
+    or half of the room is empty again.
   - Sessions of a group (group.py) share further bounds of the same kinds.
   - Each function runs in a copy of the context (`contextvars`) in which the engine was made, or in which the message
     was received if it has a destination of its own.
@@ -351,11 +353,18 @@ class Inbox:
         self.reading.drained()
         # At least one, because the transport's high-water mark may be below `response_bytes`.
         self._serve_held(True)
-        if self.reading.is_paused:
-            if len(self._held) <= self._room.bounds.max_inbox // 2 or self._barrier is not None:
-                self.reading.resume()
-            else:
-                self.reading.watch()
+        if self._is_relieved():
+            self.reading.resume()
+        elif self._barrier is not None:  # its handler may wait for what is read
+            self.reading.resume(ignores_bounds=True)
+        elif self.reading.is_paused:
+            self.reading.watch()
+        elif self.reading.ignores_bounds:
+            self.reading.pause()
+
+    def _is_relieved(self) -> bool:
+        """Return whether a batch may be held beyond the bounds. Another one may not be: they could grow forever."""
+        return not self._held or self._room.is_half_empty
 
     def turn(self) -> None:
         """Serve held messages, and start queued handlers for which there are slots now."""
@@ -376,16 +385,20 @@ class Inbox:
             else:
                 context.run(self._serve, item, destination)
             may_serve = not self._is_blocked()
-        if (self._held and not may_serve) or self.reading.refused_bytes:
+        if (self._held and not may_serve) or self.reading.refused_bytes or self.reading.is_paused:
             self._driver.drain()
-        elif self._may_begin():
+        if may_serve and self._may_begin():
             self._driver.soon()
+        if self._is_relieved():
+            self.reading.ignores_bounds = False
         self._check_idle()
 
     def _lift(self) -> None:
         """Let what arrived after the ordered handler begin."""
         self._barrier = None
         if self._held:
+            if self.reading.ignores_bounds:
+                self.reading.pause()
             self._driver.soon()
 
     # Handlers.

@@ -37,7 +37,7 @@ class Reading:
         is_paused: Whether reading is paused.
         is_in_batch: Whether a batch is being served over several turns.
         full_streams: The number of streams that have room for no more items.
-        ignores_bounds: Whether reading goes on although too much is held.
+        ignores_bounds: Whether reading has gone on although too much is held: then no more is held beyond the bounds.
         refused_bytes: The size of the refusals that were written since the peer has read.
         deadline: When to call `tick`, in seconds; infinite if there is no need.
     """
@@ -90,11 +90,13 @@ class Reading:
             self.is_paused = True
             self.watch()
 
-    def resume(self) -> None:
-        """Resume reading, unless there is another reason to stop."""
-        self.is_paused = False
-        if not self._is_resting:
-            self._driver.set_reading(True)
+    def resume(self, ignores_bounds: bool = False) -> None:
+        """Resume reading if it is paused, unless there is another reason to stop."""
+        if self.is_paused:
+            self.is_paused = False
+            self.ignores_bounds = ignores_bounds
+            if not self._is_resting:
+                self._driver.set_reading(True)
 
     def watch(self) -> None:
         """Check in some seconds whether the peer has read anything."""
@@ -105,7 +107,6 @@ class Reading:
     def drained(self) -> None:
         """Note that the peer has read."""
         self.refused_bytes = 0
-        self.ignores_bounds = False
         self.deadline = inf
         self._seconds = PAUSE_SECONDS
 
@@ -119,6 +120,5 @@ class Reading:
         elif self._seconds == STALL_SECONDS:
             return True
         else:
-            self.ignores_bounds = True
-            self.resume()
+            self.resume(ignores_bounds=True)
         return False

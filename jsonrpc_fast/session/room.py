@@ -70,11 +70,17 @@ class Room:
         if self.bounds.group is not None:
             self.bounds.group.release()
 
+    @property
+    def is_half_empty(self) -> bool:
+        """Whether at most half of the bounds is in use."""
+        bounds, waiting = self.bounds, self.waiting
+        return waiting.items <= bounds.max_inbox // 2 and waiting.size <= bounds.inbox_bytes // 2
+
     def has_room(self, size: int) -> bool:
         """Return whether one more message of so many bytes may wait."""
         if not self.waiting.has_room(size):
             return False
-        if self.waiting.items <= self.bounds.max_inbox // 2:
+        if self.is_half_empty:
             self.is_overloaded = False
         return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 
 import pytest
@@ -444,3 +445,36 @@ def test_an_end_that_drains_is_idle_although_the_peer_has_not_read_its_refusal()
     end.engine.drained()
     assert end.take() == [b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found"}}\n']
     assert end.is_idle
+
+
+def batch_of_notes(number: int) -> bytes:
+    return b"[%b]" % b",".join([b'{"jsonrpc":"2.0","method":"m","params":["%b"]}' % (b"p" * 100)] * 40)
+
+
+def batch_of_requests(number: int) -> bytes:
+    return b"[%b]" % b",".join(b'{"jsonrpc":"2.0","id":%d,"method":"m"}' % (100 * number + id) for id in range(40))
+
+
+@rows(
+    ("batch", "bounds"),
+    [
+        (batch_of_notes, Bounds(max_inbox=3, response_bytes=10)),
+        (batch_of_requests, Bounds(max_inbox=3, response_bytes=10)),
+        (batch_of_notes, Bounds(inbox_bytes=400, response_bytes=10)),
+    ],
+)
+def test_one_batch_is_held_beyond_the_bounds_and_no_other_one(batch: Callable[[int], bytes], bounds: Bounds) -> None:
+    """Found by the simulation: each time that a peer had read a little, one more batch was held."""
+    end = End(bounds=bounds)
+    end.unwritten_bytes = 10_000
+    receive(end, batch(0))
+    assert (end.engine.inbox.items, end.is_reading) == (40, False)
+    for number in range(1, 6):
+        end.expire(number * 100.0)
+        if end.is_reading:
+            receive(end, batch(2 * number))
+        end.unwritten_bytes -= 1000
+        end.engine.drained()
+        if end.is_reading:
+            receive(end, batch(2 * number + 1))
+    assert end.engine.inbox.items <= 40
