@@ -28,7 +28,7 @@ from .venvs import python_for
 
 IN_FLIGHT: Final = (1, 32)
 ROUNDS: Final = 6
-CALLS: Final = 96
+CALLS: Final = 128
 MODES: Final = ("2025-11-25", "2026-07-28")
 
 SERVER: Final = """
