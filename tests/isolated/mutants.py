@@ -6,8 +6,8 @@ python tests/isolated/mutants.py --root ../other                 # in the source
 
 Rules:
 - The operators are those of cosmic-ray. The bodies of functions are mutated, not their annotations and defaults.
-- A mutant has a key: its file, its function, its operator, its line of code and the place in the line. The sample is
-  the `count` keys of each part with the lowest hash, so it does not change with other lines.
+- A mutant has a key: its part, file, function, operator and line of code, and the place in the line. The sample is the
+  `count` keys of each part with the lowest hash, so it does not change with other lines.
 - Each mutant runs with the tests of its part alone, those of the codec on the pure backend. It is killed if a test
   fails or takes too long. What a test does in another Python process is not mutated.
 - The tests of a part are collected once. For each mutant the process forks, and the child puts the code of the mutated
@@ -100,11 +100,11 @@ class Mutant:
 
     @property
     def key(self) -> tuple[str, ...]:
-        return self.path, self.function, self.operator, self.line, str(self.place)
+        return self.part, self.path, self.function, self.operator, self.line, str(self.place)
 
     @property
     def rank(self) -> str:
-        return hashlib.sha256("\0".join(self.key).encode()).hexdigest()
+        return hashlib.sha256("\0".join(self.key[1:]).encode()).hexdigest()
 
 
 def mutants_of(part: str, root: Path, path: Path) -> Iterator[Mutant]:
@@ -294,7 +294,13 @@ def run_part(root: Path, part: str, mutants: list[Mutant], tell: Callable[[Mutan
 
 
 def key_of(row: dict[str, Any]) -> tuple[str, ...]:
-    return row["path"], row["function"], row["operator"], row["line"], str(row["place"])
+    return row["part"], row["path"], row["function"], row["operator"], row["line"], str(row["place"])
+
+
+def same_line(key: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what is left of a key when its line moves to another file or function."""
+    part, _, _, *line = key
+    return part, *line
 
 
 def same(mutants: Iterable[Mutant], earlier: list[dict[str, Any]]) -> tuple[list[Mutant], list[dict[str, Any]]]:
@@ -303,11 +309,11 @@ def same(mutants: Iterable[Mutant], earlier: list[dict[str, Any]]) -> tuple[list
     by_line: dict[tuple[str, ...], list[Mutant]] = defaultdict(list)
     for mutant in mutants:
         by_key.setdefault(mutant.key, mutant)
-        by_line[mutant.key[2:]].append(mutant)
+        by_line[same_line(mutant.key)].append(mutant)
     found, lost = [], []
     for row in earlier:
         key = key_of(row)
-        moved = by_line[key[2:]]
+        moved = by_line[same_line(key)]
         if key in by_key:
             found.append(by_key[key])
         elif len({mutant.path + mutant.function for mutant in moved}) == 1:
@@ -368,12 +374,12 @@ def report(rows: list[dict[str, Any]], lost: list[dict[str, Any]], earlier: list
     for part in total:
         print(f"{part}: {killed[part]} of {total[part]} mutants killed, {killed[part] / total[part]:.1%}")
     if earlier:
-        outcomes = {key_of(row)[2:]: row["outcome"] for row in rows}
-        before = [row for row in earlier if key_of(row)[2:] in outcomes]
+        outcomes = {same_line(key_of(row)): row["outcome"] for row in rows}
+        before = [row for row in earlier if same_line(key_of(row)) in outcomes]
         count = sum(row["outcome"] != "survived" for row in before)
         print(f"the same mutants before: {count} of {len(before)} killed; {len(lost)} others are lost with their lines")
         for row in before:
-            if row["outcome"] != "survived" and outcomes[key_of(row)[2:]] == "survived":
+            if row["outcome"] != "survived" and outcomes[same_line(key_of(row))] == "survived":
                 print(f"was killed before: {row['path']} {row['function']}: {row['operator']}: {row['line']}")
 
 
