@@ -411,10 +411,12 @@ class ParseError(ValueError):
     def __reduce__(self) -> tuple[Any, ...]:
         return remake_parse_error, (type(self), *self._state())
 
-    def __replace__(self, **changes: Any) -> Self:
-        """Return a copy with some arguments of the constructor changed (`copy.replace`)."""
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some arguments of the constructor changed."""
         fields = {name.removeprefix("_"): getattr(self, name) for name in ParseError.__slots__}
         return type(self)(**{**fields, **changes})
+
+    __replace__ = replace  # for `copy.replace`
 
     # One factory for each code. What looks like a response gets none by default.
 

@@ -145,10 +145,10 @@ def test_comparison(impl: ModuleType) -> None:
 
 def test_replace(impl: ModuleType) -> None:
     fault = impl.ParseError.malformed_json(7, offset=3)
-    changed = type(fault).__replace__(fault, index=2, id=8)
+    changed = fault.replace(index=2, id=8)
     assert type(changed) is type(fault)
     assert changed == impl.ParseError(ParseErrorCode.MALFORMED_JSON, 8, offset=3, index=2)
-    assert type(fault).__replace__(fault) == fault == impl.ParseError.malformed_json(7, offset=3)
+    assert fault.replace() == type(fault).__replace__(fault) == fault == impl.ParseError.malformed_json(7, offset=3)
 
 
 @rows("protocol", range(pickle.HIGHEST_PROTOCOL + 1))

@@ -112,10 +112,12 @@ class _Value:
             return remake, (_BACKEND, "_make_with_extra", type(self).__name__, self._fields(), self.extra)
         return remake, (_BACKEND, type(self).__name__, *self._fields())
 
-    def __replace__(self, **changes: Any) -> Self:
-        """Return a copy with some fields changed, which are checked (`copy.replace`)."""
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, which are checked: `request.replace(id=2)`."""
         fields = dict(zip(self.__match_args__, self._fields(), strict=True))
         return type(self)(**{**fields, "extra": self.extra, **changes})
+
+    __replace__ = replace  # for `copy.replace`
 
 
 def _make_with_extra(name: str, fields: tuple[Any, ...], extra: dict[str, Any]) -> Any:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection
 from inspect import Parameter
 from typing import Any, Final, get_args
 
+from .._repr import shorten
 from ..codec import Raw
 from ..types import MessageId
 from .params.problems import IS_UNKNOWN, Misfit, Problem, missing, too_many
@@ -48,6 +49,11 @@ class RequestContext:
         self.id: MessageId = id
         self.is_notification: bool = is_notification
         self.method: str = method
+
+    def __repr__(self) -> str:
+        # Without `context`, which may hold secrets of the request, such as its headers.
+        id = "" if self.is_notification else f" id={shorten(self.id)}"
+        return f"<{type(self).__name__} method={shorten(self.method)}{id}>"
 
     @property
     def peer(self) -> Any:

@@ -71,6 +71,9 @@ class Handlers:
                 raise TypeError("discover must have a title and a version, and nothing else")
             self._describe(discover)()  # reports errors here, and not when a client asks
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} methods={len(self.functions())}>"
+
     @overload
     def register(self, method: str, **options: Unpack[HandlerOptions]) -> Callable[[Function], Function]: ...
 

@@ -171,6 +171,11 @@ class Session(Caller):
             context.run(current_run.set, None)
             context.run(self._heartbeat.start)
 
+    def __repr__(self) -> str:
+        transport, engine = type(self._transport).__name__, self._engine
+        counts = f"calls={len(engine.calls)} requests={len(engine.requests.serving)}"
+        return f"<{type(self).__name__} {self._state.value} transport={transport} {counts}>"
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self

@@ -35,8 +35,10 @@ def samples(impl: ModuleType) -> list[Any]:
 
 
 def replace(value: Any, **changes: Any) -> Any:
-    """`copy.replace`, also before Python 3.13."""
-    return type(value).__replace__(value, **changes)
+    """The method, which is also what `copy.replace` calls."""
+    changed = value.replace(**changes)
+    assert type(value).__replace__(value, **changes) == changed
+    return changed
 
 
 NOT_A_MESSAGE = "message must be a Request, a Notification or a Response"

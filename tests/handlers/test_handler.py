@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from jsonrpc_fast import Raw
 from jsonrpc_fast.errors import RpcError
+from jsonrpc_fast.handlers import RequestContext
 from jsonrpc_fast.session import Handler, Handlers, SessionContext
 
 from ..support.tables import rows
@@ -246,6 +247,22 @@ def test_an_unknown_method() -> None:
 
 def test_the_repr_names_the_function() -> None:
     assert re.fullmatch(r"Handler\(<function two at 0x[0-9a-f]+>\)", repr(Handler(two)))
+
+
+def test_the_repr_of_handlers_counts_their_methods() -> None:
+    handlers = Handlers({"two": two})
+    child = handlers.child()
+    child.register("three", two)
+    assert (repr(handlers), repr(Handlers())) == ("<Handlers methods=1>", "<Handlers methods=0>")
+    assert repr(child) == "<_ChildHandlers methods=2>"
+
+
+def test_the_repr_of_a_context_has_no_payload() -> None:
+    secret = {"authorization": "secret"}
+    assert repr(RequestContext("add", 1, False, secret)) == "<RequestContext method='add' id=1>"
+    assert repr(RequestContext("add", None, False, secret)) == "<RequestContext method='add' id=None>"
+    assert repr(RequestContext("add", None, True, secret)) == "<RequestContext method='add'>"
+    assert len(repr(RequestContext("m" * 10_000, "i" * 10_000, False))) < 250
 
 
 def test_the_repr_of_handlers_inside_others() -> None:

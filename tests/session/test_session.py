@@ -34,6 +34,28 @@ async def test_a_handler_calls_back() -> None:
         assert await client.call("down", [20]) == 20
 
 
+async def test_reprs_show_the_state_and_no_payload() -> None:
+    shown: list[str] = []
+
+    async def add(context: SessionContext, a: int) -> int:
+        shown.extend((repr(context), repr(context.session)))
+        return a
+
+    transport, other = memory_pair()
+    server = Session(transport, {"add": add}, context="secret")
+    assert repr(server) == "<Session not started transport=MemoryTransport calls=0 requests=0>"
+    async with server, Session(other) as client:
+        calling = asyncio.ensure_future(client.call("add", ["secret"]))
+        await asyncio.sleep(0)
+        assert repr(client) == "<Session running transport=MemoryTransport calls=1 requests=0>"
+        await calling
+    assert shown == [
+        "<SessionContext method='add' id=1>",
+        "<Session running transport=MemoryTransport calls=0 requests=1>",
+    ]
+    assert repr(server) == "<Session closed transport=MemoryTransport calls=0 requests=0>"
+
+
 async def test_before_start() -> None:
     one, other = memory_pair()
     session = Session(one)

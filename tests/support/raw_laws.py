@@ -163,7 +163,7 @@ def _broken_writing_law(module: ModuleType, written: Any, eager: Any, profile: P
         return None if is_null else f"{written!r} is not written"
     found = module.decode(line, profile.replace(limits=_reading(profile).limits))
     if profile.writes == "1.0" and not isinstance(eager, module.Response) and eager.params is None:
-        eager = eager.__replace__(params=[])
+        eager = eager.replace(params=[])
     # 1E0 and -0E0 are the Decimals 1 and -0, which are written as 1 and -0, and decoded as integers.
     is_same = plain(module, found) == plain(module, eager) or (profile.floats == "decimal" and found == eager)
     return None if is_same else f"{line!r} decodes to {found!r}, not to {eager!r}"

@@ -85,8 +85,8 @@ cdef object refuse_again(value):
     raise TypeError(f"{type(value).__name__} is immutable")
 
 
-def __replace__(self, **changes):
-    """Return a copy with some fields changed, which are checked (`copy.replace`)."""
+def replace(self, **changes):
+    """Return a copy with some fields changed, which are checked: `request.replace(id=2)`."""
     fields = dict(zip(self.__match_args__, fields_of(self)))
     return type(self)(**{**fields, "extra": self.extra, **changes})
 
@@ -193,7 +193,8 @@ cdef class Request:
     def __reduce__(self):
         return reduce_value(self)
 
-    __replace__ = __replace__
+    __replace__ = replace  # for `copy.replace`
+    replace = replace
 
 
 @cython.final
@@ -263,7 +264,8 @@ cdef class Notification:
     def __reduce__(self):
         return reduce_value(self)
 
-    __replace__ = __replace__
+    __replace__ = replace  # for `copy.replace`
+    replace = replace
 
 
 @cython.final
@@ -349,7 +351,8 @@ cdef class Response:
     def __reduce__(self):
         return reduce_value(self)
 
-    __replace__ = __replace__
+    __replace__ = replace  # for `copy.replace`
+    replace = replace
 
 
 @cython.final
@@ -428,7 +431,8 @@ cdef class Error:
     def __reduce__(self):
         return reduce_value(self)
 
-    __replace__ = __replace__
+    __replace__ = replace  # for `copy.replace`
+    replace = replace
 
 
 cdef int check_id(id) except -1:
