@@ -31,8 +31,9 @@ cdef enum Member:
 cdef enum:
     # One bit for each level: the depth of orjson without the heap.
     STACK_WORDS = 16
-    # As many digits as an ordinary number has are read one by one, which is faster for them.
-    SHORT_DIGITS = 20
+    # So many digits of an integer and of a fraction are read one by one, which is faster if they are short.
+    SHORT_DIGITS = 6
+    SHORT_FRACTION = 3
 
 
 cdef struct Value:
@@ -78,10 +79,7 @@ cdef inline bint is_digit(uint8_t byte) noexcept nogil:
 
 
 cdef inline void skip_space(Cursor* cursor) noexcept nogil:
-    cdef const uint8_t* at = cursor.at
-    while at < cursor.end and is_space(at[0]):
-        at += 1
-    cursor.at = at
+    cursor.at = past_space(cursor.at, cursor.end)
 
 
 cdef inline bint expect(Cursor* cursor, uint8_t byte) noexcept nogil:
@@ -240,6 +238,46 @@ cdef extern from *:
     #define JSONRPC_FAST_APART
     #endif
 
+    /* Past the white space at `at`: after each byte, spaces 16 at a time, so that the indentation behind a line break is
+       one step. A function apart, as below. */
+    static JSONRPC_FAST_APART const unsigned char *jsonrpc_fast_past_spaces(
+        const unsigned char *at, const unsigned char *end) {
+        while (at < end && (*at == 0x20 || *at == 0x0A || *at == 0x0D || *at == 0x09)) {
+            at++;
+    #if JSONRPC_FAST_SSE2
+            while (end - at >= 16) {
+                unsigned int others = 0xFFFF ^ (unsigned int)_mm_movemask_epi8(
+                    _mm_cmpeq_epi8(_mm_loadu_si128((const __m128i *)at), _mm_set1_epi8(0x20)));
+                if (others) {
+                    at += jsonrpc_fast_lowest(others);
+                    break;
+                }
+                at += 16;
+            }
+    #endif
+        }
+        return at;
+    }
+
+    /* Past the digits at `at`, 16 at a time if so many bytes are left. A function apart, so that its callers keep their
+       registers. */
+    static JSONRPC_FAST_APART const unsigned char *jsonrpc_fast_past_digits(
+        const unsigned char *at, const unsigned char *end) {
+    #if JSONRPC_FAST_SSE2
+        while (end - at >= 16) {
+            __m128i digits = _mm_sub_epi8(_mm_loadu_si128((const __m128i *)at), _mm_set1_epi8(0x30));
+            unsigned int others =
+                ~(unsigned int)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(digits, _mm_set1_epi8(9)), digits)) & 0xFFFF;
+            if (others)
+                return at + jsonrpc_fast_lowest(others);
+            at += 16;
+        }
+    #endif
+        while (at < end && *at >= 0x30 && *at <= 0x39)
+            at++;
+        return at;
+    }
+
     #ifdef WORDS_BIGENDIAN
     #define JSONRPC_FAST_LITTLE_ENDIAN 0
     #else
@@ -287,6 +325,8 @@ cdef extern from *:
     }
     """
     const uint8_t* past_run "jsonrpc_fast_past_run"(const uint8_t* at, const uint8_t* end) nogil
+    const uint8_t* past_spaces "jsonrpc_fast_past_spaces"(const uint8_t* at, const uint8_t* end) nogil
+    const uint8_t* past_digits "jsonrpc_fast_past_digits"(const uint8_t* at, const uint8_t* end) nogil
     bint LITTLE_ENDIAN "JSONRPC_FAST_LITTLE_ENDIAN"
     bint likely(bint condition) nogil
     unsigned int plain_bytes "jsonrpc_fast_plain"(const uint8_t* at) nogil
@@ -357,24 +397,14 @@ cdef inline bint skip_string(Cursor* cursor, bint* plain) noexcept nogil:
     return True
 
 
-cdef inline const uint8_t* skip_digits(const uint8_t* at, const uint8_t* end) noexcept nogil:
-    """Past the digits at `at`. A number may be as long as the text: after SHORT_DIGITS, eight are read at a time."""
-    cdef const uint8_t* short_end = at + SHORT_DIGITS if end - at > SHORT_DIGITS else end
-    cdef uint64_t word
+cdef inline const uint8_t* skip_digits(const uint8_t* at, const uint8_t* end, int few=SHORT_DIGITS) noexcept nogil:
+    """Past the digits at `at`. A number may be as long as the text: after a few, 16 are looked at at once."""
+    cdef const uint8_t* short_end = at + few if end - at > few else end
     while at < short_end and is_digit(at[0]):
         at += 1
     if at < short_end:
         return at
-    while end - at >= 8:
-        memcpy(&word, at, 8)
-        word ^= <uint64_t>0x3030303030303030
-        # The upper half of each byte is 0, also after 6 is added, only if all were digits.
-        if (word | (word + <uint64_t>0x0606060606060606)) & <uint64_t>0xF0F0F0F0F0F0F0F0:
-            break
-        at += 8
-    while at < end and is_digit(at[0]):
-        at += 1
-    return at
+    return past_digits(at, end)
 
 
 cdef inline bint is_too_large(const uint8_t* at, const uint8_t* end) noexcept nogil:
@@ -565,12 +595,12 @@ cdef inline const uint8_t* skip_text(const uint8_t* at, Cursor* cursor, Window* 
 
 
 cdef inline const uint8_t* past_space(const uint8_t* at, const uint8_t* end) noexcept nogil:
-    # One comparison if there is no space, which is nearly always.
+    # One comparison if there is no space, which is nearly always, and two after a comma or a colon with a space.
     if at >= end or at[0] > 0x20:
         return at
-    while at < end and is_space(at[0]):
-        at += 1
-    return at
+    if end - at >= 2 and at[0] == c" " and at[1] > 0x20:
+        return at + 1
+    return past_spaces(at, end)
 
 
 cdef inline const uint8_t* skip_name(const uint8_t* at, Cursor* cursor, Window* window) noexcept nogil:
@@ -672,7 +702,7 @@ cdef inline bint skip_container(Cursor* cursor, bint any_width, Value* value) no
                 is_short = at > digits and at - digits <= 18 and (digits[0] != c"0" or at - digits == 1)
                 if is_short and at < end and at[0] == c".":
                     digits = at + 1
-                    at = skip_digits(digits, end)
+                    at = skip_digits(digits, end, SHORT_FRACTION)
                     is_short = at > digits
                 if not is_short or at >= end or (at[0] != c"," and at[0] != closing):
                     cursor.at = number

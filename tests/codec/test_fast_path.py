@@ -350,6 +350,7 @@ def test_no_byte_outside_the_text_is_read(page: tuple[int, int]) -> None:
     texts = [text for text, _ in TAKEN] + LEFT
     texts += [b"[%b]" % text for text, _ in TAKEN]
     texts.append(RESULT % orjson.dumps([number / 7 for number in range(100)]))
+    texts.append(RESULT % (b"[" + b",".join([b"\n" + b" " * size + b"1" * size for size in range(1, 40)]) + b"]"))
     for text in texts:
         for end in range(max(0, len(text) - 100), len(text) + 1):
             part = text[:end]

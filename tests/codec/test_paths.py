@@ -127,6 +127,33 @@ def test_strings_of_every_length(backends: tuple[ModuleType, ModuleType], length
             assert found is None, found
 
 
+@rows("length", [*range(1, 20), 31, 32, 33, 48])
+def test_numbers_and_space_of_every_length(backends: tuple[ModuleType, ModuleType], length: int) -> None:
+    """Blocks of digits and of spaces begin and end at every position, and a fault is at every position."""
+    text = b'{"jsonrpc":"2.0","method":"m","params":[%b]}'
+    digits = (b"1234567890" * 5)[:length]
+    numbers = [digits, b"-" + digits, b"0." + digits, digits + b"." + digits, b"1.5e" + digits[:2], b"0" + digits]
+    for number in numbers:
+        for behind in (b"", b",1", b" ", b"\n  ,2"):
+            for raw in (False, True):
+                found = disagreement(text % (number + behind), JSONRPC, raw)
+                assert found is None, found
+    for wrong in (b"/", b":", b".", b"e", b"-", b" ", b"\xb1"):
+        for at in {0, 1, length // 2, length - 1}:
+            odd = digits[:at] + wrong + digits[at + 1 :]
+            for raw in (False, True):
+                found = disagreement(text % b"%b,0.%b" % (odd, odd), JSONRPC, raw)
+                assert found is None, found
+    for space in (b"\n" + b" " * length, b" " * length, b"\t" * length, b"\r\n" + b" " * length + b"\t"):
+        spaced = [
+            space[:at] + wrong + space[at + 1 :] for wrong in (b"\x0b", b"\x00", b"\xa0", b"x") for at in (0, length)
+        ]
+        for odd in (space, *spaced):
+            for raw in (False, True):
+                found = disagreement(text % (odd + b'{"a"' + odd + b":" + odd + b"1" + odd + b"}" + odd), JSONRPC, raw)
+                assert found is None, found
+
+
 @rows("raw", [False, True])
 def test_every_truncation_and_every_byte(backends: tuple[ModuleType, ModuleType], raw: bool) -> None:
     for text in (
