@@ -40,8 +40,10 @@ def check_seconds(
     """
     if value is None and may_be_none:
         return
+    # bool is a subclass of int: `timeout=True` is a mistake, and not one second.
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
+    # `not value >= 0` instead of `value < 0`, because every comparison with NaN is false.
     if not value >= 0 or (value == 0 and not may_be_zero) or not (may_be_infinite or value < inf):
         wanted = "0 seconds or more" if may_be_zero else "more than 0 seconds"
         raise ValueError(f"{name} must be {wanted}{'' if may_be_infinite else ', and finite'}")

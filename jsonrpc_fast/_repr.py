@@ -11,13 +11,17 @@ SHOWN_BYTES: Final = 64
 
 
 class _Shortener(reprlib.Repr):
+    # `reprlib` finds a method by the name of the value's class: `repr_` and the name.
+
     def __init__(self) -> None:
         super().__init__()
+        # A message, its payload, and one level inside.
         self.maxlevel = 3
-        self.maxstring = 80  # longer than the methods and ids in use
+        # Methods and ids in use are shorter, so they are shown whole.
+        self.maxstring = 80
 
     def repr_int(self, x: int, level: int) -> str:
-        # CPython refuses to write an int of thousands of digits.
+        # CPython refuses to write an int of thousands of digits, at the lowest setting one of 641. 512 bits are 155.
         return repr(x) if x.bit_length() < 512 else f"<int of {x.bit_length()} bits>"
 
     def repr_bytes(self, x: bytes, level: int) -> str:

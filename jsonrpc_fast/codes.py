@@ -66,6 +66,7 @@ def error_band(code: int) -> ErrorBand:
         return ErrorBand.JSONRPC
     if -32099 <= code <= -32000:
         return ErrorBand.IMPLEMENTATION
+    # Outside of the range that JSON-RPC reserves, -32768 to -32000. LSP claims it (`lspReservedErrorRangeStart`).
     if -32899 <= code <= -32800:
         return ErrorBand.LSP
     if -32768 <= code <= -32000:

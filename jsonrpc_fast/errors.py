@@ -170,6 +170,7 @@ class RpcError(Exception):
         return f"{self.message} ({self.code})"
 
 
+# SystemExit, because a library that a handler calls may call `sys.exit`: a peer must not end the server that way.
 HANDLER_FAILURES: Final = (Exception, SystemExit)
 """Exceptions of a handler that fail only its own message. KeyboardInterrupt and the cancellations of asyncio, anyio and
 trio propagate to the caller of the handler."""
@@ -194,9 +195,8 @@ def run_callback(report: Callable[[BaseException], object], callback: Callable[.
         return callback(*arguments)
     except LOOP_EXITS:
         raise
-    except (
-        BaseException
-    ) as error:  # any other, such as the CancelledError of a future whose `result` the callback called
+    # Any other, such as the CancelledError of a future whose `result` the callback called.
+    except BaseException as error:
         return report(error)
 
 
@@ -332,6 +332,7 @@ class ParseError(ValueError):
     ) -> None:
         if not isinstance(code, ParseErrorCode):
             raise TypeError(f"code must be a ParseErrorCode, not {type(code).__name__}")
+        # `BaseException.__new__` has set `args` to the arguments, and tracebacks show them: the id must not be there.
         # A stream of garbage makes many faults. They share their texts, so that each takes little memory.
         self.args = args_of(code, hint)
         self._code = code
@@ -418,7 +419,8 @@ class ParseError(ValueError):
 
     __replace__ = replace  # for `copy.replace`
 
-    # One factory for each code. What looks like a response gets none by default.
+    # One factory for each code, written out because type checkers do not see attributes that a loop sets. What looks
+    # like a response gets none by default.
 
     malformed_json: ClassVar[_Factory] = _factory(ParseErrorCode.MALFORMED_JSON)
     invalid_utf8: ClassVar[_Factory] = _factory(ParseErrorCode.INVALID_UTF8)

@@ -182,6 +182,8 @@ class FoundHooks:
         self.request_received: Hook | None = _find(hooks, "request_received")
         self.request_started: Hook | None = None if self.request_received else _find(hooks, "request_started")
         self.request_served: Hook | None = _find(hooks, "request_served")
+        # A `fault` hook has one argument or three (`HandlerFaultHook`). The signature tells which, once: a call that
+        # raises TypeError may have failed inside the hook.
         found = _find(hooks, "fault")
         names_handler = found is not None and _takes_three(hooks.fault)  # type: ignore[union-attr]
         if hooks is not None and found is None and not any(getattr(self, name, None) for name in self.__slots__):
@@ -323,6 +325,7 @@ class _ObservedExchange(Exchange):
 
     def _settle(self, results: list[Any]) -> None:
         settled, calls = self._hooks.call_settled, self._calls
+        # Emptied first: `__exit__` settles what is left, and each call must be reported once.
         self._calls = {}
         seconds = time.monotonic() - self._started
         for (id, method), result in zip(calls.items(), results, strict=True):

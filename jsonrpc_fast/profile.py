@@ -49,6 +49,7 @@ class Limits:
             value = getattr(self, field.name)
             if type(value) is not int:
                 raise TypeError(f"{field.name} must be an int, not {type(value).__name__}")
+            # The core keeps limits as Py_ssize_t, and adds small sizes to them.
             if not 1 <= value < 2**62:
                 raise ValueError(f"{field.name} must be 1 or more")
         if self.depth > MAX_DEPTH:
@@ -140,6 +141,7 @@ def plain_profile(profile: Profile) -> Profile:
     if type(profile) is Profile:
         return profile
     plain: Profile = object.__new__(Profile)
+    # Each field is read once, here: a property of a subclass could return another value each time.
     for field in dataclasses.fields(Profile):
         object.__setattr__(plain, field.name, getattr(profile, field.name))
     return plain
@@ -223,6 +225,7 @@ MCP_2024_11_05: Final = Profile(
     object_results=True,
     batches=False,
 )
+# The only revision with batches: they came with 2025-03-26 and went with 2025-06-18.
 MCP_2025_03_26: Final = MCP_2024_11_05.replace(name="mcp-2025-03-26", batches=True)
 MCP_2025_06_18: Final = MCP_2024_11_05.replace(name="mcp-2025-06-18")
 MCP_2025_11_25: Final = MCP_2024_11_05.replace(name="mcp-2025-11-25", errors_without_id=True)

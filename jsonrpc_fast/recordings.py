@@ -18,15 +18,16 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from .codec import Raw
+from .codec._json import on_one_line
 from .profile import Limits
 
-Sender: TypeAlias = 'Literal["client", "server"]'
+Sender: TypeAlias = Literal["client", "server"]
 
+# A message of the largest default size, and the members around it.
 MAX_LINE_BYTES: Final = Limits().message_bytes + 4096
 """The maximum size of a line, in bytes."""
 
-_SENDERS: Final = get_args(Literal["client", "server"])
-_SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
+_SENDERS: Final = get_args(Sender)
 
 
 class Recorded(NamedTuple):
@@ -60,7 +61,7 @@ def record_line(text: bytes, sender: Sender, *, time: float, connection: int = 1
         One line of JSON, with its line break.
     """
     try:
-        member, value = b"message", bytes(Raw(text)).translate(_SPACES)
+        member, value = b"message", on_one_line(bytes(Raw(text)))
     except ValueError:
         member, value = b"invalid", json.dumps(text.decode("utf-8", "replace")).encode()
     return b'{"time":%.6f,"connection":%d,"from":"%s","%s":%s}\n' % (time, connection, sender.encode(), member, value)

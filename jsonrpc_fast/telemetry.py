@@ -103,6 +103,7 @@ class OpenTelemetryHooks:
     def request_served(
         self, span: Span | None, id: MessageId, method: str, outcome: Outcome, code: int | None, seconds: float
     ) -> None:
+        # No handler ran: the method is the peer's invention, and would make a time series of its own.
         if span is None:
             span = self._start(id, _OTHER, SpanKind.SERVER)
             span.set_attribute("rpc.method_original", method)
@@ -146,5 +147,6 @@ class TraceContextHooks(OpenTelemetryHooks):
 
     def request_received(self, id: MessageId, method: str, carrier: dict[str, str]) -> Span:
         carrier = {name: value for name, value in carrier.items() if len(value) <= _MAX_LENGTH}
+        # Without a carrier there is nothing to parse. An empty context would hide the span that is current here.
         parent = _PROPAGATOR.extract(carrier) if carrier else None
         return self._serve(id, method, parent or None)

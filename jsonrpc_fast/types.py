@@ -41,9 +41,11 @@ class NotJson:
 class Unset(enum.Enum):
     """The type of `UNSET`, which stands for an absent member (None is JSON's null). It cannot be written as JSON."""
 
+    # An enum of one member, because type checkers narrow `value is UNSET` for a literal of an enum, not for an object.
     UNSET = NotJson()
 
     def __reduce_ex__(self, _: object) -> str:  # type: ignore[override]  # as `object` allows
+        # A str is the name of a global of this module: what is unpickled is the same object, so `is UNSET` holds.
         return "UNSET"
 
     def __repr__(self) -> str:

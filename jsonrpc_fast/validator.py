@@ -141,6 +141,7 @@ class JsonRpcValidator:
     def __init__(self, profile: Profile = JSONRPC) -> None:
         if not isinstance(profile, Profile):
             raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
+        # Section 4 calls the method a name. Decoding accepts "" where the profile does, since real peers send it.
         self._profile = plain_profile(profile).replace(empty_methods=False)
 
     @_OnClassToo
@@ -166,7 +167,7 @@ class JsonRpcValidator:
             return Report(False, (Fault(ParseErrorCode.NOT_AN_OBJECT, "", _NO_BATCH),), "batch")
         parsed: Any = parse(obj, profile)
         if isinstance(parsed, ParseError):
-            return Report(False, (_fault(parsed.code),), "batch")
+            return Report(False, (Fault(parsed.code, "", parsed.code.value),), "batch")
         items = tuple(
             _as_request(self._validate(item, rules.apparent_kind(self._kinds(item), profile), index), parsed[index])
             for index, item in enumerate(obj)
@@ -175,7 +176,7 @@ class JsonRpcValidator:
         return Report(not errors, errors, "batch", items=items)
 
     def _validate(self, obj: object, kind: rules.ExpectedKind, index: int | None = None) -> Report:
-        # A valid message costs one `parse`.
+        # A valid message costs one `parse`; its kinds are named only if it has a fault.
         message: Any = ParseError.not_an_object() if isinstance(obj, list) else parse(obj, self._profile)
         id = None if isinstance(message, Notification) else message.id
         if type(message) is _CLASSES[kind]:
@@ -197,10 +198,6 @@ def _as_request(report: Report, parsed: object) -> Report:
     """Return the report; as one on a request if the sender of an invalid notification expects a response."""
     is_request = report.kind == "notification" and isinstance(parsed, ParseError) and parsed.reply_expected
     return replace(report, kind="request") if is_request else report
-
-
-def _fault(code: ParseErrorCode, path: str = "", index: int | None = None) -> Fault:
-    return Fault(code, path, code.value, index)
 
 
 def _field(record: object, name: str, names: tuple[str, ...]) -> Any:

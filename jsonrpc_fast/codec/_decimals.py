@@ -60,6 +60,7 @@ def _integer(token: str) -> int | Decimal:
     return exact_decimal(token)
 
 
+# `parse_float` gets every number with a fraction or an exponent; NaN and infinities are no JSON.
 _read, _read_exact = (
     JSONDecoder(parse_constant=refuse_constant, parse_int=integer, parse_float=decimal_of).decode
     for integer in (_integer, int)
@@ -105,7 +106,7 @@ def _token_of(number: Decimal, max_zeros: int) -> str:
     """
     if not number.is_finite():
         raise EncodeError(DECIMAL_NOT_FINITE)
-    token = Decimal.__str__(number)
+    token = Decimal.__str__(number)  # a subclass may write itself in another way
     # A number beyond a double is no JSON for the decoder of the peer, nor for this one.
     if isinf(float(token)):
         raise EncodeError(DECIMAL_TOO_LARGE)

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from ..codes import ParseErrorCode
 from ..errors import ParseError
-from ._json import Default, JSONDecodeError, dumps, loads_exact
+from ._json import Default, JSONDecodeError, dumps, loads_exact, on_one_line
 from ._numbers import loads_as
 
+# The types of an id that orjson reads exactly. A float may stand for an integer beyond 64 bits.
 _EXACT_IDS: Final = (str, int, type(None))
-_TOO_LARGE: Final = ParseErrorCode.INTEGER_TOO_LARGE
 
 
 def dicts_of(text: bytes, decoded: Any, numbers: int, fault_class: type[ParseError]) -> Any:
@@ -73,9 +73,8 @@ def _read_members(text: bytes, decoded: Any, numbers: int, fault_class: type[Par
                 members[name] = id if name == "id" else read(text[value.start : value.end])
             found.append(members)
         except ValueError:
-            is_call = "method" in members
-            place = index if is_batch else None
-            found.append(fault_class(_TOO_LARGE, id, index=place, reply_expected=is_call and "id" in members))
+            code, place = ParseErrorCode.INTEGER_TOO_LARGE, index if is_batch else None
+            found.append(fault_class(code, id, index=place, reply_expected={"method", "id"} <= members.keys()))
     return found
 
 
@@ -95,14 +94,13 @@ def _write_members(members: dict[Any, Any], raw_type: type[Any], default: Defaul
     written: dict[Any, bytes] = {}
     for name, value in members.items():
         if type(value) is raw_type:
-            # A `Raw` may hold line breaks between tokens, and the message has to stay on one line. Strings hold none.
-            written[name] = bytes(value).replace(b"\n", b" ").replace(b"\r", b" ")
+            written[name] = on_one_line(bytes(value))
         elif name == "error" and isinstance(value, dict):
             error = _write_members(dict(value), raw_type, default, option)
             if error is not None:
                 written[name] = error
         elif name == "id" and isinstance(value, int) and not -(2**63) <= value < 2**64:
-            written[name] = b"%d" % value
+            written[name] = b"%d" % value  # orjson refuses integers beyond 64 bits
     if not written:
         return None
     return (

@@ -12,6 +12,8 @@ from typing import Any, Final
 from ..profile import Profile, WrittenForm
 from ._json import Default
 
+# The encoders write the envelope first, without spaces and in this order: `jsonrpc`, `id`, then the method and params,
+# the result or the error.
 _VERSION: Final = len(b'"jsonrpc":"2.0",')
 _STRING: Final = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
 _KIND: Final = rb'"(?:(?P<result>result)|(?P<error>error)|method":%b(?P<params>,"params")?)' % _STRING
@@ -46,6 +48,7 @@ def written_as(text: bytes, form: WrittenForm) -> bytes:
         return b"{" + rest
     found = _find_kind(text)
     assert found is not None
+    # JSON-RPC 1.0, sections 1.1 to 1.3: a response has both members, a notification the id null, a call its params.
     if found["result"]:
         return b"{%b" % rest[:-1] + b',"error":null}'
     if found["error"]:

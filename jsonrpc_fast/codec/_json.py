@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .._checks import check_type
 from ..errors import EncodeError
 from ..types import plain_int
-from ._parts import parts_of
+from ._parts import MAX_WRITTEN_DEPTH, WIDE_LEVEL, members_of, parts_of
 
 
 def is_set(variable: str) -> bool:
@@ -131,7 +131,6 @@ class NoDefault(TypeError):
     """There is no `default` of the caller, but one of this package."""
 
 
-MAX_WRITTEN_DEPTH: Final = 254
 _NOT_UTF_8: Final = "str is not valid UTF-8"
 TOO_DEEP: Final = "Recursion limit reached"
 """What orjson says of lists and dicts that nest deeper than MAX_WRITTEN_DEPTH."""
@@ -145,8 +144,6 @@ Left = dict[int, tuple[object, int]]
 
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _is_plain: Final = (_SCALARS | {dict, list, tuple}).issuperset
-_WIDE: Final = 1_000_000  # values of one level; more may be a few that are shared, or a cycle
-_members_of: Final = type.__dict__["__dict__"].__get__  # of a class; its metaclass is not asked
 
 
 def check_depth(value: object, option: int = 0, depth: int = 0, left: Left | None = None) -> None:
@@ -166,7 +163,7 @@ def check_depth(value: object, option: int = 0, depth: int = 0, left: Left | Non
     level = [value]
     for _ in range(depth, MAX_WRITTEN_DEPTH):
         # Something else is among them, or the level may have grown by a cycle: go value by value.
-        if not _is_plain(map(type, level)) or len(level) > _WIDE:
+        if not _is_plain(map(type, level)) or len(level) > WIDE_LEVEL:
             break
         level = parts_of(*level)
         if not level:
@@ -205,10 +202,10 @@ def _parts(value: object, option: int) -> Iterable[object] | None:
     if issubclass(kind, Enum):
         return (value.value,)  # type: ignore[attr-defined]
     # orjson asks the class alone: no base and no metaclass.
-    if "__dataclass_fields__" in _members_of(kind) and not option & engine.OPT_PASSTHROUGH_DATACLASS:
+    if "__dataclass_fields__" in members_of(kind) and not option & engine.OPT_PASSTHROUGH_DATACLASS:
         # orjson reads the `__dict__` of a dataclass, and its fields only where it has slots.
         members = getattr(value, "__dict__", None)
-        if members is None or "__slots__" in _members_of(kind):
+        if members is None or "__slots__" in members_of(kind):
             members = {field.name: getattr(value, field.name, None) for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
         return [part for name, part in list(members.items()) if not name.startswith("_")]
     return None
@@ -238,6 +235,11 @@ def _decimal(token: bytes) -> tuple[bool, bytes, int]:
         return token.startswith(b"-"), b"", 0
     power = int(exponent or b"0") + len(whole) - len(digits)
     return token.startswith(b"-"), digits.lstrip(b"0"), power
+
+
+def on_one_line(text: bytes) -> bytes:
+    """Return JSON with spaces in place of its line breaks, which can only be between tokens (RFC 8259, section 7)."""
+    return text.replace(b"\n", b" ").replace(b"\r", b" ")
 
 
 # An integer of 19 digits or more outside strings, which may be wider than 64 bits.
@@ -332,6 +334,7 @@ def is_longer(text: str, limit: int) -> bool:
     """Return whether `text` is more than `limit` bytes of UTF-8. A lone surrogate has three bytes."""
     # The methods of `str`, because a subclass may override them.
     length = str.__len__(text)
+    # A character has at most four bytes, and at least one: nearly every text is decided without encoding it.
     if length * 4 <= limit:
         return False
     return length > limit or len(str.encode(text, "utf-8", "surrogatepass")) > limit
@@ -340,8 +343,8 @@ def is_longer(text: str, limit: int) -> bool:
 def is_integer_longer(number: int, limit: int) -> bool:
     """Return whether `number` has more than `limit` characters, which must be 20 or more."""
     number = plain_int(number)
-    # 64 bits are at most 20 characters.
-    # The power of ten is only made for numbers that are wide in any case.
+    # 64 bits are at most 20 characters. The power of ten is only made for numbers that are wide in any case: `str` of a
+    # long one takes quadratic time, or raises.
     return number.bit_length() > 64 and not -(10 ** (limit - 1)) < number < 10**limit
 
 

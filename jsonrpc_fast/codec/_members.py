@@ -21,8 +21,8 @@ def find(
 
     Args:
         raw: The payload.
-        path: As in `Raw.get`.
-        default: As in `Raw.get`.
+        path: A JSON pointer; or a list or tuple of names and indexes.
+        default: What to return if the path leads nowhere.
         part_of: Returns the member of an object with a name, or the item of an array with an index; None if there is
             none. The name is None, or the index -1, for a step that cannot be one.
     """
@@ -49,6 +49,7 @@ def _steps_of(path: object) -> list[tuple[str | None, int]]:
         if isinstance(step, str):
             steps.append((step, -1))
         elif type(step) is int:
+            # As many digits as an index in a pointer has at most (`INDEX`).
             steps.append((None, step if 0 <= step < 10**18 else -1))
         else:
             raise TypeError(f"a step of a path must be a str or an int, not {type(step).__name__}")

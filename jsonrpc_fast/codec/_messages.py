@@ -18,7 +18,7 @@ from ..errors import RpcError, remake_parse_error
 from ..profile import JSONRPC, MAX_DEPTH, MAX_ID_BYTES, Profile, is_plain, plain_profile
 from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, UNSET, MessageId, plain_int
 from ._extra import RESERVED_IN_RESPONSES, append_extra, check_extra, extra_of
-from ._json import Default, check_option, dumps, loads
+from ._json import Default, check_option, dumps, loads, on_one_line
 from ._kinds import error_kinds, is_array, is_id_too_long, is_object, kinds_of
 from ._members import find
 from ._numbers import loads_as, numbers_of
@@ -75,6 +75,7 @@ class _Value:
     __hash__: ClassVar[None]  # type: ignore[assignment]  # payloads are mutable
 
     def __init_subclass__(cls) -> None:
+        # The classes of the core are final, and CPython refuses a subclass with this text.
         super().__init_subclass__()
         base = cls.__bases__[0].__name__
         if not base.startswith("_"):
@@ -182,6 +183,8 @@ class Request(_Message, Generic[P]):
 
     else:
         __slots__ = ("id", "method", "params")
+
+    # `__new__` and not `__init__`: a second call of `__init__` would change an object that is immutable.
 
     @overload
     def __new__(
@@ -412,6 +415,7 @@ class Error(_Value):
         return error if self.extra is None else {**error, **self.extra}
 
 
+# The setters of the slots, which bypass the `__setattr__` that refuses all changes.
 new: Final = object.__new__
 set_request_id, set_request_method, set_request_params = (
     vars(Request)[name].__set__ for name in Request.__match_args__
@@ -665,6 +669,7 @@ def to_bytes(data: object) -> bytes | ParseError:
 
 # From a dict to a message.
 
+# An error is judged as a part of a response that is valid otherwise.
 _RESPONSE_BITS: Final = bits("jsonrpc", "2.0") + bits("id", "integer")
 _HAS_EXTRA_IN_ERROR: Final = bits("has_extra_in_error")
 
@@ -749,6 +754,7 @@ def rules_of(profile: Profile) -> Rules:
     Raises:
         TypeError: `profile` is not a Profile.
     """
+    # By identity, because hashing the fields of a profile would take longer than decoding a message.
     found = known_rules.get(id(profile))
     if found is None:
         if not issubclass(type(profile), Profile):
@@ -823,6 +829,7 @@ def _of_class(cls: type[T], obj: object, profile: Profile) -> T | None:
     rules = rules_of(profile)
     try:
         message = message_of(as_it_is(obj), rules)
+    # These two say something of the process, not of the object.
     except (MemoryError, RecursionError):
         raise
     except Exception:  # from the comparison of a key
@@ -1034,8 +1041,7 @@ def _encode_method(method: str) -> bytes:
 
 def _encode_payload(value: Any, default: Default, option: int) -> bytes:
     if isinstance(value, Raw):
-        # Line breaks between tokens become spaces; strings hold none.
-        return bytes(value).replace(b"\n", b" ").replace(b"\r", b" ")
+        return on_one_line(bytes(value))
     return dumps(value, default, option)
 
 
@@ -1043,6 +1049,7 @@ def _encode_params(params: Any, default: Default, option: int) -> bytes:
     if params is None:
         return b""
     text = _encode_payload(params, default, option)
+    # The text decides, not the type: a dataclass is written as an object, and `default` may return anything.
     if not text.startswith((b"{", b"[")):
         raise TypeError(f"params must be written as a JSON object or array, which {type(params).__name__} is not")
     return b',"params":' + text

@@ -139,6 +139,8 @@ def decode(
     if len(text) > rules.message_bytes:
         return _too_large_fault(text[: min(rules.message_bytes, HEAD_BYTES)], profile)
     any_width = bool(rules.numbers & _ANY_WIDTH)
+    # First of all faults of the text: bytes that are not UTF-8 are no JSON, whatever the rest looks like. The decoded
+    # text is dropped, because offsets count bytes.
     try:
         text.decode()
     except UnicodeDecodeError as error:
@@ -287,6 +289,7 @@ def _read_id(token: bytes, limit: int) -> object:
             return 10**limit
         number = exact_number(token)
         return _NO_JSON_TYPE if number is None else number
+    # An array or an object is no id, and is not decoded: it may be of any size.
     if token[0] in b"{[":
         return _NO_JSON_TYPE
     return loads(token)
@@ -328,7 +331,7 @@ def decode_dict(
         ParseError: `data` is not a valid message or batch.
         TypeError: `data` or `profile` has another type.
     """
-    rules_of(profile)
+    rules_of(profile)  # raises TypeError for an argument that is not a Profile, whatever the text is
     text = to_bytes(data)  # a copy of a buffer, which may change between the two reads
     decoded = decode(text, profile, raw=True) if isinstance(text, bytes) else text
     if isinstance(decoded, ParseError):
@@ -485,6 +488,7 @@ def _respond(
             return encode(response, delimited=delimited, default=default, option=option)
         except HANDLER_FAILURES as failure:
             error = error_for(failure, received.method, received.id)
+        # The error itself may not be written: its data comes from the handler.
         try:
             return encode_error(
                 received.id, error.code, error.message, error.data, delimited=delimited, default=default, option=option
@@ -495,6 +499,7 @@ def _respond(
     if isinstance(received, Notification):
         try:
             handler(received)
+        # Section 4.1: a notification gets no response, so the error has no addressee.
         except RpcError:
             pass
         except HANDLER_FAILURES as failure:
@@ -528,5 +533,6 @@ __all__ = [
     "respond",
 ]
 
+# Users and pickles find the names here, as those of the core in `_core`.
 for _name in (*__all__, "_make_fault", "_make_raw", "_make_with_extra"):
-    globals()[_name].__module__ = __name__  # where users and pickles find it
+    globals()[_name].__module__ = __name__

@@ -73,6 +73,8 @@ _BATCH_ITEM_BYTES: Final = 2048  # items below this size are faster to read as d
 _TAIL_BYTES: Final = 128
 # A request without params that is shorter than this, its method aside, has no space for the shortest duplicate: an id.
 _ANOTHER_ID_BYTES: Final = len('{"jsonrpc":"2.0","id":0,"id":0,"method":""}')
+# The members before the payload and after it, in the orders that writers use. A member has several places, each of them
+# optional: `_read_message` requires that one has a version, and at most one an id.
 _head = _pattern(rb'S\{S(V)?(?:I)?(V)?(?:M)?(V)?(?:I)?(?:"(params|result|error)"S:S|\})').match
 _tail = _pattern(rb"(V)?(?:I)?\}").fullmatch
 _next_item = _pattern(rb'\}S,S(?=\{S"(?:jsonrpc|id|method|params|result|error)")').search
@@ -85,6 +87,7 @@ def with_fast_path(plain_decode: F) -> F:
     def decode(
         data: bytes | bytearray | memoryview | str, profile: Profile = JSONRPC, *, raw: bool = False
     ) -> Message | list[Message]:
+        # `rules_of` in this frame: a call takes longer than the look-up.
         rules = jsonrpc_rules if profile is JSONRPC else known_rules.get(id(profile)) or rules_of(profile)
         if type(data) is not bytes:
             text = to_bytes(data)
@@ -111,6 +114,8 @@ def with_fast_path(plain_decode: F) -> F:
                             or (type(request_id) is str and len(request_id) <= rules.id_characters)
                         )
                     ):
+                        # The text has a colon for each member that it spells out. With as many colons as members are
+                        # left, none is there twice.
                         if size == 3:
                             params = None
                             is_usual = len(data) - len(method) < _ANOTHER_ID_BYTES or data.count(b":") == 3
@@ -279,6 +284,7 @@ def _read_message(text: bytes, head: re.Match[bytes], last: int, rules: Rules, r
                 end = at + len(text[at:place].rstrip(_SPACE)) - 1
                 if end < at or text[end] != _COMMA:
                     return None
+        # Section 4: `jsonrpc` once, and at most one id; a message without id is a notification.
         versions = (version, second_version, third_version, fourth_version)
         if versions.count(None) != 3 or (id_token, second_id_token, third_id_token).count(None) < 2:
             return None
@@ -287,6 +293,7 @@ def _read_message(text: bytes, head: re.Match[bytes], last: int, rules: Rules, r
         return None
     if text[last : last + 1] != b"}":
         return None
+    # The pattern of the version matches "2.0" alone.
     obj: dict[str, Any] = {"jsonrpc": "2.0"}
     value: Any = None
     payload: Raw | None = None

@@ -12,6 +12,14 @@ Rules:
   - Therefore an offset equal to the length of the text means that the text is incomplete: more bytes could make it
     JSON. The same holds if a number that is too large ends the text.
   - No function is recursive: a bytearray holds the closing brackets of the open containers.
+
+Theory of operation:
+  - Short texts, and those around a fault, are read token by token. orjson *proves* longer ones piece by piece
+    (`_prove_piece`): a piece that is cut at a comma, colon or bracket, with the brackets around it completed, is JSON
+    if orjson reads it.
+  - Pieces double in size while orjson reads them, and shrink where it refuses one: few tokens are left to read until
+    the fault is found, and the time is linear in the text.
+  - A proof gives no places. Where a member is needed, the piece that holds it is read again, token by token.
 """
 
 from __future__ import annotations
@@ -71,6 +79,7 @@ _ESCAPE: Final = (
 )
 # `re` stores each repetition of a group, so their number is bounded.
 _escapes = re.compile(rb'(?:[^"\\\x00-\x1f]*%b){0,1000}' % _ESCAPE).match
+# The beginning of an escape that the end of the text cuts off: of "\\uXXXX", or of a surrogate pair of two of these.
 _escape_begun = re.compile(
     rb"\\(?:u(?:[0-9a-fA-F]{0,3}|[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?)?"
 ).fullmatch
@@ -82,6 +91,7 @@ _simple_member = re.compile(
     rb'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*'
     rb'("[^"\\\x00-\x1f]*"|-?(?:0|[1-9][0-9]{0,17})(?![0-9.eE])|true|false|null)[ \t\n\r]*[,}]'
 ).match
+# The next two are for checked JSON without escaped quotes.
 _scalar = re.compile(rb"[^ \t\n\r,\]}]*").match
 _to_bracket = re.compile(rb'[^"{}\[\]]*(?:"[^"]*"[^"{}\[\]]*){0,1000}').match
 _NAMES: Final = {name.encode(): name for name in ENVELOPE_MEMBERS | ERROR_MEMBERS}
@@ -255,13 +265,14 @@ def _scan_object(
     if _byte(text, at) == _CLOSE_OBJECT:
         return Envelope(members, depth), at + 1
     size = _SMALL_PIECE
-    # Small objects are read member by member. In longer ones orjson checks pieces of growing size; a head needs the
+    # Small objects are read member by member. In longer ones orjson proves pieces of growing size; a head needs the
     # place of each member.
     slow_until = at + size if head is None else len(text)
     pieces: dict[str, tuple[int, int]] = {}  # the last piece that holds a name, to be read member by member
     while True:
         piece = None if at < slow_until else _prove_piece(text, at, size, any_width, _NEXT, _IN_OBJECT)
         end = at if piece is None else piece.end
+        # The piece ends inside a member. `_walk` reads on to the end of that value, which may be a long one.
         if piece is not None and (piece.due or piece.state == _VALUE):
             try:
                 end, inner_depth, _ = _walk(text, end, any_width, piece.state, bytearray(piece.due))
@@ -284,6 +295,7 @@ def _scan_object(
             if piece.state == _NEXT and not piece.due:
                 at = _skip_space(text, end)
                 continue
+        # orjson has refused a large piece: a smaller one may end before the fault.
         elif at >= slow_until and size > _SMALL_PIECE:
             size = max(size // 8, _SMALL_PIECE)
             continue
@@ -360,6 +372,8 @@ _VALUE: Final = 2  # after ":"
 _AFTER: Final = 3  # after a value
 _STATES: Final = {_OPEN_ARRAY: _FIRST, _OPEN_OBJECT: _FIRST, _COMMA: _NEXT, _COLON: _VALUE}
 _IN_OBJECT: Final = bytearray(b"}")
+# In bytes. The small size is also what is read token by token before the first piece, and after orjson has refused a
+# small one. The large one bounds the copies that are made of a piece.
 _SMALL_PIECE: Final = 128
 _LARGE_PIECE: Final = 65536
 
@@ -378,6 +392,7 @@ def _walk(text: bytes, at: int, any_width: bool, state: int, due: bytearray) -> 
         if at >= slow_until and due:
             piece = _prove_piece(text, at, size, any_width, state, due)
             if piece is not None:
+                # The number of brackets that it opens bounds its depth, which is only computed where it may matter.
                 depth = max(depth, len(due) + piece.depth) if len(due) + piece.opened > depth else depth
                 wide = wide or _holds_wide(piece.outside)
                 del due[len(due) - len(piece.closing) :]
@@ -442,6 +457,8 @@ class Piece(NamedTuple):
     @property
     def depth(self) -> int:
         """Its depth, relative to its beginning."""
+        # The largest sum of the first steps, +1 for an opening and -1 for a closing bracket: as signed bytes, so that
+        # `accumulate` adds them without a function.
         return max(accumulate(memoryview(self.brackets.translate(_STEPS)).cast("b")), default=0)
 
 
@@ -450,14 +467,16 @@ _NO_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b"{}[]")))
 _STEPS: Final = bytes.maketrans(b"{[}]", b"\x01\x01\xff\xff")
 _MIRRORED: Final = bytes.maketrans(b"{[}]", b"}]{[")
 _closed_and_opened = re.compile(rb"([\]}]*)([\[{]*)").fullmatch
+# An integer of 308 digits and more, of which the first 17 are kept. One of fewer digits is always within a double.
 _long_integer = re.compile(rb"((?<![0-9.eE+-])-?[0-9]{17})[0-9]{291,}(?![0-9.eE])")
 _wide_integers = re.compile(rb"(?<![0-9.eE+-])-?[0-9]{19,}(?![0-9.eE])").finditer
 _OPENING: Final = b"[{"
 _CLOSING: Final = b"]}"
 _NO_NAME: Final = uuid.uuid4().hex  # unpredictable, so that no text holds it
 _NO_MEMBER: Final = b'"%b":0' % _NO_NAME.encode()
+# By the innermost bracket that is due, and then by state: what puts orjson into that state. The last one ends in a
+# space, because digits would continue a number.
 _BEGINNINGS: Final = {
-    # A space, because digits would continue a number.
     _CLOSE_ARRAY: (b"[", b"[0,", b"", b"[0 "),
     _CLOSE_OBJECT: (b"{", b"{%b," % _NO_MEMBER, b'{"":', b"{%b " % _NO_MEMBER),
 }
@@ -469,6 +488,7 @@ def _prove_piece(text: bytes, at: int, size: int, any_width: bool, state: int, d
     The brackets that the piece closes are put before it, and those that it leaves open are closed after it.
     """
     window = text[at : at + size]
+    # Text of the same length without escaped quotes: every second part between quotes is a string then.
     masked = window.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in window else window
     parts = masked.split(b'"')
     outside = b'"'.join(parts[::2]).rstrip(_NOT_STRUCTURE)
@@ -483,7 +503,8 @@ def _prove_piece(text: bytes, at: int, size: int, any_width: bool, state: int, d
     if found is None:
         return None
     closing, opening = found.groups()
-    # At least one open container must stay open around the piece, and orjson reads at most 1024 levels.
+    # At least one open container must stay open around the piece, and orjson reads at most 1024 levels. Real payloads
+    # are far from 1000.
     if len(closing) >= len(due) or not due.endswith(closing[::-1]) or len(closing) + len(opening) > 1000:
         return None
     around = due[-len(closing) - 1 :]  # the outermost, which stays open, comes first
@@ -511,6 +532,8 @@ def _prove_piece(text: bytes, at: int, size: int, any_width: bool, state: int, d
 
 def _without_pairs(brackets: bytes) -> bytes:
     """The brackets without matching pairs."""
+    # Each round of `replace` removes one level, in C. Few values nest deeper than four, and a round costs linear time,
+    # so the rest is left to a stack.
     for _ in range(4):
         shorter = brackets.replace(b"[]", b"").replace(b"{}", b"")
         if len(shorter) == len(brackets):
@@ -538,7 +561,7 @@ def _scan_string(text: bytes, at: int) -> int:
             return at + 1
         end = _escapes(text, at).end()  # type: ignore[union-attr]
         if end == at:
-            # Either cut off, or invalid.
+            # Either cut off, or invalid. The longest escape, a surrogate pair, has 12 bytes.
             raise Malformed(len(text) if len(text) - at < 12 and _escape_begun(text, at) else at)
         at = end
 
@@ -549,6 +572,7 @@ def _scan_number(text: bytes, at: int, any_width: bool) -> int:
         raise Malformed(end)
     token = text[at:end]
     is_integer = token.removeprefix(b"-").isdigit()
+    # An integer of up to 308 digits is within a double.
     if not (is_integer and (any_width or len(token) <= 308)) and float(token) in (float("inf"), float("-inf")):
         raise Malformed(at)
     return end

@@ -24,7 +24,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from ..types import plain_int
-from ._parts import parts_of
+from ._parts import MAX_WRITTEN_DEPTH, WIDE_LEVEL, members_of, parts_of
 
 # The functions in C; PyPy has none.
 make_encoder: Any = getattr(encoder, "c_make_encoder", None)
@@ -34,6 +34,7 @@ scanstring: Callable[[str, int, bool], tuple[str, int]] = decoder.scanstring  # 
 __version__: Final = None
 
 JSONEncodeError = TypeError
+# The bits of orjson, so that options mean the same with either engine.
 OPT_APPEND_NEWLINE: Final = 1 << 10
 OPT_INDENT_2: Final = 1 << 0
 OPT_NAIVE_UTC: Final = 1 << 1
@@ -53,7 +54,6 @@ _ALL_OPTIONS: Final = (1 << 12) - 1
 _READ_DEPTH: Final = 1024
 _SMALL_STACK: Final = sys.platform == "emscripten"
 """The scanner of the json module overflows the stack there, instead of raising RecursionError."""
-_WRITTEN_DEPTH: Final = 254
 _DEFAULT_CALLS: Final = 255  # of `default` for what `default` returned
 
 _Parts = Iterator[tuple[str, Any]]
@@ -61,7 +61,10 @@ _Parts = Iterator[tuple[str, Any]]
 
 # Reading.
 
-_find_unusual = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{19}").search  # a number that may be infinite, or beyond 64 bits
+# A number that may be infinite, or beyond 64 bits. A double ends at 1.8e308, so a number whose exponent has fewer than
+# three digits is infinite only with many more than 19 digits in a row.
+_find_unusual = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{19}").search
+# Matches every escape. Its group matches only the backslash of one that is not allowed, such as a lone surrogate.
 _find_bad_escape = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|[\"\\/bfnrt])|(\\)"
 ).finditer
@@ -188,7 +191,7 @@ def _read_in_steps(text: str, integer: Callable[[str], Any] = _integer, real: Ca
         else:
             value, at = _read_scalar(text, at, first, integer, real)
             _put(container, name, value)
-        # The value ends here, and perhaps containers around it.
+        # The value ends here, and perhaps containers around it: each closing bracket ends one more.
         while True:
             at = _skip_space(text, at).end()  # type: ignore[union-attr]
             if container is top:
@@ -267,22 +270,23 @@ def _refuse(value: object) -> None:
 
 
 if make_encoder is not None:
+    # markers, default, encoder, indent, key_separator, item_separator, sort_keys, skipkeys, allow_nan. No markers: they
+    # find cycles, and `_is_plain` has bounded the depth.
     _write_plain, _write_sorted = (
         make_encoder(None, _refuse, encode_basestring, None, ":", ",", is_sorted, False, True)
         for is_sorted in (False, True)
     )
 
 _PLAIN_KINDS: Final = frozenset({str, int, float, bool, type(None), dict, list, tuple})
-_WIDE: Final = 1_000_000  # values of one level; more may be a few that are shared
 
 
 def _is_plain(value: object) -> bool:
     """Return whether the json module writes a value as orjson does, except strings with lone surrogates."""
     level = [value]
-    for _ in range(_WRITTEN_DEPTH + 1):
+    for _ in range(MAX_WRITTEN_DEPTH + 1):
         kinds = set(map(type, level))
         # Not `issuperset`: without the GIL, on Python 3.13, it waits for a lock that it holds itself.
-        if not kinds <= _PLAIN_KINDS or len(level) > _WIDE:
+        if not kinds <= _PLAIN_KINDS or len(level) > WIDE_LEVEL:
             return False
         if int in kinds and not all(-(1 << 63) <= item < 1 << 64 for item in level if type(item) is int):
             return False
@@ -333,7 +337,6 @@ class Fragment:
 
 
 _find_type = re.compile(r"received a '(.*)'$", re.DOTALL).search
-_members_of: Final = type.__dict__["__dict__"].__get__  # of a class, without its metaclass
 _name_of_class: Final = type.__dict__["__name__"].__get__
 
 
@@ -460,7 +463,7 @@ class _Writer:
             return "{", ((_name_text(name), item) for name, item in pairs), "}"
         if (
             type(kind) is not EnumMeta
-            and "__dataclass_fields__" in _members_of(kind)
+            and "__dataclass_fields__" in members_of(kind)
             and not option & OPT_PASSTHROUGH_DATACLASS
         ):
             return "{", ((_name_text(name), item) for name, item in _fields_of(value)), "}"
@@ -512,7 +515,7 @@ def _fields_of(value: Any) -> list[tuple[Any, Any]]:
     """Return the names and values of a dataclass: its dict, or its fields if it has slots."""
     kind = type(value)
     members = getattr(value, "__dict__", None)
-    if members is None or "__slots__" in _members_of(kind):
+    if members is None or "__slots__" in members_of(kind):
         pairs = [(field.name, getattr(value, field.name)) for field in dataclasses.fields(kind)]
     else:
         pairs = list(members.items())
@@ -526,7 +529,7 @@ def _name_text(name: Any) -> str:
 
 
 def _check_depth(depth: int) -> None:
-    if depth == _WRITTEN_DEPTH:
+    if depth == MAX_WRITTEN_DEPTH:
         raise JSONEncodeError("Recursion limit reached")
 
 

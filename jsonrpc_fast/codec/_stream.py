@@ -1,4 +1,14 @@
-"""The stream decoder, generic over the `decode` of either backend."""
+"""The stream decoder, generic over the `decode` of either backend.
+
+Rules:
+  - A decoder is open, at work (inside `feed`), or closed: by `close`, or by an exception that left `feed`. `_refusal`
+    says which: None while it is open, else why calls are refused.
+  - An exception that a caller's mistake raises, such as a wrong argument, comes before anything is read. Any other one
+    may have torn a frame, so it closes the decoder.
+  - Bytes go to the framing, which keeps an incomplete frame; complete frames wait in `_waiting` until they are decoded,
+    in order. With "auto", the detector keeps all bytes until it knows the framing.
+  - A fault of the framing is a frame of its own. After one that ends the stream, `feed` returns nothing.
+"""
 
 from __future__ import annotations
 
@@ -63,9 +73,9 @@ class StreamDecoder(Generic[M]):
             raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
         self._profile = profile if limits is None else profile.replace(limits=limits)
         self._raw = raw
-        self._refusal: str | None = None  # why calls are refused; None while the decoder is open and at rest
+        self._refusal: str | None = None
         try:
-            self._lock = RLock()  # threads that feed at the same time wait; a finalizer of the same thread does not
+            self._lock = RLock()
         except RuntimeError:  # "can't allocate lock"
             raise MemoryError from None
         self._waiting: deque[Frame] = deque()  # frames beyond `max_items`, not decoded yet
@@ -185,6 +195,8 @@ class StreamDecoder(Generic[M]):
             return data
         framing = detector.feed(data)
         return None if framing is None else self._settle(framing, detector)
+
+    # Until the framing is known, `_frames` is a reader of lines that has read nothing.
 
     def _settle(self, framing: Literal["newline", "content-length"], detector: FramingDetector) -> bytes:
         """The bytes seen so far, to be read in the framing that is known now."""

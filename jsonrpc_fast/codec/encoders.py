@@ -131,6 +131,7 @@ def has_jsonrpc(text: bytes | bytearray | memoryview | str) -> bool | None:
     if _may_have(data) is None:
         return otherwise
     depth = place = 0  # place: the depth of the members
+    # Only strings, colons and brackets are read: input that is cut off or no JSON is understood as far as it goes.
     for token in _tokens(data):
         name, colon, opened = token.groups()
         if colon is not None:
@@ -138,6 +139,7 @@ def has_jsonrpc(text: bytes | bytearray | memoryview | str) -> bool | None:
             if depth == place and _letters(_letter, name) == b"jsonrpc":
                 return True
         elif opened is not None:
+            # The first brackets: "{" for a message, "[{" for a batch, whose members are one level deeper.
             place = place or 1 + opened.startswith(b"[")
             depth += len(opened)
         elif name is None:

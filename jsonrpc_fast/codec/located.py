@@ -41,7 +41,8 @@ class LocatingDecoder(StreamDecoder[Message]):
     def __init__(self, framing: Framing = "newline", profile: Profile = JSONRPC, *, raw: bool = False) -> None:
         super().__init__(framing, profile, None, raw)
         self._blocks = Decoder("newline", profile, raw=raw)
-        self._blocks.feed(b"\n")  # it never reads the start of a stream, where a byte order mark is dropped
+        # Past the start of its stream, where a byte order mark would be dropped: blocks begin in the middle of a file.
+        self._blocks.feed(b"\n")
 
     def feed_located(self, data: bytes) -> Iterator[Located]:
         """Yield the items that `feed` returns, each with its frame."""
@@ -70,11 +71,13 @@ class LocatingDecoder(StreamDecoder[Message]):
             yield block_of(self.feed_located(data))
             return
         start = 0
+        # The rest of a line that began in an earlier chunk, or the first line, which may begin with a byte order mark.
         if not lines.is_between_lines:
             start = data.find(b"\n") + 1 or len(data)
             yield block_of(self.feed_located(data[:start]))
         last = data.rfind(b"\n", start) + 1
         while start < last:
+            # The last line that ends within a block, or else the whole of a longer line.
             end = data.rfind(b"\n", start, start + _BLOCK_BYTES) + 1 or data.find(b"\n", start) + 1
             yield self._read_lines(lines, data[start:end])
             start = end

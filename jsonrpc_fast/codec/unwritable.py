@@ -25,6 +25,7 @@ def explained(error: EncodeError, method: str, params: Any, default: Default = N
         default: As in `encode`.
         option: As in `encode`.
     """
+    # A lone surrogate in the method: the text of the error cannot show it, either.
     try:
         method.encode()
     except UnicodeEncodeError:

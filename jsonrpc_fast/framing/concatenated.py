@@ -157,6 +157,7 @@ class ConcatenatedFrames:
                         return at
             elif self._place is _Place.ESCAPE:
                 self._place = _Place.STRING
+                # A control character is left for the string, which it makes malformed.
                 if chunk[at] >= 0x20:
                     at += 1
             else:

@@ -153,7 +153,8 @@ class HeaderReader:
         elif not digits.isdigit():
             self._fail(Hint.INVALID_LENGTH)
         else:
-            # Converting thousands of digits is slow, and CPython may refuse it.
+            # Converting thousands of digits is slow, and CPython may refuse it. One digit more than the largest length
+            # has is enough to see that the length is larger.
             digits = digits.lstrip(b"0")[: len(str(self._longest)) + 1]
             self._content_length = int(digits or b"0")
             if self._content_length > self._longest:
@@ -177,6 +178,9 @@ class ContentLengthFrames:
     It holds one header section or one body of `limit` bytes, as far as it has arrived, and the last chunk. A large
     Content-Length allocates nothing.
     """
+
+    # The next byte belongs to a body while `_left` is not 0, else to headers. Of a body over the limit, the first
+    # `_head_left` bytes are kept and the rest is counted down.
 
     __slots__ = (
         "_at_start",
@@ -216,6 +220,7 @@ class ContentLengthFrames:
         """Return the fault of a stream that ends inside a frame, if it does."""
         if self.ended:
             return []
+        # The fault was reported when the beginning of the body was there, or is reported now with a part of it.
         if self._dropping:
             return [] if self._head_left == 0 else [self._too_large()]
         if self._left:

@@ -16,6 +16,7 @@ from .events import EventFrames
 from .frames import MAX_HEADER_BYTES
 from .lines import LineFrames
 
+# Both framings ignore blank lines at the start.
 _BLANKS: Final = re.compile(rb"[ \t\r\n]*")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+# The longest method that is registered has 17 characters (UPDATEREDIRECTREF). RFC 9112, section 2.2: a server ignores
+# blank lines before the request line.
 _METHOD: Final = re.compile(rb"[\r\n]*[A-Za-z-]{0,32}(?:\Z|( ))")
 _TARGET: Final = re.compile(rb"[^ \r\n]*")
 _HTTP: Final = b" HTTP/"

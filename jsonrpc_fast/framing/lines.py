@@ -21,7 +21,7 @@ from ..profile import HEAD_BYTES
 from ..types import BYTE_ORDER_MARK
 from .frames import BLANK, Frame
 
-_SHORT_BLANK: Final = 64
+_SHORT_BLANK: Final = 64  # bytes; such lines are skipped many at a time
 # `re` stores each repetition of a group, so their number is bounded.
 _blank_lines = re.compile(rb"(?:[ \t\r]{0,%d}\n){0,1000}" % _SHORT_BLANK).match
 
@@ -58,6 +58,7 @@ class LineFrames:
         texts = lines.split(b"\n")
         starts = list(accumulate(map(len, texts), initial=0))  # without the ends of lines
         at: Sequence[int] = range(count)
+        # Fewer frames than lines: blank lines have none. A blank line over the limit has one, as in `_finish_line`.
         if count < len(texts) - 1:
             at = [number for number, text in enumerate(texts) if len(text) > self._limit + 1 or text.strip(BLANK)]
         found = [at[index] for index in indexes]
@@ -71,6 +72,7 @@ class LineFrames:
         while (newline := chunk.find(b"\n", start)) >= 0:
             if chunk[start] <= 0x20 and not (self._buffer or self._dropping or self._at_start):
                 blank = _blank_lines(chunk, start).end()  # type: ignore[union-attr]
+                # Under a lower limit a blank line may be a fault: it is too long.
                 if blank > start and self._limit >= _SHORT_BLANK:
                     self._line += chunk.count(b"\n", start, blank)
                     self._offset += blank - start

@@ -97,6 +97,8 @@ class EventDecoder:
         self._line = bytearray()  # the current line, without its ending
         self._line_offset = 0
         self._dropping = False  # inside a line that is ignored or over the limit
+        # The id of the lines read so far becomes the last event id at the next blank line only (9.2.6): a client that
+        # reconnects before it gets the event again.
         self._last_id = ""
         self._last_retry: int | None = None
         self._id = ""
@@ -149,7 +151,7 @@ class EventDecoder:
         while feed >= 0 or carriage_return >= 0:
             end = feed if carriage_return < 0 or 0 <= feed < carriage_return else carriage_return
             if is_fresh and chunk.startswith(b"data: ", at) and self._read_event(chunk, at, end, found):
-                at = end + (2 if end == feed else 4)
+                at = end + (2 if end == feed else 4)  # the line ending, twice
             else:
                 is_blank = is_fresh and end == at
                 # A short line in one chunk needs no buffer.
@@ -229,6 +231,7 @@ class EventDecoder:
             self._dropping = len(line) == SHOWN_BYTES
             return
         is_data = line.startswith(b"data:")
+        # The event is reported already: further lines of its data would only fill the buffer.
         if is_data and self._too_large:
             self._dropping = True
             return
@@ -330,6 +333,7 @@ def encode_event(data: bytes, *, type: str | None = None, id: str | None = None,
     Raises:
         ValueError: The type or the id has a line ending, the id has a NUL, or the retry is below 0.
     """
+    # A line ending in a field would end it, and begin a field that the sender has not written.
     head = b""
     if type is not None:
         head += b"event: " + _one_line("type", type) + b"\n"

@@ -23,4 +23,5 @@ def is_foreign_cancellation(error: BaseException | None) -> bool:
         task = asyncio.current_task()
     except RuntimeError:  # there is no loop
         return True
+    # `cancelling` counts the calls of `cancel` that the task has not taken back (`uncancel`).
     return task is None or (sys.version_info >= (3, 11) and not task.cancelling())

@@ -74,11 +74,13 @@ class TimedAwaitable(Coroutine[Any, Any, Any]):
         return self._runner.throw(kind if value is None else value)
 
     def close(self) -> None:
+        # A runner that has not begun does not close `work`, and CPython warns of coroutines that were never awaited.
         self._runner.close()
         _discard(self._work)
 
 
 async def _run(work: Awaitable[Any], deadline: float | None, late_error: Callable[[], Exception]) -> Any:
+    # Without a loop, or on another loop than asyncio's, there is no timer.
     task: Any = None if deadline is None else asyncio.current_task()
     if task is None or deadline is None:
         _discard(work)

@@ -42,6 +42,7 @@ def check_depth(value: Any, hook: Callable[[Any], Any]) -> None:
     """
     if sys.getrecursionlimit() <= _SAFE_LIMIT:
         return
+    # Depth first, so that a circular value grows the stack up to the bound and no further, however wide it is.
     stack: list[Iterator[Any]] = [iter((value,))]
     while stack:
         for container in stack[-1]:
@@ -58,6 +59,7 @@ def check_depth(value: Any, hook: Callable[[Any], Any]) -> None:
             stack.pop()
 
 
+# Bounded, because the cache keeps classes alive, and a program may make them at run time.
 @lru_cache(1000)
 def _reader(kind: Any) -> Callable[[Any], Iterable[Any]] | None:
     """Return the function that returns the values inside a value, None if that depends on more than its class.
@@ -99,6 +101,7 @@ def _itself(value: Any) -> Iterable[Any]:
     return items
 
 
+# Keys too: msgspec writes them through the same functions, so a key may be a deep tuple.
 def _of_dict(value: dict[Any, Any]) -> Iterable[Any]:
     return [*dict.values(value), *(key for key in dict.keys(value) if type(key) is not str)]
 

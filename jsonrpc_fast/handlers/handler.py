@@ -136,10 +136,11 @@ class Handler:
         self._names: frozenset[str] = frozenset()
         self._positional: tuple[str, ...] = ()
         self._required: tuple[str, ...] = ()
+        # A built-in without a signature takes whatever comes: its own TypeError is no proof of wrong params.
         try:
             signature = inspect.signature(function)
         except ValueError:
-            return  # a built-in without a signature
+            return
         self._read(list(signature.parameters.values()))
 
     def __repr__(self) -> str:
@@ -162,6 +163,7 @@ class Handler:
         kinds = {parameter.kind for parameter in parameters}
         positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
         named = [parameter for parameter in parameters if parameter.kind in _NAMED]
+        # Section 4.2: an object of params has the names of the parameters, an array has their order.
         self._names = frozenset(parameter.name for parameter in named)
         self._required = tuple(parameter.name for parameter in named if parameter.default is Parameter.empty)
         self._any_name = Parameter.VAR_KEYWORD in kinds
@@ -229,6 +231,7 @@ class Handler:
             raise TypeError
         else:
             positional, named = (), params
+        # Two mappings: a name in both would be a TypeError, and was excluded above.
         if self._context_keyword is not None:
             return self._function(*positional, **named, **{self._context_keyword: context})
         return self._function(context, *positional, **named)
@@ -257,6 +260,7 @@ class OuterHandler(Handler):
     __slots__ = ("_inner",)
 
     def __init__(self, inner: Handler) -> None:
+        # Without `super().__init__`, which reads the signature of a function: this one has only the handler inside.
         self.plain: Callable[..., Any] | None = None
         self.wants_context: bool = inner.wants_context
         self.takes_raw: bool = inner.takes_raw
@@ -278,4 +282,5 @@ def is_context(annotation: object) -> bool:
     return any(is_context(part) for part in get_args(annotation))
 
 
+# In a string, such as every annotation under `from __future__ import annotations`.
 _CONTEXT_NAME: Final = re.compile(r"\b(?:Request|Session)Context\b")

@@ -68,6 +68,7 @@ def methods_of(interface: object) -> dict[str, Method]:
         raise TypeError(f"interface must be a class, not {type(interface).__name__}")
     is_protocol = getattr(interface, "_is_protocol", False)
     members: dict[str, Any] = {}
+    # From `object` down, so that what a class overrides takes the place of what it inherits.
     for base in reversed(interface.__mro__):
         members.update(dict.fromkeys(_annotated(base), ...) if is_protocol else {})
         members.update(vars(base))
@@ -79,6 +80,7 @@ def methods_of(interface: object) -> dict[str, Method]:
             raise TypeError(f"{name} must be an ordinary method")
         if inspect.isfunction(member):
             declared, params = _named.get(member, (name, {}))
+            # What `typing.overload` leaves of a function whose implementation does not follow.
             if member.__name__ == "_overload_dummy":
                 raise TypeError(f"{name} must have one signature after its overloads")
             found[name] = Method(declared, member, params)

@@ -45,6 +45,7 @@ def _to_basic(value: Any) -> Any:
     core = sys.modules.get("pydantic_core")
     if core is not None and is_from_pydantic(type(value)):
         return core.to_jsonable_python(value)
+    # msgspec writes the exact types only, so subclasses and other containers come here.
     for base, convert in _BASES.items():
         if isinstance(value, base):
             return convert(value)
@@ -54,6 +55,7 @@ def _to_basic(value: Any) -> Any:
 _PYTHON_TEXTS: Final = {"True": True, "False": False, "None": None}
 """Literals of Python that language models write in place of JSON's true, false and null."""
 
+# In order: a str is a Sequence, too.
 _BASES: Final[dict[type, Any]] = {
     str: str.__str__,
     int: int.__int__,

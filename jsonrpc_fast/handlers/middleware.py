@@ -72,6 +72,7 @@ def within(
 def _within_one(invoke: Callable[[Any, C], Any], middleware: Callable[[C, Any, CallNext], Any]) -> Any:
     if not callable(middleware):
         raise TypeError(f"a middleware must be callable, not {type(middleware).__name__}")
+    # An object with an async `__call__` is async, too.
     is_async = inspect.iscoroutinefunction(middleware) or inspect.iscoroutinefunction(type(middleware).__call__)
 
     async def invoke_async(params: Any, context: C) -> Any:

@@ -60,7 +60,9 @@ class ObservedDispatch(Dispatch):
         self._hooks = found = FoundHooks(hooks)
         self._report = found.handler_fault
         self._carrier: dict[str, str] = {}
-        self._reports: dict[int, _Report] = {}  # by the identity of the message
+        # By the identity of the message, because the ids of two messages may be equal, and a notification has none. A
+        # report lives as long as its message is served, so no other object gets that identity meanwhile.
+        self._reports: dict[int, _Report] = {}
 
     def continuing(self, carrier: dict[str, str]) -> Dispatch:
         if self._hooks.request_received is None:
@@ -79,6 +81,7 @@ class ObservedDispatch(Dispatch):
         return response if isinstance(response, bytes) else self._run_to_end(received, response)
 
     async def _run_to_end(self, received: Any, work: Coroutine[Any, Any, bytes]) -> bytes:
+        # What is left was not concluded: the caller gave up, or the task was cancelled.
         try:
             return await work
         finally:
@@ -184,6 +187,8 @@ class _InContext(Coroutine[Any, Any, Any]):
         self._context = context
         self._work = work
         self._runner = _awaited(work)
+
+    # An iterator by itself: `await` and a task send into it, and each step runs in the context.
 
     def __await__(self) -> Self:
         return self

@@ -155,6 +155,7 @@ def _parameter(parameter: Parameter, components: dict[str, Any]) -> dict[str, An
     """Return the content descriptor of a parameter."""
     name = parameter.name
 
+    # As an argument that is passed by name: its schema does not depend on how it is passed.
     def schema() -> dict[str, Any]:
         arguments = Arguments({name: parameter.replace(kind=Parameter.KEYWORD_ONLY)})
         defaults = {} if arguments.required else {name: arguments.default_of(name)}
@@ -179,6 +180,7 @@ def _schema(make: Callable[[], dict[str, Any]], components: dict[str, Any]) -> d
         return {}
     definitions = schema.get("$defs", {})
     schema = {name: part for name, part in schema.items() if name != "$defs"}
+    # A number after the names until no definition of this schema has the name of another type.
     for number in count(1):
         names = {name: name if number == 1 else f"{name}_{number}" for name in definitions}
         moved = {names[name]: _renamed(definition, names) for name, definition in definitions.items()}

@@ -108,6 +108,7 @@ def make_handler(
         from .executors import ExecutorHandler  # imports asyncio
 
         handler = ExecutorHandler(handler, function, executor)
+    # From the inside out: the deadline covers the executor, and the middleware gets the error of the deadline.
     timeout = options.get("timeout", default_timeout)
     check_seconds("timeout", timeout, may_be_infinite=True)
     if timeout is not None and timeout != inf:

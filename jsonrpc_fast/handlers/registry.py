@@ -60,6 +60,7 @@ class Handlers:
         self._reading = ParamsReading()
         self._reads_raw = False
         self._last: tuple[Profile, Any, Dispatch] | None = None  # of `dispatch` with options
+        # The profile for which `dispatch` may look methods up itself; None if `find` is overridden.
         self._fast_profile = JSONRPC if getattr(self.find, "__func__", None) is Handlers.find else None
         self._dispatch = self.prepare()
         for method, function in (functions or {}).items():
@@ -139,6 +140,7 @@ class Handlers:
             found[method] = function
             if self._has(method):
                 raise ValueError("the method has a handler already")
+        # After the look-ups: if a method is missing, none is registered.
         for method, function in found.items():
             self.register(method, function, **options)
 
@@ -317,6 +319,7 @@ class _ChildHandlers(Handlers):
     def __init__(self, parent: Handlers) -> None:
         self._parent = parent
         super().__init__(middleware=parent._middleware, timeout=parent._timeout)
+        # Shared: one that needs raw params, registered later with either, must switch the decoding of both.
         self._reading = parent._reading
         self._about = parent._about
         if parent._about is not None:

@@ -78,6 +78,7 @@ def results_reader(returns: Any, methods: Sequence[str | None]) -> Callable[[lis
     return read
 
 
+# Making a decoder for a type takes longer than a call, and callers pass the same few types.
 @lru_cache(_MAX_TYPES)
 def _type_of(returns: Any) -> ValueType:
     from .params.types import type_of  # sessions without typed results do without it

@@ -54,8 +54,9 @@ def object_schema(fields: Mapping[str, ValueType], defaults: Mapping[str, Any]) 
                 raise TypeError(f"two types have the name {name}")
     for name, default in defaults.items():
         if "default" not in schemas[name]:
+            # A mutable default is shared by all calls: what it is now may not be what a later call gets.
             try:
-                if default.__hash__ is not None:  # do not show mutable defaults
+                if default.__hash__ is not None:
                     schemas[name] = {**schemas[name], "default": to_json(default)}
             except EncodeError:
                 pass  # without a JSON form it is not shown
@@ -95,6 +96,7 @@ def without_root_reference(schema: dict[str, Any]) -> dict[str, Any]:
     definitions = dict(schema["$defs"])
     name = reference.removeprefix(prefix)
     root = {**definitions[name], **{member: part for member, part in schema.items() if member not in ("$ref", "$defs")}}
+    # A type that refers to itself still needs its definition.
     if not any(reference in _references(part) for part in definitions.values()):
         del definitions[name]
     return {**root, "$defs": definitions} if definitions else root

@@ -42,6 +42,8 @@ class StreamHandler(OuterHandler):
     def invoke(self, params: Any, context: RequestContext | None) -> Any:
         """Return an awaitable of the result; otherwise as `Handler.invoke`."""
         assert context is not None
+        # JSON-RPC has no member to ask for parts, so conventions put one into the params (LSP: `partialResultToken`). A
+        # function without a parameter for it would refuse it as unknown.
         if self._taken is not None:
             params = context.without_token(params, self._taken)
         return _run(self._inner.invoke(params, context), context)

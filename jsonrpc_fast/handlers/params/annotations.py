@@ -31,6 +31,7 @@ def has_pydantic(annotation: Any) -> bool:
 
 def is_constraint(part: Any) -> bool:
     """Whether metadata of an annotation is from annotated-types."""
+    # Whoever wrote the annotation has imported its library, so nothing is imported to ask.
     known = sys.modules.get("annotated_types")
     return known is not None and isinstance(part, (known.BaseMetadata, known.GroupedMetadata, known.DocInfo))
 
@@ -62,6 +63,7 @@ def parts_of(annotation: Any) -> Iterator[tuple[Any, bool]]:
             continue
         seen[id(part)] = part
         yield part, is_inside
+        # The arguments of a Literal are values, not types.
         if get_origin(part) is typing.Literal:
             continue
         if get_origin(part) is Annotated:
@@ -69,6 +71,7 @@ def parts_of(annotation: Any) -> Iterator[tuple[Any, bool]]:
             queue.append((part.__origin__, is_inside))
             continue
         queue += [(inner, is_inside) for inner in get_args(part)]
+        # A `NewType` has the type that it stands for, and so has an alias (`type X = ...`, Python 3.12).
         queue += [(getattr(part, name), is_inside) for name in ("__supertype__", "__value__") if hasattr(part, name)]
         kind = get_origin(part) or part
         if isinstance(kind, type):
@@ -118,6 +121,7 @@ def _meta_of(part: Any) -> list[Any]:
     if name in _META_NAMES:
         attribute, keyword = _META_NAMES[name]
         return [importlib.import_module("msgspec").Meta(**{keyword: getattr(part, attribute)})]
+    # A group, such as `Interval(ge=0, le=9)`.
     if hasattr(part, "__iter__"):
         return [meta for inner in part for meta in _meta_of(inner)]
     raise TypeError(f"the constraint {part!r} is not supported")

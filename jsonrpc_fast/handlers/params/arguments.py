@@ -24,6 +24,7 @@ from .annotations import is_field
 from .problems import IS_UNKNOWN, Misfit, Problem, missing, too_many
 from .types import MsgspecType, PydanticType, ValueType, msgspec_module, type_of
 
+# Classes whose values need no conversion, if no constraint is attached.
 _PLAIN: Final = (str, int, float, bool, types.NoneType)
 _SHARED: Final = (*_PLAIN, bytes)
 """The types of defaults that msgspec passes on as they are."""
@@ -128,6 +129,7 @@ class Arguments:
 
         Its fields are named by `field_of`.
         """
+        # A Struct has a field for each argument, so that msgspec finds missing and unknown ones itself.
         names = self._positional if is_array else list(self.parameters)
         types = {name: each for name in names if isinstance(each := self.types[name], MsgspecType)}
         if len(types) < len(names) or not self.required <= types.keys():
@@ -188,6 +190,7 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
         TypeError: An annotation cannot be evaluated.
     """
     function = without_partial(function)
+    # `get_type_hints` of an object looks at its class: the annotations are those of `__call__`.
     target: Any = function if inspect.isroutine(function) else type(function).__call__
     made: dict[str, Any] = {}
     if isinstance(function, type):

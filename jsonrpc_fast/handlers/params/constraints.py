@@ -70,6 +70,7 @@ def check_constraints(core_schema: Mapping[str, Any]) -> None:
 
 
 def _nodes(core_schema: Any) -> Iterator[Mapping[str, Any]]:
+    # Not by recursion: a schema may refer to itself, and nest as deep as its types.
     queue, seen = [core_schema], set()
     while queue:
         part = queue.pop()

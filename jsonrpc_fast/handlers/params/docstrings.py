@@ -58,6 +58,7 @@ def _numpy(lines: list[str], start: int) -> tuple[int, Descriptions] | None:
         return None
     if not re.fullmatch(r"-{3,}\s*", lines[start + 1]):
         return None
+    # Up to the next heading, which is the line above a line of dashes.
     end = start + 2
     while end < len(lines) and not re.fullmatch(r"-{3,}\s*", "".join(lines[end + 1 : end + 2])):
         end += 1
@@ -78,6 +79,7 @@ def _sphinx(lines: list[str], start: int) -> tuple[int, Descriptions] | None:
 
 def _items(lines: list[str], pattern: re.Pattern[str]) -> Descriptions:
     """The items of a block: each begins at the smallest indentation, and goes on with lines of a larger one."""
+    # The smallest indentation: a docstring may be indented by any number of spaces.
     indent = min((_indent(line) for line in lines if line.strip()), default=0)
     texts: dict[str, list[str]] = {}
     name = ""

@@ -23,6 +23,7 @@ INVALID: Final = "Invalid value"
 MAX_PROBLEMS: Final = 16
 """Maximum number of problems in one response."""
 
+# msgspec has no structured errors. Its texts look like "Expected `int`, got `str` - at `$.a[0]`".
 _MSGSPEC_EXPECTED: Final = "Expected `"  # msgspec's messages with these beginnings quote only the type
 _MSGSPEC_UNKNOWN: Final = "Object contains unknown field `"
 _MSGSPEC_VALUE: Final = re.compile(r"[`']| [-+]?[0-9]")  # the beginning of a value: a string in quotes, or a number
@@ -134,8 +135,9 @@ def pydantic_problems(error: Any, value: Any, names: AbstractSet[str]) -> list[P
         value: The JSON value that pydantic has refused.
         names: The names that a path may hold.
     """
+    # `errors` makes a dict for each of them, and a peer chooses how many there are.
     if error.error_count() > 100 * MAX_PROBLEMS:
-        return [Problem("", f"{error.error_count()} invalid values")]  # each one takes memory
+        return [Problem("", f"{error.error_count()} invalid values")]
     found = error.errors(include_url=False, include_input=False)[:MAX_PROBLEMS]
     return [Problem(pointer_to(_pydantic_place(each, value, names)), _pydantic_reason(each)) for each in found]
 
@@ -170,7 +172,7 @@ def _pydantic_reason(found: Any) -> str:
     try:
         if context.keys() <= _PYDANTIC_CONTEXT:
             return PydanticKnownError(kind, context or None).message()
-        PydanticKnownError(kind, context)
+        PydanticKnownError(kind, context)  # raises for a kind that pydantic does not know
     except (KeyError, TypeError):  # a kind of the application's own
         return INVALID
     return INVALID if kind in ("value_error", "assertion_error") else str(kind).replace("_", " ").capitalize()

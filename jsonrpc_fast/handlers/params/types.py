@@ -72,6 +72,8 @@ class MsgspecType:
         Raises:
             Misfit: The value does not match the type.
         """
+        # Three attempts, from the fastest and strictest on: the text in one pass; the value; the value with 1.0 as 1,
+        # which JSON Schema takes for an integer and msgspec does not.
         try:
             if type(value) is Raw:
                 try:
@@ -156,6 +158,7 @@ class PydanticType:
                 return self.adapter.validate_python(value)
             return validate_json(text)
         except self._validation_error as error:
+            # Made when the first value is refused, since most types never refuse one.
             if self._names is None:
                 self._names = frozenset(_strings_in(self.adapter.core_schema))
             problems = pydantic_problems(error, value.decode() if type(value) is Raw else value, self._names)
