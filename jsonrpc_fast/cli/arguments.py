@@ -8,11 +8,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from .._checks import HEADER_NAME, HEADER_VALUE
 from ..codec import Raw
 from .output import printable
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_HEADER: Final = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([ -~]*?)[ \t]*")
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -26,6 +26,7 @@ def parse_address(text: str) -> tuple[str, int]:
         host = host[1:-1]
     elif ":" in host:
         raise ValueError(f"the address {printable(text)} is malformed: write IPv6 addresses as [HOST]:PORT")
+    # `isdigit` accepts digits of every script, and `int` of a long text takes quadratic time.
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65536):
         raise ValueError(f"the address {printable(text)} must be HOST:PORT")
     return host or "127.0.0.1", int(port)
@@ -54,10 +55,10 @@ def headers_of(given: Sequence[str], environment: Mapping[str, str]) -> dict[str
         missing = [found for found in _VARIABLE.findall(value) if found not in environment]
         if missing:
             raise ValueError(f"the environment has no variable {missing[0]}")
-        match = _HEADER.fullmatch(f"{name}{colon}{_VARIABLE.sub(lambda found: environment[found[1]], value)}")
-        if match is None:
+        value = _VARIABLE.sub(lambda found: environment[found[1]], value).strip(" \t")
+        if not (colon and HEADER_NAME.fullmatch(name) and HEADER_VALUE.fullmatch(value)):
             raise ValueError("a header must be NAME: VALUE")
-        headers[match[1]] = match[2]
+        headers[name] = value
     return headers
 
 
@@ -86,6 +87,7 @@ def params_of(words: Sequence[str]) -> Raw | None:
         if name in named:
             raise ValueError(f"{printable(name)} is given twice")
         named[name] = json.dumps(text) if _checked(text) is None else text
+    # Only a lone surrogate can be wrong here: a word of bytes that the locale does not decode (PEP 383).
     found = _checked("{" + ",".join(f"{json.dumps(name)}:{text}" for name, text in named.items()) + "}")
     if found is None:
         raise ValueError("a name or a value is not text")

@@ -20,7 +20,7 @@ import signal
 import ssl
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from .._version import __version__
 from ..codec import Notification, ParseError, Raw, decode
@@ -43,7 +43,7 @@ from .output import (
     printable,
     styled,
 )
-from .replay import handlers_of, replay
+from .replay import Peer, handlers_of, plain, replay
 from .stubs import MAX_DOCUMENT_BYTES, document_of, write_stubs
 
 _ERROR: Final = 1
@@ -53,7 +53,7 @@ _LOST: Final = 3
 _LATE: Final = 4
 """No response came in time."""
 
-_MAX_FAULTS: Final = 10
+_MAX_FAULTS: Final = 10  # that are shown: a server that prints a log to stdout makes one for each line
 _HTTP: Final = ("http://", "https://")
 _WEBSOCKET: Final = ("ws://", "wss://")
 _STRING: Final = r'"(?:[^"\\]|\\.)*"'
@@ -76,14 +76,6 @@ class _OutputError(Exception):
 
 class _Ended(Exception):
     """A signal ended the command; the argument is its number."""
-
-
-class _Peer(Protocol):
-    """The part of a session, an HTTP client or an MCP client that a command uses."""
-
-    async def call(self, method: str, params: Any = None) -> Any: ...
-
-    async def notify(self, method: str, params: Any = None) -> None: ...
 
 
 def run(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -191,7 +183,7 @@ async def _run(
     return status
 
 
-async def _call_mcp(peer: _Peer, method: str, params: Any, options: argparse.Namespace) -> int:
+async def _call_mcp(peer: Peer, method: str, params: Any, options: argparse.Namespace) -> int:
     """Call a method of MCP, or a tool, and return the exit status."""
     if options.notify:
         await peer.notify(method, params)
@@ -224,7 +216,7 @@ async def _connected(
     on_notification: Callable[[str, Any], None] | None,
     handlers: Mapping[str, Callable[[Any], Any]] | None = None,
 ) -> AsyncIterator[Any]:
-    """Connect to a server and yield the `_Peer` that calls it. `handlers` serve its requests."""
+    """Connect to a server and yield the `Peer` that calls it. `handlers` serve its requests."""
     is_http = target is not None and target.lower().startswith(_HTTP)
     if headers and not (is_http or (target or "").lower().startswith(_WEBSOCKET)):
         raise ValueError("--header needs a URL")
@@ -258,6 +250,7 @@ async def _connected(
             if options.lsp:
                 await _initialize(session)
             yield session
+            # LSP 3.17, "Shutdown Request": the server ends after both, with exit code 0.
             if options.lsp:
                 await session.call("shutdown")
                 await session.notify("exit")
@@ -301,6 +294,8 @@ def _transport(
     """Return the transport to a server that is a program or has a socket."""
     profile = PRESETS["lsp" if options.lsp and options.profile == "jsonrpc" else options.profile]
 
+    # Notifications are shown when they are read: `--follow` has no handlers, and the order on stdout is that of the
+    # wire.
     def read(data: Any) -> Any:
         message = decode(data, profile, raw=True)
         if on_notification is not None:
@@ -341,7 +336,7 @@ def _transport(
     )
 
 
-async def _initialize(peer: _Peer) -> Any:
+async def _initialize(peer: Peer) -> Any:
     """Make the handshake of LSP, and return the server's capabilities."""
     about = {"name": "jsonrpc-fast", "version": __version__}
     params = {"processId": os.getpid(), "clientInfo": about, "rootUri": None, "capabilities": {}}
@@ -385,7 +380,7 @@ async def _fetched(url: str, headers: Mapping[str, str], seconds: float) -> byte
 async def _described(peer: Any) -> Any:
     """Return a server's description of its methods: the result of `rpc.discover`."""
     try:
-        return _value_of(await peer.call("rpc.discover"))
+        return plain(await peer.call("rpc.discover"))
     except RpcError as error:
         if error.code != ErrorCode.METHOD_NOT_FOUND:
             raise
@@ -468,10 +463,6 @@ def _signature(members: Mapping[str, Any]) -> str:
     return escape(f"({', '.join(shown)})")
 
 
-def _value_of(result: Any) -> Any:
-    return result.decode(json.loads) if isinstance(result, Raw) else result
-
-
 def _json_text(value: Any) -> str:
     """Return a value as JSON on one line; a `Raw` value keeps its spelling."""
     if isinstance(value, Raw):
@@ -489,7 +480,7 @@ def _print_result(result: Any, raw: bool) -> None:
     if raw or not sys.stdout.isatty():
         _write(_json_text(result))
         return
-    text = json.dumps(_value_of(result), ensure_ascii=False, indent=2)
+    text = json.dumps(plain(result), ensure_ascii=False, indent=2)
     if is_coloured(sys.stdout):
         _write(text, lambda shown: _TOKEN.sub(lambda match: styled(match[0], str(match.lastgroup), True), shown))
     else:

@@ -35,6 +35,7 @@ _MAX_METHODS: Final = 1000  # with a line of their own
 _OTHER_METHODS: Final = "(other methods)"
 
 # Byte order marks and signatures of files that are not UTF-8, with a name and a command that converts them.
+# The last two have no mark: JSON begins with a bracket, whose other byte is NUL in UTF-16.
 _ENCODINGS: Final = (
     (re.compile(rb"\x1f\x8b"), "compressed with gzip", "gzip -dc FILE"),
     (re.compile(rb"\x28\xb5\x2f\xfd"), "compressed with zstd", "zstd -dc FILE"),
@@ -137,6 +138,7 @@ def _other_framing(start: bytes, profile: Profile) -> Framing | None:
 def _read(file: str) -> Iterator[bytes | OSError]:
     """Yield the bytes of a file, or of standard input for "-"; finally the OSError, if reading failed."""
     try:
+        # Unbuffered, so that `read` returns what a slow pipe has, and does not wait for a whole chunk.
         with open(0 if file == "-" else file, "rb", buffering=0, closefd=file != "-") as stream:
             while (chunk := stream.read(_CHUNK_BYTES)) != b"":
                 if chunk is None:  # another process made the pipe non-blocking, and it is empty
@@ -228,6 +230,7 @@ class _Report:
         return sorted(self.methods.items(), key=lambda item: (-item[1].total(), item[0]))
 
     def _add_method(self, kind: Kind, method: str) -> None:
+        # A hostile file may invent a method for each message.
         if method not in self.methods and len(self.methods) >= _MAX_METHODS:
             method = _OTHER_METHODS
         self.methods.setdefault(method, Counter())[kind] += 1

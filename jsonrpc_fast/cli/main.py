@@ -11,8 +11,8 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
 
 from .._version import __version__
 from ..framing.frames import FRAMINGS, Framing
@@ -216,6 +216,9 @@ exit status:
 """
 
 
+_Layout: Final = argparse.RawDescriptionHelpFormatter  # the texts above have their line breaks
+_Add: TypeAlias = Callable[..., argparse.ArgumentParser]
+
 _COMMANDS: Final = {"check": check.run, "serve": serve.run, "gateway": gateway.run, "info": info.run}
 
 
@@ -347,16 +350,30 @@ def _check_words(options: argparse.Namespace, program: list[str]) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    layout: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter}
     parser = argparse.ArgumentParser(
-        prog="jsonrpc-fast", description=_DESCRIPTION, epilog=f"{_COLOURS}\n{_STATUS}", **layout
+        prog="jsonrpc-fast", description=_DESCRIPTION, epilog=f"{_COLOURS}\n{_STATUS}", formatter_class=_Layout
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
 
     def add(name: str, about: str, text: str, status: str, usage: str | None = None) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=about, description=text, epilog=status, usage=usage, **layout)
+        command: argparse.ArgumentParser = commands.add_parser(
+            name, help=about, description=text, epilog=status, usage=usage, formatter_class=_Layout
+        )
+        command.set_defaults(parser=command)
+        return command
 
+    _add_calling(add)
+    _add_reading(add)
+    _add_serving(add)
+    command = add("info", "show versions, backend and profiles", _INFO, _INFO_STATUS)
+    command.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+def _add_calling(add: _Add) -> None:
+    """Add the commands that call a server."""
+    found: dict[str, argparse.ArgumentParser] = {}
     for name, about, text, status, usage in (
         ("call", "call a method of a server", _CALL, _CALL_STATUS, "TARGET METHOD [NAME=VALUE ... | JSON]"),
         ("list", "list what a server offers", _LIST, _CALL_STATUS, "TARGET"),
@@ -364,7 +381,7 @@ def _parser() -> argparse.ArgumentParser:
         ("replay", "send a recording to a server, and compare", _REPLAY, _REPLAY_STATUS, "FILE TARGET"),
     ):
         usage = f"%(prog)s [options] {usage}\n       %(prog)s [options] {_PLACE.sub('', usage + ' ')}-- COMMAND ..."
-        command = add(name, about, text, status, usage)
+        command = found[name] = add(name, about, text, status, usage)
         command.add_argument("words", nargs="*", metavar="WORD", help=argparse.SUPPRESS)
         if name in ("call", "list"):
             command.add_argument(
@@ -383,7 +400,7 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--raw", action="store_true", help="print JSON in one line on a terminal, too")
         command.add_argument("--debug", action="store_true", help="log what the connection does to standard error")
         command.set_defaults(lsp=False, notify=False, follow=False, mcp=False)
-    command = commands.choices["call"]
+    command = found["call"]
     command.add_argument(
         "--lsp", action="store_true", help="speak the Language Server Protocol: its handshake and framing"
     )
@@ -392,12 +409,12 @@ def _parser() -> argparse.ArgumentParser:
         "--follow", action="store_true", help="print the server's notifications, until the connection ends or Ctrl-C"
     )
 
-    command = commands.choices["stubs"]
+    command = found["stubs"]
     command.add_argument("--name", help="the name of the class (default: from the title of the document)")
     command.add_argument("--sync", action="store_true", help="declare methods without async, for HttpClient")
     command.add_argument("-o", "--output", metavar="FILE", help="write the module to FILE (default: standard output)")
 
-    command = commands.choices["replay"]
+    command = found["replay"]
     command.add_argument(
         "--ignore",
         action="append",
@@ -406,6 +423,9 @@ def _parser() -> argparse.ArgumentParser:
         help="a place that may differ, such as /result/time or /result/*/id; may be repeated",
     )
 
+
+def _add_reading(add: _Add) -> None:
+    """Add the commands that read messages of others, and the one that runs a program of another library."""
     usage = "%(prog)s PROGRAM [ARGUMENT ...]\n       %(prog)s -m MODULE [ARGUMENT ...]"
     add("run", "run a program of another library on this codec", _RUN, _RUN_STATUS, usage)
 
@@ -428,6 +448,9 @@ def _parser() -> argparse.ArgumentParser:
         "--record", metavar="FILE", help="append each message to FILE as a line of JSON, which `replay` reads"
     )
 
+
+def _add_serving(add: _Add) -> None:
+    """Add the commands that are servers of MCP."""
     command = add("serve", "serve a folder of templates over MCP", _SERVE, _SERVE_STATUS)
     command.add_argument(
         "--template-dir", default="templates", metavar="DIR", help="the folder of templates (default: ./%(default)s)"
@@ -465,12 +488,6 @@ def _parser() -> argparse.ArgumentParser:
         help="how long a list waits for a server; a slower one is told of later (default: %(default)s)",
     )
     _add_shared(command, "--debug")
-
-    command = add("info", "show versions, backend and profiles", _INFO, _INFO_STATUS)
-    command.add_argument("--json", action="store_true", help="print one JSON object")
-    for command in commands.choices.values():
-        command.set_defaults(parser=command)
-    return parser
 
 
 def _add_rules(command: argparse.ArgumentParser, framing: Framing | None) -> None:

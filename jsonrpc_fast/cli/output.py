@@ -17,7 +17,7 @@ CANNOT_RUN: Final = 126
 NOT_FOUND: Final = 127
 INTERRUPTED: Final = 130
 OUTPUT_CLOSED: Final = 141
-"""The status that a shell reports for a process killed by SIGPIPE."""
+"""The status that a shell reports for a process killed by SIGPIPE: 128 and the number of the signal, 13."""
 
 WAITING_FOR_CLIENT: Final = (
     "waiting for messages of an MCP client on the terminal; usually the client starts this command; Ctrl-D ends it"
@@ -52,6 +52,7 @@ def logging_to_stderr(program: str, debug: bool) -> Iterator[None]:
 
     from .._logs import NAME
 
+    # On the package's logger alone: the libraries below keep their own settings.
     logger = logging.getLogger(NAME)
     handler = logging.StreamHandler()
     if debug:

@@ -45,6 +45,7 @@ def _run_stdio(url: str, headers: dict[str, str]) -> int:
     from ..profile import MCP_2025_11_25
     from ..transports.stdio.main import run_stdio
 
+    # Rules that every revision's messages pass: client and server agree on a revision, and the relay is no party to it.
     options: dict[str, Any] = {"profile": MCP_2025_11_25.replace(name="mcp", batches=True), "raw": True}
     announce_waiting(WAITING_FOR_CLIENT, _PROGRAM)
     remote = StreamableHttpClient(url, headers=headers, **options)

@@ -32,7 +32,7 @@ _MAX_DIFFERENCES: Final = 5
 
 
 class Peer(Protocol):
-    """What calls a server: a session or an HTTP client."""
+    """What calls a server: a session, an HTTP client or an MCP client."""
 
     async def call(self, method: str, params: Any = None) -> Any: ...
 
@@ -91,10 +91,12 @@ async def replay(peer: Peer, options: argparse.Namespace, write: Callable[[str],
                 await peer.notify(message.method, message.params)
                 notified += 1
             elif recorded.sender == "client" and isinstance(message, Request):
+                # The id was used again before its response was recorded, so the first call has nothing to compare with.
                 if key in calls:
                     calls.pop(key)[1].cancel()
                 calls[key] = message.method, asyncio.ensure_future(_outcome(peer, message))
-                await asyncio.sleep(0)  # it is written before what follows
+                # The task writes the request in its first step, before what follows in the recording.
+                await asyncio.sleep(0)
             elif recorded.sender == "server" and isinstance(message, Response) and key in calls:
                 method, call = calls.pop(key)
                 found = [
@@ -146,7 +148,7 @@ def _key(recorded: Recorded, message: Any) -> Any:
 
 async def _outcome(peer: Peer, request: Request[Any]) -> dict[str, Any]:
     try:
-        return {"result": _plain(await peer.call(request.method, request.params))}
+        return {"result": plain(await peer.call(request.method, request.params))}
     except RpcError as error:
         return {"error": _error(error.code, error.message, error.data)}
     except CallTimeout:
@@ -156,15 +158,16 @@ async def _outcome(peer: Peer, request: Request[Any]) -> dict[str, Any]:
 def _outcome_of(response: Response[Any]) -> dict[str, Any]:
     error = response.error
     if error is None:
-        return {"result": _plain(response.result)}
+        return {"result": plain(response.result)}
     return {"error": _error(error.code, error.message, error.data)}
 
 
 def _error(code: int, message: str, data: Any) -> dict[str, Any]:
-    return {"code": code, "message": message, **({} if data is UNSET else {"data": _plain(data)})}
+    return {"code": code, "message": message, **({} if data is UNSET else {"data": plain(data)})}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return the value of a `Raw` as the json module reads it, which keeps integers of any width; others unchanged."""
     return value.decode(json.loads) if isinstance(value, Raw) else value
 
 
@@ -181,6 +184,7 @@ def _differences(before: Any, after: Any, path: list[str]) -> Iterator[tuple[lis
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for index, (one, other) in enumerate(zip(before, after, strict=True)):
             yield from _differences(one, other, [*path, str(index)])
+    # True == 1 in Python, but not in JSON. 1 and 1.0 are the same number.
     elif isinstance(before, bool) is not isinstance(after, bool) or before != after:
         yield path, f"{_shown(before)} became {_shown(after)}"
 

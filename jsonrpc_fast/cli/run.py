@@ -26,6 +26,7 @@ from typing import Any, Final
 from .output import CANNOT_RUN, FAILURE, NOT_FOUND, SUCCESS, print_error, printable
 
 _PROGRAM: Final = "jsonrpc-fast run"
+# The modules whose classes an adapter replaces. A program that imports one of them uses the library.
 _ADAPTERS: Final = {
     "aiorpcx": "aiorpcx",
     "mcp.client.stdio": "mcp",
@@ -39,6 +40,8 @@ _ADAPTERS: Final = {
 """By module: the adapter that is installed after it was imported."""
 _LIBRARIES: Final = frozenset(name.partition(".")[0] for name in _ADAPTERS)
 _SHEBANG: Final = re.compile(rb"#!\s*(\S+)(?:\s+(\S+))?")
+# What pip writes where the path of the interpreter is too long for a shebang line, or has a space: a launcher that
+# /bin/sh runs, and Python reads as a string.
 _LONG_SHEBANG: Final = re.compile(rb"#!/bin/sh\n'''exec' [\"']?([^\"'\n]+?)[\"']? \"\$0\"")
 
 
@@ -94,8 +97,6 @@ def _found(name: str) -> str | int:
             start = file.read(4096)
     except OSError as error:
         return _fail(f"cannot read {printable(path)}: {error.strerror}", CANNOT_RUN)
-    # pip writes a launcher for /bin/sh where the path of the interpreter is too long for a shebang line, or has a
-    # space.
     match = _LONG_SHEBANG.match(start) or _SHEBANG.match(start)
     words = [] if match is None else [os.fsdecode(word) for word in match.groups() if word]
     interpreter = words[-1] if words and os.path.basename(words[0]) == "env" else "".join(words[:1])

@@ -28,8 +28,9 @@ MAX_DEPTH: Final = 100
 MAX_CLASSES: Final = 10_000
 _MAX_JOINED: Final = 64
 """The largest number of classes that are joined, or intersected, one by one."""
-_MAX_LITERALS: Final = 256
-_MAX_MEMBERS: Final = 2_000_000
+# A document may be hostile, or made by a program: each of these bounds something that it can multiply.
+_MAX_LITERALS: Final = 256  # of one union; more become their types
+_MAX_MEMBERS: Final = 2_000_000  # values of the document that differ
 
 _COMBINED: Final = ("allOf", "anyOf", "oneOf")
 _NOTES: Final = ("title", "description", "summary", "examples", "example")
@@ -287,6 +288,7 @@ class Shapes:
         if one.values is not None and other.values is not None:
             values = self._meet(one.values, other.values)
         classes: frozenset[int] = frozenset()
+        # Each pair would be a class: with `allOf` of unions their number grows with each step.
         if len(one.classes) * len(other.classes) > _MAX_JOINED:
             classes = one.classes
         elif one.classes and other.classes:

@@ -131,6 +131,7 @@ class _Module:
         functions: set[str] = set()
         body = [line for wire in methods for line in self._function(wire, methods[wire], signatures[wire], functions)]
         code = "\n".join([*classes, *body])
+        # Only what is used is imported, so that linters accept the module.
         used = [each for each in ("Any", "Literal", "Protocol", "TypedDict") if each == "Protocol" or each in code]
         lines = [
             f'"""The interface of {_doc(title) or "a server"}, from its OpenRPC document: for `proxy`."""',
@@ -166,6 +167,7 @@ class _Module:
         parts: list[str] = []
         renamed: dict[str, str] = {}
         taken = {"self"}
+        # `renamed` says how the peer calls a parameter whose name Python does not allow.
         for place, param in enumerate(params):
             name = _unique(param.name if _is_plain(param.name) else _snake_case(param.name, "param"), taken)
             if name != param.name:

@@ -56,7 +56,7 @@ SENDERS: Final[dict[Direction, Sender]] = {"->": "client", "<-": "server"}
 Pending: TypeAlias = "OrderedDict[tuple[type, MessageId], tuple[float, str]]"
 """Requests without a response, by id: the time at which each was sent, and its method."""
 
-_CHUNK_BYTES: Final = 65536
+_CHUNK_BYTES: Final = 65536  # what a pipe of Linux holds
 _WAITING_BYTES: Final = 64 * 1024 * 1024  # passed on, and not yet logged
 _ENTRY_BYTES: Final = 256  # the memory of a queued chunk besides its bytes
 _PENDING_CALLS: Final = 4096  # in each direction; beyond this, the oldest is forgotten
@@ -143,6 +143,7 @@ def _tap(command: Sequence[str], logs: Logs, framing: Framing, profile: Profile)
         for thread in (watching, to_client, to_server):
             thread.start()
         status = server.wait()
+        # Closing one end of this pipe makes the other one readable: it tells the thread of the server's output.
         os.close(end)
         # The client gets all that the server wrote before it ended, however slowly it reads.
         to_client.join()

@@ -28,6 +28,7 @@ from .tap import Conversation, Logs, Pending, Side, Watcher, with_logs
 
 _MAX_SESSIONS: Final = 1024
 _LAST_LINES_SECONDS: Final = 2.0
+# RFC 9110, section 7.6.1: headers for one hop, which a proxy does not pass on; and the two that this one sets itself.
 _OF_THE_CONNECTION: Final = (
     b"accept-encoding",
     b"connection",
@@ -40,6 +41,7 @@ _OF_THE_CONNECTION: Final = (
     b"transfer-encoding",
     b"upgrade",
 )
+# The header of Streamable HTTP (MCP). Other protocols have no sessions, and each exchange stands alone.
 _SESSION: Final = b"mcp-session-id"
 
 
@@ -182,6 +184,7 @@ class _Tap:
             self._sessions.move_to_end(session)
             if len(self._sessions) > _MAX_SESSIONS:
                 self._sessions.popitem(last=False)
+        # A body is JSON in any spacing, so it is not one line.
         framing: Framing = "concatenated"
         to_server, to_client, number = requests
         return Conversation(

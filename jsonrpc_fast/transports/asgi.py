@@ -4,7 +4,7 @@ Rules:
   - The ASGI server does the handshake, the frames, pings and TLS, and bounds the size of a message before this side
     sees it (`ws_max_size` of uvicorn).
   - Each message is sent as one text frame. A received text or binary message is one JSON text in UTF-8.
-  - A connection whose Origin is not accepted is refused, which servers answer with 403 (see websocket/server.py).
+  - A connection whose Origin is not accepted is refused: servers respond with 403 (see websocket/server.py).
   - A connection closes with 1000, and with 1008 after more than `max_faults` invalid messages; when the ASGI server
     stops, it chooses the code. If the peer closes with 1000, 1001 or without a code, the connection is closed without a
     fault.
@@ -22,16 +22,14 @@ from .._typing import Unpack
 from ..errors import ConnectionLost
 from .channel import Events
 from .connection import TURN_SECONDS, Connection, State
-from .options import MessageOptions
+from .options import MAX_FAULTS, MessageOptions
 from .queued import QueuedChannel
-
-MAX_FAULTS: Final = 1000
-"""The default of `max_faults`."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+# RFC 6455, section 7.4.1: a normal closure, going away, and no code.
 _CLOSED_NORMALLY: Final = (1000, 1001, 1005)
 
 
@@ -53,7 +51,7 @@ class AsgiChannel(QueuedChannel):
         self._receive = receive
         self._send = send
         self._subprotocol = subprotocol
-        # ASGI servers raise if a handshake is received or answered a second time.
+        # ASGI servers raise if a handshake is received twice, or accepted or refused twice.
         self._has_received = False
         self._is_handshake_open = True
         self._is_lost = False  # `lost` was reported: the other task may end later, for the same reason
@@ -144,6 +142,7 @@ class AsgiChannel(QueuedChannel):
             self._lose(None)
 
     def abort(self) -> None:
+        # Later, because no event is reported inside `abort` (channel.py).
         if self.tasks:
             asyncio.get_running_loop().call_soon(self._lose, None)
 
@@ -152,6 +151,7 @@ class AsgiChannel(QueuedChannel):
             return
         self._is_lost = True
         self._outgoing.clear()
+        # One of the tasks usually calls this, and ends by itself.
         for task in self.tasks:
             if task is not asyncio.current_task():
                 task.cancel()
@@ -229,9 +229,8 @@ class WebSocketEndpoint:
     ) -> None:
         if isinstance(origins, str):
             raise TypeError("origins must be a sequence of strings and patterns, not one string")
-        AsgiWebSocket(
-            {}, _nothing, _nothing, None, **options
-        )  # raises here, not when the first client connects, if an option is wrong
+        # A wrong option raises here, and not when the first client connects.
+        AsgiWebSocket({}, _nothing, _nothing, None, **options)
         self._serve = serve
         self._origins = origins
         self._subprotocols = subprotocols

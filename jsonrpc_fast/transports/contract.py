@@ -160,6 +160,7 @@ async def _check_order(pair: Pair) -> None:
     one, other = await two.open(pair)
     one.read()
     other.read()
+    # Around the sizes at which a WebSocket frame gets another head, and a chunk of a stream is full.
     sizes = (0, 1, 100, 125, 126, 4000, 65_536, 200_000)
     there = [one.write(_TEXT % (number, b"x" * size)) for number, size in enumerate(sizes)]
     back = [other.write(_TEXT % (number, "é".encode() * size)) for number, size in enumerate(sizes)]
@@ -200,6 +201,7 @@ async def _check_back_pressure(pair: Pair) -> None:
     one, other = await two.open(pair)
     one.read()
     written = []
+    # Random, so that compression does not make it small.
     for number in range(2000):
         written.append(one.write(_TEXT % (number, os.urandom(30_000).hex().encode())))
         await asyncio.sleep(0)

@@ -61,6 +61,7 @@ class Heartbeat:
         self._messages += 1
 
     def _received(self) -> int:
+        # A transport without chunks, such as one over HTTP, gives messages as the only sign of life.
         chunks = self._transport.received_chunks
         return self._messages if chunks is None else chunks
 
@@ -78,6 +79,7 @@ class Heartbeat:
         if silent_checks == 2 * CHECKS:
             self._wait(READ_SECONDS, self._give_up, received)
             return
+        # The timer first: a ping that raises must not end the heartbeat.
         self._wait(self._seconds / CHECKS, self._check, received, silent_checks)
         if silent_checks == CHECKS:
             self._ping(self._seconds)

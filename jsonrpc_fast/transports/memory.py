@@ -1,6 +1,12 @@
 """Two transports connected to each other in one event loop: for tests, and for a server inside its client.
 
 They exchange bytes, framed as on a wire. The loop moves these bytes; nothing is delivered inside `send`.
+
+Rules:
+  - An end keeps what it has written (`_wire`) until the other end reads it, one chunk in a turn of the loop.
+  - An end that has finished is lost when its wire is empty and it has seen the end of the other wire, so that both
+    sides get what was written before either closed.
+  - An end that is lost takes nothing more. What is written to it is dropped, and the writer is lost once it knows.
 """
 
 from __future__ import annotations
@@ -70,7 +76,8 @@ class MemoryChannel(Channel):
                 assert self._loop is not None
                 self._loop.call_soon(self._lose, BrokenPipeError(errno.EPIPE, "the other end is closed"))
             return
-        # What is written inside `send` is not smaller.
+        # Small data is read in this turn of the loop. Larger data may come from inside `send`, where nothing is
+        # delivered: a connection writes there when as many bytes are queued.
         if len(data) < READ_BYTES and self.other._receive_now(data):
             return
         self._wire.append(memoryview(data))
@@ -126,6 +133,7 @@ class MemoryChannel(Channel):
         other = self.other
         if other._wire:
             data = other._wire.popleft()
+            # In chunks, like a socket, so that a reader that pauses leaves the rest with the writer.
             if len(data) > READ_BYTES:
                 other._wire.appendleft(data[READ_BYTES:])
                 data = data[:READ_BYTES]

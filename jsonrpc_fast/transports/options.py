@@ -1,12 +1,15 @@
-"""The options of transports."""
+"""The options of transports, and their defaults for peers that are not trusted."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 
 from ..framing.frames import Framing
 from ..profile import Limits, Profile
+
+MAX_FAULTS: Final = 1000
+"""The default of `max_faults` for sockets and WebSockets, whose peers may be anybody: each fault costs a response."""
 
 
 class MessageOptions(TypedDict, total=False):

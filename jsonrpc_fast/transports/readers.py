@@ -83,6 +83,7 @@ class StreamReader:
         if read is None and listen is None:
             self._decoder = Decoder(framing, profile, raw=raw)
         else:
+            # The backend's decoder cannot call a function for each text, so this one splits the stream in Python.
             self._decoder = _TextDecoder(framing, profile, read or partial(decode, profile=profile, raw=raw), listen)
         self.feed: Callable[..., list[Any]] = self._decoder.feed
         self.partial_bytes: int = 0
@@ -183,6 +184,7 @@ class TextReader:
             text = kept.popleft()
             item = read(text) if self._log is None else self._feed(text)[0]
             items.append(item)
+            # A fault may close the connection, and nothing after it must be decoded then.
             if len(text) > STEP_BYTES or type(item) is ParseError:
                 break
         return items

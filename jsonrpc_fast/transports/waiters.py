@@ -20,6 +20,7 @@ class Waiters:
         """Wait for the next call of `wake`."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._futures.append(future)
+        # A cancelled waiter is still in the list; one that was woken is not.
         try:
             await future
         finally:

@@ -105,6 +105,8 @@ class ChildChannel(DescriptorChannel):
 
     async def open(self, events: Events) -> None:
         self._events = events
+        # The child's ends of the pipes are closed here in any case: a copy in this process would hide the end of the
+        # stream. This side's ends are closed only if the child does not start.
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
 
             def pipe(stack_of_reader: contextlib.ExitStack, stack_of_writer: contextlib.ExitStack) -> tuple[int, int]:
@@ -135,6 +137,7 @@ class ChildChannel(DescriptorChannel):
         self._process = process
         self._reader = open_reader(from_child, self.received, self._read_failed)
         self._writer = open_writer(to_child, events.drained, self._write_failed)
+        # Read from the start: a child whose stderr is full blocks, even before it serves.
         if callable(self._stderr):
             split = _Lines(partial(self.connection.run_callback, "stderr", self._stderr))
             self._stderr_reader = open_reader(lines, split.received, split.failed, STDERR_BYTES)
@@ -190,6 +193,7 @@ class ChildChannel(DescriptorChannel):
             return  # the writer reports later, and may do so after the exit
         if self._next_step is not None:
             self._next_step.cancel()
+        # A child that has ended needs no further step. Soon and not now: the caller may be inside an event.
         has_exited = self.returncode is not None
         loop = asyncio.get_running_loop()
         self._next_step = loop.call_later(0 if has_exited else seconds, self._release if has_exited else step)
@@ -198,6 +202,7 @@ class ChildChannel(DescriptorChannel):
         if self.returncode is not None or self._process is None:
             return
         self._is_ended_here = True
+        # The leader of a session has a process group with its own number, which its children are in.
         if sys.platform != "win32" and self._own_session:
             with contextlib.suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGTERM if name == "SIGTERM" else signal.SIGKILL)
@@ -250,6 +255,7 @@ class ChildChannel(DescriptorChannel):
             self._stderr_reader.close()
         if self._watcher is not None:
             self._watcher.close()
+        # A process that the child started may hold its stdout open, so that the end of the stream never comes.
         if not self._has_ended:
             self._events.received(b"")
         self._events.lost(self._fault)
@@ -369,6 +375,8 @@ class _ExitWatcher:
         self._process = process
         self._on_exit = on_exit
         self._pidfd = -1
+        # A pidfd becomes readable when the process ends (pidfd_open(2)). It needs no thread, and no handler of SIGCHLD,
+        # of which a process has only one.
         if sys.platform == "linux":
             with contextlib.suppress(OSError):  # a sandbox may refuse it
                 self._pidfd = os.pidfd_open(process.pid)
@@ -414,5 +422,6 @@ class _Lines:
 
     def _report(self, line: bytes) -> None:
         line = line.removesuffix(b"\r")
+        # Once for an empty line, too.
         for at in range(0, max(len(line), 1), LINE_BYTES):
             self._callback(line[at : at + LINE_BYTES].decode(errors="backslashreplace"))

@@ -165,9 +165,11 @@ def open_writer(descriptor: int, drained: Drained, failed: Failed) -> Writer:
     mode = os.fstat(descriptor).st_mode
     restores_blocking = False
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+        # Linux: opens the file again, with flags of its own (proc(5), /proc/pid/fd). O_NOCTTY, because a terminal could
+        # become that of this process.
         try:
             flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-            own = os.open(f"/proc/self/fd/{descriptor}", flags)  # Linux: opens the file again
+            own = os.open(f"/proc/self/fd/{descriptor}", flags)
         except OSError:
             if not stat.S_ISFIFO(mode):
                 return ThreadWriter(descriptor, drained, failed)
@@ -232,6 +234,7 @@ class ReadyReader(Reader):
             self._loop.remove_reader(self._descriptor)
 
     def read_rest(self) -> bool:
+        # No more than a full pipe: a process that the peer has started may write to it for ever.
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
         for _ in range(MAX_PIPE_BYTES // self._read_bytes + 1):
@@ -290,6 +293,7 @@ class ReadyWriter(Writer):
         if not self._is_open:
             return
         piece = memoryview(data)
+        # Written at once where nothing waits. Otherwise it would overtake what does.
         if not self._pieces:
             written = self._write_some([piece])
             if written == len(piece) or not self._is_open:
@@ -308,6 +312,7 @@ class ReadyWriter(Writer):
         if not self._is_open:
             return
         self._is_open = False
+        # Asked before the descriptor is closed.
         unread = _pipe_bytes(self._descriptor)
         self.unread_bytes = None if unread is None else unread + self.unwritten_bytes
         self._pieces.clear()
@@ -364,6 +369,9 @@ class ReadyWriter(Writer):
 
 class ThreadReader(Reader):
     """A `Reader` in a thread, which reads at most one chunk ahead."""
+
+    # The thread reads once for each release of `_turn`, and changes no attribute: `_on_chunk` takes the chunk on the
+    # loop's thread. It closes the descriptor when it ends. While it is stuck in a read, nothing can stop it.
 
     def __init__(self, descriptor: int, received: Received, failed: Failed, read_bytes: int = READ_BYTES) -> None:
         super().__init__(descriptor, received, failed, read_bytes)
@@ -424,6 +432,9 @@ class ThreadReader(Reader):
 
 class ThreadWriter(Writer):
     """A `Writer` in a thread."""
+
+    # The thread takes the queue in order, up to None, and then closes the descriptor. After `close` or a fault it
+    # writes nothing, but still takes what is queued, so that the unwritten bytes fall to 0.
 
     unwritten_bytes: int
 

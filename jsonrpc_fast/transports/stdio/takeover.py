@@ -18,6 +18,7 @@ from .descriptors import duplicate
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 
+# Of the process, as the descriptors are.
 _are_taken = False
 
 
@@ -53,6 +54,7 @@ class StandardStreams:
         self.input: int
         self.output: int
         self.input, self.output, self._saved_input, self._saved_output = taken
+        # `dup2` closes the old file and takes its number in one step, so no other thread can get that number.
         os.dup2(nothing, STDIN)
         os.dup2(nothing if sys.__stderr__ is None else STDERR, STDOUT)
         os.close(nothing)
@@ -113,6 +115,7 @@ def _flush_stdout() -> None:
 
 def _flush_stdout_of_c() -> None:
     if sys.platform != "win32":
+        # An extension may have printed with C's stdio, which has a buffer of its own.
         with contextlib.suppress(ImportError, OSError, AttributeError):
             import ctypes
 

@@ -46,7 +46,7 @@ async def open_connection(
     if context is None:
         await loop.create_connection(lambda: protocol, host, port)
         return
-    # The time is limited by the caller.
+    # Not with the TLS of asyncio, which loses data at the end (tls.py). The time is limited by the caller.
     secured = TlsLayer(protocol, context, server_hostname=server_hostname or host, handshake_seconds=None)
     assert secured.opened is not None
     with contextlib.ExitStack() as on_failure:
@@ -88,18 +88,9 @@ class TcpClient(StreamTransport):
         super().__init__(SocketChannel(connect), **options)
         check_type("host", host, str)
         check_count("port", port, 1, MAX_PORT, may_be_none=False)
+        check_type("ssl", ssl, tls.SSLContext, may_be_none=True)
         check_type("server_hostname", server_hostname, str, may_be_none=True)
         check_seconds("connect_seconds", connect_seconds)
-        check_context(ssl)
-
-
-def check_context(ssl: object) -> None:
-    """Check TLS settings.
-
-    Raises:
-        TypeError: They are not an SSLContext, nor None.
-    """
-    check_type("ssl", ssl, tls.SSLContext, may_be_none=True)
 
 
 class UnixClient(StreamTransport):
@@ -122,6 +113,7 @@ async def _connect_unix(path: str, protocol: asyncio.BufferedProtocol) -> None:
     if not is_abstract(path):
         await loop.create_unix_connection(lambda: protocol, path)
         return
+    # uvloop does not support such names, so the socket is connected here.
     with contextlib.ExitStack() as on_failure:
         connected = on_failure.enter_context(socket.socket(socket.AF_UNIX))
         connected.setblocking(False)

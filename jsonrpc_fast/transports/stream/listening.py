@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..._checks import check_count, check_type
+from ..._checks import check_type
 from .transport import is_abstract
 
 BACKLOG: Final = 100
@@ -47,6 +47,7 @@ def inherited_sockets() -> list[socket.socket]:
         ValueError: LISTEN_FDS is not a number of descriptors.
         OSError: A descriptor is not a socket.
     """
+    # LISTEN_PID: the variables of a parent that was started by systemd reach its children, too, without the sockets.
     count, pid = os.environ.pop("LISTEN_FDS", "0"), os.environ.pop("LISTEN_PID", "")
     os.environ.pop("LISTEN_FDNAMES", None)
     if pid != str(os.getpid()):
@@ -77,11 +78,6 @@ def check_socket(sock: object, *, is_unix: bool = False) -> None:
         raise ValueError("sock must listen, or be bound to an address: it is connected")
     if not _is_bound(sock):
         raise ValueError("sock must listen, or be bound to an address")
-
-
-def check_backlog(backlog: object) -> None:
-    """Raise TypeError or ValueError if it is not a number of connections."""
-    check_count("backlog", backlog, 1, MAX_BACKLOG, may_be_none=False)
 
 
 def _is_bound(sock: socket.socket) -> bool:
@@ -150,6 +146,7 @@ def bind_path(path: str | bytes, mode: int | None) -> socket.socket:
         if not is_abstract(path):
             _remove_left(path)
         bound.bind(path)
+        # Between `bind` and `listen`: until it listens, the socket refuses clients.
         if mode is not None and not is_abstract(path):
             os.chmod(path, mode)
         on_failure.pop_all()

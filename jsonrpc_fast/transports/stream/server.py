@@ -23,8 +23,7 @@ from ...errors import ConnectionLost, StateError
 from ...framing.http import HttpDetector
 from ..connection import OVERDUE_SECONDS, SERVE_SECONDS, State
 from .admission import MAX_BUFFERED_BYTES, MAX_CONNECTIONS, Admission
-from .client import check_context
-from .listening import BACKLOG, bind_path, check_backlog, check_socket, inode_of, listen_on, listen_on_port
+from .listening import BACKLOG, MAX_BACKLOG, bind_path, check_socket, inode_of, listen_on, listen_on_port
 from .tls import HANDSHAKE_SECONDS, TlsLayer
 from .transport import SocketChannel, SocketOptions, SocketTransport, StreamTransport, socket_path
 
@@ -141,7 +140,7 @@ class StreamServer:
         if self._sock is not None:
             check_socket(self._sock)
         self._backlog: int = rest.pop("backlog", BACKLOG)
-        check_backlog(self._backlog)
+        check_count("backlog", self._backlog, 1, MAX_BACKLOG, may_be_none=False)
         self._serve: Callable[[Any], Coroutine[Any, Any, object]] = serve
         self._options = rest
         self._check_options()  # checked here, and not when the first client connects
@@ -220,6 +219,7 @@ class StreamServer:
         check_seconds("drain_seconds", drain_seconds)
         check_seconds("grace_seconds", grace_seconds)
         self.stop_accepting()
+        # All connections end at the same time, so the server takes no longer than the slowest of them.
         loop = asyncio.get_running_loop()
         end = None if grace_seconds is None else loop.time() + grace_seconds
         connections = list(self._connections)
@@ -352,7 +352,7 @@ class TcpServer(StreamServer):
         **options: Unpack[ServerOptions],
     ) -> None:
         super().__init__(serve, **options)
-        check_context(ssl)
+        check_type("ssl", ssl, tls.SSLContext, may_be_none=True)
         check_seconds("handshake_seconds", handshake_seconds)
         check_type("host", host, str, may_be_none=True)
         check_count("port", port, 0, MAX_PORT)
@@ -406,7 +406,8 @@ class UnixServer(StreamServer):
                 raise ValueError("mode is for a path, not for sock")
         self._path = None if path is None else socket_path(path)
         self._mode = mode
-        self._inode = 0  # the inode of the path, if the server has bound it
+        # Of the path, if the server has bound it: a path that another server has replaced has another number.
+        self._inode = 0
 
     async def _listen(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
         assert self._path is not None
@@ -419,7 +420,6 @@ class UnixServer(StreamServer):
         return server
 
     def _free_address(self) -> None:
-        # Another server may have replaced the socket.
         if self._path is not None and self._inode and self._inode == inode_of(self._path):
             with contextlib.suppress(OSError):
                 os.unlink(self._path)

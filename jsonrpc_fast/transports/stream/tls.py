@@ -194,6 +194,7 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
             try:
                 count = cast("int", self._tls.read(len(buffer) - filled, cast("bytearray", buffer[filled:])))
                 filled += count
+                # `read` returns 0 for a close_notify.
                 if not count:
                     raise ssl.SSLZeroReturnError
             except ssl.SSLWantReadError:
@@ -224,6 +225,7 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
             self._encrypt(memoryview(data))
         self._send()
 
+    # A write may have to wait for a read, as in a renegotiation of TLS 1.2.
     def _encrypt(self, data: memoryview) -> None:
         try:
             while data:

@@ -26,7 +26,7 @@ from ..._typing import Unpack
 from ...errors import ConnectionLost
 from ..channel import LOW_WATER_BYTES, Channel, Events
 from ..connection import Connection
-from ..options import MessageOptions, TransportOptions
+from ..options import MAX_FAULTS, MessageOptions, TransportOptions
 
 READ_BYTES: Final = 256 * 1024
 """How many bytes are read from a socket at a time. A message that arrives in one piece is decoded in place.
@@ -34,9 +34,7 @@ READ_BYTES: Final = 256 * 1024
 Each connection has a buffer of this size, of which the system allocates only the used part (not on Windows).
 """
 
-MAX_FAULTS: Final = 1000
-"""The default of `max_faults`."""
-
+# A lost machine is noticed after two minutes. The defaults of Linux are two hours, 75 seconds and 9 probes (tcp(7)).
 KEEPALIVE_SECONDS: Final = 60
 """After this time without traffic, the system probes a TCP peer."""
 KEEPALIVE_INTERVAL: Final = 15
@@ -68,10 +66,8 @@ class MessageSocketOptions(MessageOptions, total=False):
     idle_seconds: float | None
 
 
-class SocketOptions(TransportOptions, total=False):
+class SocketOptions(MessageSocketOptions, TransportOptions, total=False):
     """Keyword options of transports of bytes over a socket; `SocketTransport` and `Connection` describe them."""
-
-    idle_seconds: float | None
 
 
 Connect = Callable[[asyncio.BufferedProtocol], Awaitable[None]]
@@ -166,6 +162,7 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
     def _end_when_written(self) -> None:
         """Half-close the socket when all is written: otherwise asyncio raises the system's error out of reach."""
         self._is_finishing = True
+        # With the limit 0, asyncio calls `resume_writing` when the buffer is empty.
         if self.unwritten:
             self.transport.set_write_buffer_limits(0)
         else:
@@ -225,13 +222,10 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
             self.events.drained()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end()
-        self.events.lost(self.fault or exc)
-
-    def _end(self) -> None:
         self._is_lost = True
         if self._idle_timer is not None:
             self._idle_timer.cancel()
+        self.events.lost(self.fault or exc)
 
     def count_sign(self) -> None:
         """Note that the peer may be silent for `idle_seconds` from now on."""

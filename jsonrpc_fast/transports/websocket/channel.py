@@ -10,10 +10,10 @@ Rules:
     is reported, what follows is not (section 7.1.7). The peer can still read the code: reading goes on until it closes,
     or has sent DROPPED_BYTES more.
   - If the peer closes with 1000, 1001 or without a code, there is no fault; other codes are a `ConnectionLost`.
-  - Pings are answered unless too much is unwritten. Of several that arrive together, only the last one before a message
-    is answered (section 5.5.3).
+  - A ping gets a pong unless too much is unwritten. Of several that arrive together, only the last one before a message
+    gets one (section 5.5.3).
   - What arrives before reading is wanted is read then, so that a request gets its response although a close frame
-    follows. A close frame is answered at once, so handlers that are still at work cannot respond.
+    follows. A close frame gets one back at once, so handlers that are still at work cannot respond.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ CLOSE_SECONDS: Final = 5.0
 """How long a connection that the peer or a violation closed may take to end."""
 HEAD_BYTES: Final = 64 * 1024
 """The maximum size of the head of a handshake."""
+# Section 7.4.1: a normal closure, going away, and no code.
 _CLOSED_NORMALLY: Final = (1000, 1001, 1005)
 
 
@@ -110,7 +111,7 @@ class WebSocketChannel(Channel):
         self._reader: FrameReader
         self._frame: Callable[[bytes], bytes] = server_frame if self.is_server else MaskedFrames()
         self._fragments: Fragments | None = None
-        self._ping: bytes | None = None  # the last one that is not answered
+        self._ping: bytes | None = None  # the last one without a pong
         self._reads = False
         self._is_read_due = False
         self._loss: tuple[Exception | None] | None = None  # the socket is lost, and this is why
@@ -262,6 +263,7 @@ class WebSocketChannel(Channel):
 
     def drop(self, size: int) -> None:
         """Count bytes that arrived too late. If that is the peer's fault, and it does not stop, abort."""
+        # A peer that has not seen the close frame yet may send what it likes.
         if self._phase is Phase.CLOSING and self.closing_code is not CloseCode.POLICY_VIOLATION:
             return
         self._dropped_bytes += size
@@ -285,6 +287,8 @@ class WebSocketChannel(Channel):
     def _report_loss(self) -> None:
         if self._loss is None:
             return
+        # The reason is, in this order: a fault that this side has noted; a close frame of the peer; or a socket that
+        # ended without one (section 7.1.5, code 1006), which is no fault if this side has begun to close.
         (fault,), self._loss = self._loss, None
         was_begun_here = self._phase is Phase.CLOSING
         self._phase = Phase.ENDING
@@ -334,6 +338,7 @@ class WebSocketChannel(Channel):
                 self._frame_received(frame)
             if time() >= end:
                 break
+        # The rest is read in another turn. Until then the socket is not read, so that the unread frames have a bound.
         if self._phase is _OPEN and reader.may_have_frame:
             if self._may_read():
                 if self._loss is None:
@@ -376,6 +381,7 @@ class WebSocketChannel(Channel):
 
     def _fragment_received(self, opcode: int, is_last: bool, payload: bytes) -> None:
         """Handle a frame of a message that may have several."""
+        # Section 5.4: a continuation needs a first fragment, and no other message may come between fragments.
         if (opcode == Opcode.CONT) is (self._fragments is None):
             self.fail(CloseCode.PROTOCOL_ERROR)
             return
@@ -467,7 +473,7 @@ class WebSocketChannel(Channel):
             self.write_wire()
 
     def abort_silent(self) -> None:
-        """Abort because the peer does not answer pings."""
+        """Abort because the peer does not respond to pings."""
         if self._phase is _OPEN:
-            self.fault = ConnectionLost("the peer does not answer pings")
+            self.fault = ConnectionLost("the peer does not respond to pings")
             self.socket.abort()

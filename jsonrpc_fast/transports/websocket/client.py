@@ -18,7 +18,7 @@ from ..._typing import Unpack
 from ...errors import ConnectionLost
 from ...profile import JSONRPC
 from ..channel import Events
-from ..stream.client import CONNECT_SECONDS, check_context, open_connection, within
+from ..stream.client import CONNECT_SECONDS, open_connection, within
 from ..stream.transport import Connect, SocketChannel
 from .channel import WebSocketChannel
 from .transport import WebSocketOptions, WebSocketTransport, limits_of
@@ -147,7 +147,7 @@ class WebSocketClient(WebSocketTransport):
         **options: Unpack[WebSocketOptions],
     ) -> None:
         check_seconds("connect_seconds", connect_seconds)
-        check_context(ssl)
+        check_type("ssl", ssl, tls.SSLContext, may_be_none=True)
         check_type("uri", uri, str)
         check_type("headers", headers, Iterable)
         check_type("origin", origin, str, may_be_none=True)

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from websockets.frames import apply_mask  # type: ignore[attr-defined]
 
+# The first two bytes of a frame (section 5.2): FIN, three bits for extensions and the opcode; MASK and the length.
 TEXT: Final = 0x81  # the first byte of a whole text message
 BINARY: Final = 0x82
 DATA: Final = frozenset((0x00, 0x01, 0x02, 0x80, TEXT, BINARY))  # without an extension
@@ -82,6 +83,7 @@ class FrameReader:
         if not self._unread:
             self._unread = data
             return
+        # What is read is cut off only when more arrives, so that each byte is moved once for each chunk at most.
         if self._read_bytes or type(self._unread) is not bytearray:
             self._unread = bytearray(self._unread[self._read_bytes :])
             self._read_bytes = 0
@@ -146,11 +148,13 @@ class FrameReader:
         if second & MASKED:
             start += 4
         end = start + length
+        # Section 5.1: clients mask their frames, and servers do not.
         if length > self._max_bytes or second & MASKED != self._mask_bit:
             first, end = CLOSE, size
         elif end > size:
             self._wanted_bytes = end - at
             return None
+        # Section 5.5: a control frame is no longer than 125 bytes, and is not fragmented.
         is_raw = end - start >= SMALL_LENGTH if first in (PING, PONG) else first not in DATA or not self.is_plain
         found = bytes(data[at:end] if is_raw else data[start:end])
         if self._mask_bit and not is_raw:
@@ -189,6 +193,7 @@ class Fragments:
         """
         if len(self._data) + len(payload) > self._max_bytes:
             raise OverflowError
+        # Section 5.6: a character may be split between fragments. Section 8.1: bad UTF-8 ends the connection at once.
         self._utf8.decode(payload, is_last)
         self._data += payload
         return self._data
