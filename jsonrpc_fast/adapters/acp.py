@@ -104,6 +104,7 @@ class MessageTransport:
             self._arrived.clear()
             await self._arrived.wait()
         message = self._received.popleft()
+        # The message that made the queue full has paused the reading.
         if len(self._received) == MAX_READ_AHEAD - 1 and not self._is_closed:
             self._transport.resume_reading()
         return message
@@ -114,6 +115,8 @@ class MessageTransport:
         Raises:
             OSError: The program cannot be started.
         """
+        # A task, because acp sends and receives in tasks of its own: the first one that comes starts the transport, and
+        # a cancelled one must not stop the start for the others.
         if self._starting is None:
             self._starting = asyncio.ensure_future(self._transport.start())
         await asyncio.shield(self._starting)
@@ -153,6 +156,7 @@ async def run_agent(agent: Any, input_stream: Any = None, output_stream: Any = N
     Raises:
         ConnectionLost: The process was started without stdin or stdout.
     """
+    # Of acp's reader of lines, which is not used.
     options.pop("stdio_buffer_limit_bytes", None)
     if input_stream is None and output_stream is None:
         input_stream = MessageTransport(StdioServer(**OPTIONS))

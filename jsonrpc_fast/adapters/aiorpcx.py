@@ -32,6 +32,7 @@ except ImportError as _missing:
 
 __all__ = ["JSONRPCAutoDetect", "JSONRPCConnection", "JSONRPCLoose", "JSONRPCv1", "JSONRPCv2", "install"]
 
+# aiorpcX reads integers of any width, as the json module does.
 PROFILE: Final = JSONRPC.replace(name="aiorpcx", big_ints="exact")
 
 
@@ -111,6 +112,7 @@ class JSONRPCConnection(jsonrpc.JSONRPCConnection):  # type: ignore[misc]
 
     def receive_message(self, message: bytes) -> Any:
         """Return the requests in a message. Raises ProtocolError."""
+        # aiorpcX compares with its own class, and would take this one for JSON-RPC 2.0.
         if self._protocol is JSONRPCAutoDetect:
             self._protocol = JSONRPCAutoDetect.detect_protocol(message)
         return super().receive_message(message)

@@ -13,6 +13,7 @@ def replace(replacements: Mapping[str, tuple[Any, Any]]) -> None:
     Args:
         replacements: The old and the new object, by the name under which modules know both.
     """
+    # A list, because a module with lazy attributes may import others when it is looked at.
     for module in list(sys.modules.values()):
         names = getattr(module, "__dict__", {})
         for name, (old, new) in replacements.items():

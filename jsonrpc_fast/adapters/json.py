@@ -38,6 +38,9 @@ from ..profile import JSONRPC
 __all__ = ["JSONDecodeError", "JSONDecoder", "JSONEncoder", "dump", "dumps", "load", "loads"]
 
 _PROFILE: Final = JSONRPC.replace(name="json", big_ints="exact", extra_members=False)
+# A binary float is its type code ("g", with a flag 0x80 if it may be referred to) and eight bytes, little-endian. NaN
+# and infinities have an exponent of all ones: the last byte is 7F or FF, and the four highest bits of the one before
+# are set.
 _find_nan, _find_negative_nan = (
     re.compile(last + rb"(?<=[g\xe7].{6}[\xf0-\xff]" + last + rb")", re.DOTALL).search for last in (rb"\x7f", rb"\xff")
 )
@@ -118,7 +121,8 @@ def loads_or(own: Callable[..., Any]) -> Callable[..., Any]:
 
 def _read(text: bytes | bytearray) -> Any:
     """Return a `Response` with the value of a JSON text as result; any other object if the json module must read it."""
-    # The value is decoded as the result of a response. Input that would add members to that response is refused.
+    # The value is decoded as the result of a response. Input that would add members to that response is refused: the
+    # profile allows no other members, and duplicates are a fault in any.
     return decode(b"".join((b'{"jsonrpc":"2.0","id":0,"result":', text, b"}")), _PROFILE)
 
 
@@ -173,6 +177,7 @@ def dumps(
 
 def to_bytes(value: Any, default: Callable[[Any], Any] | None = None, sort_keys: bool = False) -> bytes | None:
     """Return a value as compact UTF-8; None if orjson would not write what the json module writes."""
+    # What the json module leaves to `default`, orjson must leave to it, too.
     option = _orjson.OPT_PASSTHROUGH | (_orjson.OPT_SORT_KEYS if sort_keys else 0)
     converted: list[Any] = []
     convert = default

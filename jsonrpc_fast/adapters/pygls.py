@@ -147,11 +147,13 @@ class _FastProtocol(JsonRPCProtocol):
 
     def _end_call(self, id: Any, error: Exception) -> None:
         self._result_types.pop(id, None)
+        # The program may have cancelled it.
         future = self._request_futures.pop(id, None)
         if isinstance(future, Future) and not future.done():
             future.set_exception(error)
 
     def _send_data(self, data: Any) -> None:
+        # A writer that the program has set itself, or none: pygls' own way.
         if not data or self.writer is not self._connected:
             super()._send_data(data)
             return
@@ -180,6 +182,7 @@ def _fast(protocol: Any) -> Any:
     """Return a protocol class with this module's methods. pygls itself refuses anything but a class."""
     if issubclass(protocol, _FastProtocol) or not issubclass(protocol, JsonRPCProtocol):
         return protocol
+    # A subclass of the user's class, so that `isinstance` and its own methods stay.
     return type(protocol.__name__, (_FastProtocol, protocol), {})
 
 

@@ -150,7 +150,7 @@ class Frames:
         self._is_in_head = False
         self._text = b""  # of a line that has not arrived as a whole
         self._size = 0  # of the body, when its header was read
-        self._has_logged = False
+        self._has_logged = False  # once for each piece of text, which may have any number of lines
 
     def receive(self, data: bytes | bytearray | memoryview) -> None:
         if not data:  # the end

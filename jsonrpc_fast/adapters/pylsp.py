@@ -38,6 +38,7 @@ class JsonRpcStreamReader(streams.JsonRpcStreamReader):  # type: ignore[misc]
 
     def listen(self, message_consumer: Callable[[Any], object]) -> None:
         """Pass each message to a function until the stream ends."""
+        # As in the library, but for `_loads`: its method decodes and parses in one statement.
         while not self._rfile.closed:
             try:
                 text = self._read_message()

@@ -43,6 +43,7 @@ __all__ = ["RedisEventStore"]
 _Command: TypeAlias = "tuple[str | bytes | int, ...]"
 _Commands: TypeAlias = "tuple[_Command, ...]"
 
+# A pipeline is written and read as a whole: these bound the memory, and how long the first command waits for the last.
 _PIPELINE_BYTES: Final = 1024 * 1024
 _PIPELINE_ITEMS: Final = 256
 _READ_EVENTS: Final = 100
@@ -348,6 +349,7 @@ class RedisEventStore:
     def _start(self, purpose: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a coroutine function in a task, unless a task for that purpose is already running."""
         running = self._tasks.get(purpose)
+        # asyncio keeps weak references to tasks only, so the store holds them.
         if running is None or running.done():
             self._tasks[purpose] = asyncio.create_task(work())
 

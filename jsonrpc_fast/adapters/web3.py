@@ -30,8 +30,8 @@ except ImportError as _missing:
 
 __all__ = ["AsyncHTTPProvider", "AsyncIPCProvider", "HTTPProvider", "IPCProvider", "WebSocketProvider"]
 
-_CHUNK: Final = 1 << 18
-_TAIL: Final = 64
+_CHUNK: Final = 1 << 18  # bytes; web3.py reads 4096 at a time
+_TAIL: Final = 64  # bytes, of which a copy is cheap
 _legacy: Final[Any] = getattr(web3, "LegacyWebSocketProvider", None)  # not in web3.py 8
 _default: Final = Web3JsonEncoder().default
 
@@ -91,6 +91,7 @@ class IPCProvider(_Fast, web3.IPCProvider):
                     except TimeoutError:
                         timeout.sleep(0)
                         continue
+                    # A response that may be complete: parsing after each piece would take quadratic time.
                     if (text[-_TAIL:].rstrip() or text.rstrip()).endswith((b"}", b"]")):
                         try:
                             return self.decode_rpc_response(bytes(text))

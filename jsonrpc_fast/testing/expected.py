@@ -130,6 +130,7 @@ class ExpectedCalls(Handlers):
         return super().find(method) or self._handler
 
     def _serve_expected(self, context: RequestContext, params: Any) -> Any:
+        # A session with raw payloads: expectations have values.
         if isinstance(params, Raw):
             params = params.decode()
         self.messages.append((context.method, params))

@@ -29,6 +29,7 @@ async def recorded(path: str | os.PathLike[str], transport: Transport) -> AsyncI
     Yields:
         The transport for the client.
     """
+    # Whatever the peers write, a recording has the form of 2.0.
     profile = transport.profile or JSONRPC
     written = profile.replace(writes="2.0")
     near, far = memory_pair(profile=profile)
@@ -105,6 +106,7 @@ async def replayed(
 
 def _write_at_once(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
+    # `replace` is atomic: a test that is interrupted leaves the old recording, not half of a new one.
     partial = path.with_name(f"{path.name}.partial")
     partial.unlink(missing_ok=True)
     # A recording contains payloads, so only its owner may read it.

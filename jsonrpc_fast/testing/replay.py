@@ -75,6 +75,7 @@ class Replay:
     def _leader(self, message: ReplayedMessage, first: _Step) -> _Step:
         """Return the client's message that a message of the server follows."""
         if isinstance(message, Response):
+            # The latest one: a client may use an id again.
             for step in reversed(self._steps):
                 if isinstance(step.message, Request) and _key(step.message.id) == _key(message.id):
                     return step
@@ -84,7 +85,7 @@ class Replay:
         """Return what the server sends after a message of the client."""
         step = next((step for step in self._steps if not step.has_come and self._is_same(step.message, message)), None)
         if step is None:
-            if isinstance(message, Response) or not message.method.startswith("rpc."):
+            if not _is_extension(message):
                 self.faults.append(f"unexpected: {_shown(message)}")
             if not isinstance(message, Request):
                 return []

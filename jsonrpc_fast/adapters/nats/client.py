@@ -146,6 +146,7 @@ class ServiceClient(ResponseReader):
         read = None if returns is UNSET else result_reader(returns)
         seconds = self._timeout if timeout is None else timeout
         check_seconds("timeout", seconds, may_be_none=False)
+        # The response comes on a subject of its own, so the id need not be unique among clients.
         id = next(self._ids)
         text = write_request(id, method, params, **self._encoding)
         found = {**self._headers, **_checked(headers)}

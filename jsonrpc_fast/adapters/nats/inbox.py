@@ -24,7 +24,7 @@ from ...errors import CallTimeout
 NO_RESPONDERS: Final = "503"
 """The status of the message by which the broker says that nobody is subscribed."""
 
-_MAX_PUB_ACK_BYTES: Final = 4096
+_MAX_PUB_ACK_BYTES: Final = 4096  # it has the name of the stream, a number and perhaps a domain
 
 
 class ResponseInbox:

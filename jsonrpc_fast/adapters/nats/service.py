@@ -40,8 +40,9 @@ _BUSY_TEXT: Final = "the service has too many messages"
 _TOO_LARGE_TEXT: Final = "the response is larger than the broker allows"
 
 _NOT_IN_NAMES: Final = r"[^A-Za-z0-9_-]"
+# A name of a consumer becomes a file of the broker, whose names have 255 bytes at most.
 _MAX_READABLE: Final = 200
-_DIGEST_DIGITS: Final = 16
+_DIGEST_DIGITS: Final = 16  # 64 bits: two of a few thousand subjects do not share them
 
 _logger: Final = logger_of("nats")
 
@@ -215,6 +216,7 @@ class Service:
                     await asyncio.wait_for(subscription.drain(), broker_seconds)
                     return
                 except asyncio.TimeoutError:
+                    # Marked as closed by `drain`: see above.
                     subscription._closed = False
             await subscription.unsubscribe()
 

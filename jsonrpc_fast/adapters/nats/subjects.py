@@ -62,6 +62,7 @@ class _SubjectChannel(QueuedChannel):
             # The peer may send as soon as this side says that it is open: the broker must know the subscription by
             # then.
             await confirm(client)
+        # A cancellation, too: a connection of nats-py has tasks, which would go on.
         except BaseException as error:
             self._client = None
             await close_client(client)
@@ -84,7 +85,8 @@ class _SubjectChannel(QueuedChannel):
         client = self._client
         assert client is not None
         try:
-            while self._closing is None:  # nats-py may swallow a cancellation while it writes
+            # Not `while True`: nats-py may swallow a cancellation while it writes.
+            while self._closing is None:
                 await self._may_write.wait()
                 while self._outgoing:
                     text = self._outgoing.popleft()
