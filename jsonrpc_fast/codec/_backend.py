@@ -17,6 +17,34 @@ from ..profile import lower_default_limits
 from ._json import is_set
 from ._sources import checksum
 
+__all__ = [
+    "BACKEND",
+    "CORE_FAULT",
+    "Decoder",
+    "Error",
+    "Message",
+    "Notification",
+    "Params",
+    "ParseError",
+    "Raw",
+    "RawMessage",
+    "Request",
+    "Response",
+    "backend",
+    "classify",
+    "decode",
+    "decode_dict",
+    "encode",
+    "encode_dict",
+    "encode_error",
+    "encode_many",
+    "encode_notification",
+    "encode_request",
+    "encode_result",
+    "parse",
+    "respond",
+]
+
 BACKEND: Literal["cython", "python"] = "python"
 CORE_FAULT: str | None = None
 """Why the core is not in use, or None."""
@@ -68,6 +96,7 @@ if BACKEND == "python" and not TYPE_CHECKING:
     lower_default_limits()  # before the pure backend makes the rules of a preset
     from . import _pure as backend
 
+# ruff: noqa: TC004  # what is imported for type checkers is set below at run time
 if TYPE_CHECKING:
     from ._json import dumps as dumps
     from ._messages import (
@@ -89,56 +118,11 @@ if TYPE_CHECKING:
     )
     from ._pure import Decoder, classify, decode, decode_dict, encode_dict, parse, respond
 else:
-    Request = backend.Request
-    Notification = backend.Notification
-    Response = backend.Response
-    Error = backend.Error
-    ParseError = backend.ParseError
-    Raw = backend.Raw
-    Decoder = backend.Decoder
-    decode = backend.decode
-    decode_dict = backend.decode_dict
-    parse = backend.parse
-    classify = backend.classify
-    encode = backend.encode
-    encode_dict = backend.encode_dict
-    encode_many = backend.encode_many
-    encode_request = backend.encode_request
-    encode_notification = backend.encode_notification
-    encode_result = backend.encode_result
-    encode_error = backend.encode_error
-    respond = backend.respond
+    # The public names, of which the two backends have the same. The types below are made of their classes.
+    globals().update({name: vars(backend)[name] for name in __all__ if name in vars(backend)})
     dumps = backend._dumps
     Message = Request | Notification | Response | ParseError
     RawMessage = Request[Raw | None] | Notification[Raw | None] | Response[Raw] | ParseError
     Params = dict[str, Any] | list[Any] | Raw | None
 
 too_large_fault = backend._too_large_fault
-
-__all__ = [
-    "BACKEND",
-    "CORE_FAULT",
-    "Decoder",
-    "Error",
-    "Message",
-    "Notification",
-    "Params",
-    "ParseError",
-    "Raw",
-    "RawMessage",
-    "Request",
-    "Response",
-    "backend",
-    "classify",
-    "decode",
-    "decode_dict",
-    "encode",
-    "encode_dict",
-    "encode_error",
-    "encode_many",
-    "encode_notification",
-    "encode_request",
-    "encode_result",
-    "parse",
-    "respond",
-]

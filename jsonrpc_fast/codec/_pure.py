@@ -511,28 +511,8 @@ def _respond(
     return b""
 
 
-__all__ = [
-    "Decoder",
-    "Error",
-    "Notification",
-    "ParseError",
-    "Raw",
-    "Request",
-    "Response",
-    "classify",
-    "decode",
-    "decode_dict",
-    "encode",
-    "encode_dict",
-    "encode_error",
-    "encode_many",
-    "encode_notification",
-    "encode_request",
-    "encode_result",
-    "parse",
-    "respond",
-]
-
 # Users and pickles find the names here, as those of the core in `_core`.
-for _name in (*__all__, "_make_fault", "_make_raw", "_make_with_extra"):
-    globals()[_name].__module__ = __name__
+_MADE: Final = (Error, Notification, ParseError, Raw, Request, Response, _make_fault, _make_raw, _make_with_extra)
+_ENCODERS: Final = (encode, encode_error, encode_many, encode_notification, encode_request, encode_result)
+for _made in (*_MADE, *_ENCODERS):
+    _made.__module__ = __name__

@@ -98,7 +98,6 @@ _NAMES: Final = {name.encode(): name for name in ENVELOPE_MEMBERS | ERROR_MEMBER
 _LITERALS: Final = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
 _QUOTE, _BACKSLASH, _COMMA, _COLON = b'"\\,:'
 _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _CLOSE_ARRAY = b"{}[]"
-_NOT_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b'{}[]"')))
 _DIGITS_AND_MINUS: Final = frozenset(b"-0123456789")
 
 
@@ -315,20 +314,34 @@ def _scan_object(
         if _byte(text, at) == _CLOSE_OBJECT:
             break
         at = _skip_space(text, _expect(text, at, _COMMA))
-    # The pieces proved the text to be JSON. Only those that hold the last member of some name are read again for its
-    # place.
+    duplicates = _locate(text, pieces, any_width, names, members) or duplicates
+    return Envelope(members, depth, duplicates, unexpected, opened), at + 1
+
+
+def _locate(
+    text: bytes,
+    pieces: dict[str, tuple[int, int]],
+    any_width: bool,
+    names: frozenset[str],
+    members: dict[str, ScannedValue],
+) -> bool:
+    """Find the places of members in proven pieces, and add them to `members`. Return whether a piece has one twice.
+
+    Only the pieces that hold the last member of some name are read again.
+    """
+    is_twice = False
     for start, end in set(pieces.values()):
         seen: set[str] = set()
         while start < end:
             name, value = _scan_member(text, start, any_width, names)
-            duplicates = duplicates or name in seen
+            is_twice = is_twice or name in seen
             if name in pieces and pieces[name][1] == end:
                 seen.add(name)
                 members[name] = value
             start = _skip_space(text, value.end)
             if start < end:
                 start = _skip_space(text, _expect(text, start, _COMMA))
-    return Envelope(members, depth, duplicates, unexpected, opened), at + 1
+    return is_twice
 
 
 def _scan_member(
