@@ -111,6 +111,10 @@ class TestNumbers:
         rng = random.Random(1)
         assert_written(impl, [struct.unpack("d", rng.randbytes(8))[0] for _ in range(20_000)])
         assert_written(impl, [round(rng.uniform(-1e7, 1e7), places) for places in range(12) for _ in range(2000)])
+        assert_written(impl, [rng.uniform(-1, 1) * 10.0**power for power in range(-8, 19) for _ in range(1000)])
+        # Some are as far from a shorter number as from the border to the next double.
+        assert_written(impl, [float(rng.randrange(2**53, 2**63)) for _ in range(20_000)])
+        assert_written(impl, [rng.randrange(2**53) / 2 ** rng.randrange(1, 12) for _ in range(20_000)])
 
 
 class Level(enum.Enum):
