@@ -314,9 +314,15 @@ class Connection(Transport):
         """Ask the user of the connection to finish and close it; see `onstop`.
 
         If that is not set, `onend` is called and reading stops; if that is not set either, the connection closes.
+
+        Args:
+            grace_seconds: How long the user may take; None: without limit.
+            drain_seconds: Replaces the option of the same name.
         """
+        if not isinstance(drain_seconds, Unset):
+            self._drain_seconds = drain_seconds  # `onstop` may close later, and without this limit
         if self._state is not State.RUNNING or (self.onstop is None and self.onend is None):
-            self.begin_closing(drain_seconds)
+            self.begin_closing()
         elif self.onstop is not None:
             self.run_callback("onstop", self.onstop, grace_seconds)
         else:

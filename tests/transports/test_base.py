@@ -26,6 +26,7 @@ from jsonrpc_fast.framing.frames import FRAMINGS, Framing
 from jsonrpc_fast.transports import MemoryTransport, Transport, connection, memory_pair, readers
 from jsonrpc_fast.transports.channel import HIGH_WATER_BYTES
 from jsonrpc_fast.transports.memory import MemoryChannel
+from jsonrpc_fast.types import UNSET, Unset
 
 from ..support.examples import scaled_examples
 from ..support.tables import rows
@@ -518,6 +519,37 @@ async def test_close_gives_up_after_drain_seconds() -> None:
     other.resume_reading()
     await other.wait_closed()
     assert at_other.events == ["closed"]
+
+
+@pytest.mark.virtual_time
+@rows(
+    "option, asked, seconds", [(5.0, 0.5, 0.5), (5.0, 60.0, 60.0), (5.0, 0.0, 0.0), (None, 7.0, 7.0), (3.0, UNSET, 3.0)]
+)
+@rows("closes_later", [False, True])
+async def test_a_stop_limits_the_writing(
+    option: float | None, asked: float | Unset, seconds: float, closes_later: bool
+) -> None:
+    """Also if a user, such as a session, closes the connection: 2 seconds later, or at once."""
+    loop = asyncio.get_running_loop()
+    one, other, at_one, _ = await started(drain_seconds=option)
+    other.pause_reading()
+    one.send(Notification("n", ["x" * 1_000_000]))
+    delay = 2.0 if closes_later else 0.0
+
+    def on_stop(grace_seconds: float | None) -> None:
+        if closes_later:
+            loop.call_later(delay, one.begin_closing)
+        else:
+            one.begin_closing()
+
+    one.onstop = on_stop
+    began = loop.time()
+    one.request_stop(10.0, asked)
+    await one.wait_closed()
+    assert loop.time() - began == pytest.approx(delay + seconds, abs=0.01)
+    assert at_one.events == ["closed"]
+    other.resume_reading()
+    await other.wait_closed()
 
 
 async def test_a_cancelled_close_goes_on() -> None:

@@ -225,7 +225,7 @@ class StreamServer:
         connections = list(self._connections)
         for connection in connections:
             connection.request_stop(grace_seconds, drain_seconds)
-        overdue = None if end is None else loop.call_at(end + OVERDUE_SECONDS, self._close_all, drain_seconds)
+        overdue = None if end is None else loop.call_at(end + OVERDUE_SECONDS, self._close_all)
         try:
             for connection in connections:
                 await connection.wait_closed()
@@ -241,9 +241,9 @@ class StreamServer:
         if self._server is not None:
             await self._server.wait_closed()
 
-    def _close_all(self, drain_seconds: float | None) -> None:
+    def _close_all(self) -> None:
         for connection in list(self._connections):
-            connection.begin_closing(drain_seconds)
+            connection.begin_closing()
 
     def _free_address(self) -> None:
         """Free the address after the server has stopped listening; subclasses override this."""
