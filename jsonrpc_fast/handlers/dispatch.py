@@ -99,6 +99,7 @@ class Dispatch:
         "_option",
         "_profile",
         "_reading",
+        "_reads_decimals",
         "_report",
     )
 
@@ -117,6 +118,7 @@ class Dispatch:
         self._find = find
         self._reading = reading
         self._profile = profile
+        self._reads_decimals = profile.floats == "decimal"
         self._is_raw = raw
         self._delimited = delimited
         self._default = default
@@ -302,7 +304,8 @@ class Dispatch:
                 raise standard_error(ErrorCode.METHOD_NOT_FOUND)
             shown = _context_of(item, context, peer) if handler.wants_context else None
             params = item.params
-            if type(params) is Raw and not (handler.takes_raw or self._is_raw):
+            # From a text, a type would have the numbers of its library, and not those of the profile.
+            if type(params) is Raw and (self._reads_decimals if handler.takes_raw else not self._is_raw):
                 params = params.decode()
             result = handler.invoke(params, shown)
         except HANDLER_FAILURES as error:

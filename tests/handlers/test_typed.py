@@ -11,6 +11,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -19,7 +20,7 @@ import pydantic
 import pytest
 from typing_extensions import NotRequired, TypedDict
 
-from jsonrpc_fast import Raw, decode, encode_request
+from jsonrpc_fast import JSONRPC, Raw, decode, encode_request
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.handlers import Handler, Handlers, RequestContext
 from jsonrpc_fast.http import Endpoint, WsgiEndpoint
@@ -530,3 +531,49 @@ def test_the_path_of_a_union_of_models_is_a_pointer_into_the_params() -> None:
             handlers.register("m", lambda params: None, params=Owner)
             response: Any = decode(handlers.dispatch(request))
             assert {problem["path"] for problem in response.error.data} == expected
+
+
+WIDE = 123456789012345678901234567890
+
+
+@rows(
+    ("annotation", "text", "value"),
+    [
+        (Any, "1.50", Decimal("1.50")),
+        (Any, "1e2", Decimal("1E+2")),
+        (Any, "7", 7),
+        (Any, f"{WIDE}", Decimal(WIDE)),
+        (list[Any], "[[1.5]]", [[Decimal("1.5")]]),
+        (dict[str, Any], '{"a":1.5}', {"a": Decimal("1.5")}),
+        (int, f"{WIDE}", WIDE),
+        (int, "1e2", 100),
+        (int, "7", 7),
+        (int, "1.5", None),
+        (list[int], f"[{WIDE},2.0]", [WIDE, 2]),
+        (float, "1.5", 1.5),
+        (float, f"{WIDE}", 1.2345678901234568e29),
+        (Decimal, "1.50", Decimal("1.50")),
+        (Decimal | None, "7", Decimal(7)),
+        (str, "1.5", None),
+        (Annotated[int, pydantic.Field(ge=1)], "7", 7),
+    ],
+)
+def test_numbers_are_those_of_the_profile_in_a_text_and_in_a_message(annotation: Any, text: str, value: Any) -> None:
+    profile = JSONRPC.replace(name="money", floats="decimal")
+    seen: list[Any] = []
+    handlers = Handlers()
+
+    def f(a: Any) -> None:
+        seen.append(a)
+
+    f.__annotations__["a"] = annotation
+    handlers.register("f", f, typed=True)
+    for params in (f"[{text}]", f'{{"a":{text}}}'):
+        data = (CALL % ("f", params)).encode()
+        responses = [
+            handlers.dispatch(data, profile=profile),
+            handlers.dispatch(decode(data, profile), profile=profile),
+            handlers.dispatch(decode(data, profile, raw=True), profile=profile),
+        ]
+        assert len(set(responses)) == 1
+    assert [(type(each), each) for each in seen] == ([] if value is None else [(type(value), value)] * 6)

@@ -17,6 +17,7 @@ import importlib
 import sys
 from collections import deque
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any, Final
 
 from ...codec import Raw
@@ -235,6 +236,8 @@ def type_of(annotation: Any) -> ValueType:
 def _integral(value: Any) -> Any:
     """A JSON value in which all numbers such as 1.0 are integers."""
     if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Decimal) and value == value.to_integral_value():
         return int(value)
     if isinstance(value, dict):
         return {name: _integral(inner) for name, inner in value.items()}
