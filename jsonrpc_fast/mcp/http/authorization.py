@@ -14,9 +14,10 @@ Rules:
     expiry, issuer and audience. Without a valid token the response is 401, without the scopes it is 403.
   - `WWW-Authenticate` names the metadata of the resource, which anybody may read: a client finds the authorization
     server there.
+  - With `proofs`, a token may be bound to a key of its sender, who then proves with each request to have the key.
   - A session belongs to the subject that began it. For any other subject it does not exist.
 
-Sources: specification 2025-11-25 and 2026-07-28 "Authorization"; RFC 6750, RFC 9728.
+Sources: specification 2025-11-25 and 2026-07-28 "Authorization"; RFC 6750, RFC 9449, RFC 9728.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from ..._checks import check_seconds as check_seconds_option
@@ -51,6 +52,21 @@ _NOT_CLAIMS: Final = (Awaitable, Generator, AsyncGenerator, Future)
 _logger: Final = logger_of("mcp")
 
 
+class Proofs(Protocol):
+    """Verifies that the sender of a token has the key to which it is bound: `proofs.ProofVerifier`.
+
+    Attributes:
+        is_required: Whether every token must be bound to a key.
+        algorithms: The algorithms that proofs may be signed with.
+    """
+
+    is_required: bool
+    algorithms: tuple[str, ...]
+
+    def fault(self, claims: Any, token: str, proof: str | None, method: str, resource: str) -> tuple[str, str] | None:
+        """Return what is wrong with a request: an error code of OAuth and a text; None if nothing is."""
+
+
 class Authorization:
     """How an endpoint checks bearer tokens.
 
@@ -67,6 +83,7 @@ class Authorization:
             mapping, and None as the result, it is the token itself. It must have the same `repr` each time, as a str or
             a tuple has.
         metadata: Further members of the metadata, such as `resource_name`.
+        proofs: Accepts tokens that are bound to a key (DPoP): a `ProofVerifier`; None: bearer tokens only.
         check_seconds: How long an async function may take; then it is cancelled and the response is 503. None: no
             limit.
 
@@ -89,6 +106,7 @@ class Authorization:
         scopes_supported: Collection[str] | None = None,
         subject: Callable[[Any], object] | None = None,
         metadata: Mapping[str, Any] | None = None,
+        proofs: Proofs | None = None,
         check_seconds: float | None = 30.0,
     ) -> None:
         check_seconds_option("check_seconds", check_seconds)
@@ -118,25 +136,40 @@ class Authorization:
             "resource": resource,
             "authorization_servers": list(authorization_servers),
             "bearer_methods_supported": ["header"],
+            **(
+                {}
+                if proofs is None
+                else {
+                    "dpop_signing_alg_values_supported": list(proofs.algorithms),
+                    "dpop_bound_access_tokens_required": proofs.is_required,
+                }
+            ),
             **({"scopes_supported": supported} if supported else {}),
             **(metadata or {}),
         }
         self.metadata_text: bytes = dumps(self.metadata)
         self._supported = supported
+        self._resource = resource
+        self._proofs = proofs
 
-    async def authorize(self, header: bytes | None) -> tuple[Any, object]:
-        """Check the header `Authorization` of a request. Return the claims and the subject.
+    async def authorize(self, method: str, headers: Mapping[bytes, bytes]) -> tuple[Any, object]:
+        """Check the token of a request, and its proof. Return the claims and the subject.
+
+        Args:
+            method: The method of HTTP.
+            headers: The headers.
 
         Raises:
             Refusal: There is no valid token (401), or it lacks a scope (403), or the header is malformed (400), or a
                 function failed (500) or took too long (503).
         """
-        if header is None:
-            raise self._refusal(401, None, "A bearer token is required.", self._supported)
-        scheme, _, token = header.partition(b" ")
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         token = token.strip(b" ")
-        if scheme.lower() != b"bearer" or not token:
-            raise self._refusal(401, None, "A bearer token is required.", self._supported)
+        proofs = self._proofs
+        has_proof = proofs is not None and scheme.lower() == b"dpop"
+        is_bearer = scheme.lower() == b"bearer" and not (proofs is not None and proofs.is_required)
+        if not token or not (is_bearer or has_proof):
+            raise self._refusal(401, None, "A token is required.", self._supported)
         text = token.decode("latin-1")
         if len(token) > MAX_TOKEN_BYTES or not BEARER_TOKEN.fullmatch(text):
             raise self._refusal(400, "invalid_request", "The token is malformed.")
@@ -147,6 +180,10 @@ class Authorization:
             is_valid = bool(claims) or isinstance(claims, Mapping)
         if not is_valid:
             raise self._refusal(401, "invalid_token", "The token is not valid.", self._supported)
+        if proofs is not None:
+            proof = headers.get(b"dpop", b"").decode("latin-1") if has_proof else None
+            if (fault := proofs.fault(claims, text, proof, method, self._resource)) is not None:
+                raise self._refusal(401, *fault, self._supported)
         with RefusedFailures(_UNREADABLE, partial(_log, text)):
             self._require(claims, self._scopes)
             return claims, await self._subject_of(claims, token)
@@ -210,8 +247,22 @@ class Authorization:
         # A function may make scopes from the name in a message, which do not fit into a header.
         if joined := " ".join([scope for scope in scopes if SCOPE.fullmatch(scope)]):
             parameters["scope"] = joined
-        challenge = "Bearer " + ", ".join(f'{name}="{value}"' for name, value in parameters.items())
+        challenges = ["Bearer " + _joined(parameters)]
+        if self._proofs is not None:
+            algorithms = {"algs": " ".join(self._proofs.algorithms)}
+            # Of two challenges only the first has what they have in common: headers are short, and parsers simple.
+            is_only = self._proofs.is_required or error == "invalid_dpop_proof"
+            challenges = (
+                ["DPoP " + _joined(parameters | algorithms)]
+                if is_only
+                else [*challenges, "DPoP " + _joined(algorithms)]
+            )
+        challenge = ", ".join(challenges)
         return Refusal(status, reason, [(b"www-authenticate", challenge.encode("latin-1"))])
+
+
+def _joined(parameters: Mapping[str, str]) -> str:
+    return ", ".join(f'{name}="{value}"' for name, value in parameters.items())
 
 
 async def _result(found: Awaitable[Any]) -> Any:

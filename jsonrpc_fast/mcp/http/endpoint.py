@@ -173,7 +173,7 @@ class McpEndpoint:
             allowed = b", ".join(name.encode() for name in self._allowed_methods)
             raise Refusal(405, "Messages are sent with POST.", [(b"allow", allowed)])
         if self._authorization is not None:
-            request.claims, request.subject = await self._authorization.authorize(headers.get(b"authorization"))
+            request.claims, request.subject = await self._authorization.authorize(method, headers)
         if method == "POST":
             await self._post(request)
         elif method == "GET":

@@ -39,7 +39,7 @@ METHOD: Final = METHOD_HEADER.encode()
 NAME: Final = NAME_HEADER.encode()
 LAST_EVENT_ID: Final = LAST_EVENT_ID_HEADER.encode()
 
-SINGLE_HEADERS: Final = frozenset({SESSION_ID, VERSION, METHOD, NAME, LAST_EVENT_ID, b"authorization"})
+SINGLE_HEADERS: Final = frozenset({SESSION_ID, VERSION, METHOD, NAME, LAST_EVENT_ID, b"authorization", b"dpop"})
 """The headers that may have one value only, besides `Mcp-Param-…` and those of `http.requests`."""
 
 NAME_MEMBERS: Final[Mapping[str, str]] = {

@@ -78,7 +78,8 @@ LEEWAY_SECONDS: Final = 10.0
 MAX_RESPONSE_BYTES: Final = 256 * 1024
 """Maximum size of a key set, or of another response of an issuer."""
 
-_KEY_TYPES: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
+KEY_TYPES: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
+"""The types of keys by how the names of their algorithms begin."""
 _RETRY_AFTER: Final = (b"retry-after", b"%d" % RETRY_SECONDS)
 _logger: Final = logger_of("mcp")
 
@@ -185,7 +186,7 @@ class JwtVerifier:
             each
             for each in self._set
             if (kid is None or each.get("kid") == kid)
-            and each.get("kty") == _KEY_TYPES[algorithm[:2]]
+            and each.get("kty") == KEY_TYPES[algorithm[:2]]
             and each.get("alg", algorithm) == algorithm
             and each.get("use", "sig") == "sig"
         ]
