@@ -100,11 +100,17 @@ async def test_clients_over_http(servers: Path) -> None:
     port = free_port()
     with running(command(servers, "--http", f"127.0.0.1:{port}", "--separator", "."), port) as server:
         url = f"http://127.0.0.1:{server.port}/mcp"
-        async with connect(url) as one, connect(url) as other:
+        async with connect(url, mode="legacy") as one, connect(url, mode="legacy") as other:
             pids = [value_of(await client.call_tool("good.pid", {})) for client in (one, other)]
             assert pids[0] != pids[1]
             assert value_of(await one.call_tool("good.pid", {})) == pids[0]
         await eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+        async with (
+            connect(url) as one,
+            connect(url) as other,
+        ):  # requests that stand alone, of clients that look the same
+            pids = [value_of(await client.call_tool("good.pid", {})) for client in (one, other)]
+            assert pids[0] == pids[1]
 
 
 async def test_connect_reads_the_file(servers: Path) -> None:

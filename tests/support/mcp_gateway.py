@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp import Gateway, connect
 from jsonrpc_fast.mcp.client import Client
+from jsonrpc_fast.mcp.protocol.versions import VERSIONS
 from jsonrpc_fast.mcp.server import Context, Server
 from jsonrpc_fast.profile import MCP_2025_11_25
 from jsonrpc_fast.transports.memory import MemoryChannel, MemoryTransport
@@ -19,10 +21,10 @@ from .waiting import forever
 class Shop:
     """A server with some of everything, which records what it sees."""
 
-    def __init__(self, name: str = "shop") -> None:
+    def __init__(self, name: str = "shop", versions: Sequence[str] = VERSIONS) -> None:
         self.seen: list[Any] = []
         self.cancelled = 0
-        self.server = server = Server(name, "1.0")
+        self.server = server = Server(name, "1.0", versions=versions)
 
         @server.tool
         def price(item: str, count: int = 1) -> str:
@@ -101,8 +103,8 @@ class Scripted:
         return ours
 
 
-def two() -> tuple[Shop, Shop, Gateway]:
-    one, other = Shop("one"), Shop("other")
+def two(versions: Sequence[str] = VERSIONS) -> tuple[Shop, Shop, Gateway]:
+    one, other = Shop("one", versions), Shop("other", versions)
     return one, other, Gateway({"one": one.server, "other": other.server})
 
 
@@ -110,5 +112,5 @@ def text_of(result: dict[str, Any]) -> str:
     return str(result["content"][0]["text"])
 
 
-def client_of(gateway: Gateway, **options: Any) -> Client:
-    return connect(gateway, mode="legacy", **options)
+def client_of(gateway: Gateway, mode: str = "legacy", **options: Any) -> Client:
+    return connect(gateway, mode=mode, **options)

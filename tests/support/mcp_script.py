@@ -12,6 +12,7 @@ from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp.client import Client, connect
 from jsonrpc_fast.profile import MCP_2025_11_25
 from jsonrpc_fast.transports.memory import MemoryTransport, memory_pair
+from jsonrpc_fast.types import UNSET
 
 INITIALIZED = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
 
@@ -57,7 +58,8 @@ class Script:
         if isinstance(answer, bytes):
             self.write(answer.replace(b"%s", b"%d" % id))
         elif isinstance(answer, RpcError):
-            self.write({"id": id, "error": {"code": answer.code, "message": answer.message}})
+            data = {} if answer.data is UNSET else {"data": answer.data}
+            self.write({"id": id, "error": {"code": answer.code, "message": answer.message, **data}})
         elif answer is not None:
             self.write({"id": id, "result": answer})
 

@@ -71,7 +71,8 @@ def connect(
             this process; or a transport that is not started. Or what hosts read: `{"mcpServers": {…}}`, or the path
             of such a file, which ends in ".json": one server, or several behind a `Gateway` (see `read_servers`).
         arguments: The arguments of the program.
-        mode: "auto": the latest revision that the server supports, found with a probe; "legacy": the handshake with
+        mode: "auto": the latest revision that the server supports, found with a probe, and for several servers behind a
+            gateway "legacy"; "legacy": the handshake with
             `initialize`, without a probe; "modern": no such handshake; or a single revision: "2025-06-18".
         handlers: Functions by method, sync or async, called with the params. A handler of a server's request
             ("roots/list", "sampling/createMessage", "elicitation/create") returns the result. An RpcError that it
@@ -114,6 +115,8 @@ def connect(
             [entry] = entries.values()
         else:
             server = gateway_of(entries)
+            # With a handshake the servers of either era may ask and notify this client at any time.
+            mode = "legacy" if mode == "auto" else mode
     if isinstance(server, LocalServer):
         server = server.in_process()
     if entry is None and isinstance(server, (str, os.PathLike)):

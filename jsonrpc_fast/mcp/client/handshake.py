@@ -161,6 +161,7 @@ class ClientHandshake:
         self._probe_seconds = probe_seconds
         self._asked: Literal["", "initialize", "server/discover"] = ""
         self._was_corrected = False
+        self._has_probed = False
         self._server: ServerContext | None = None
 
     @property
@@ -168,9 +169,16 @@ class ClientHandshake:
         """What is known about the server; None before the handshake is done."""
         return self._server
 
-    def start(self) -> SendRequest:
-        """Return the first step."""
-        return self._discover(self._modern_versions[-1]) if self._modern_versions else self._initialize()
+    def start(self, *, probes: bool = True) -> SendRequest:
+        """Return the first step.
+
+        Args:
+            probes: Whether mode "auto" begins with the probe. Otherwise `initialize` comes first, and the probe only if
+                the server does not know it.
+        """
+        if self._modern_versions and (probes or not self._legacy_versions):
+            return self._discover(self._modern_versions[-1])
+        return self._initialize()
 
     def answered(self, result: object) -> SendRequest | Done:
         """Return the step after the result of the last request.
@@ -197,6 +205,10 @@ class ClientHandshake:
             # The server has named its versions, and `initialize` could not agree on any of them either.
             if offered and latest_common(offered, self._legacy_versions) is None:
                 raise HandshakeError(_NO_COMMON_VERSION) from error
+        # A modern server does not know `initialize`.
+        is_unknown = isinstance(error, RpcError) and error.code == ErrorCode.METHOD_NOT_FOUND
+        if is_unknown and self._modern_versions and not self._has_probed:
+            return self._discover(self._modern_versions[-1])
         # A legacy server answers the probe with whatever error it has for unknown methods, or requests before
         # `initialize`: the code tells nothing.
         if self._asked == "server/discover" and self._legacy_versions:
@@ -236,6 +248,7 @@ class ClientHandshake:
 
     def _discover(self, version: str) -> SendRequest:
         self._asked = "server/discover"
+        self._has_probed = True
         is_probe = bool(self._legacy_versions)
         seconds = self._probe_seconds if is_probe else None
         return SendRequest("server/discover", {"_meta": self._meta(version)}, seconds, is_probe)

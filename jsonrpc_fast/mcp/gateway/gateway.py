@@ -5,17 +5,20 @@
 
 Rules:
   - Each client has servers of its own, because a server keeps state of its client and sends requests to it, and the
-    messages do not say which client is meant. Servers are started when the client first needs them.
+    messages do not say which client is meant. Servers are started when the client first needs them. `modern` says which
+    requests of 2026-07-28 are of one client.
   - Params, results and errors are passed on as the bytes that arrived; only the name of a tool or a prompt, and a
     progress token, are replaced. Lists are decoded.
-  - Clients speak the revisions with a handshake, up to 2025-11-25; newer clients fall back to it.
+  - Clients and servers speak any revision, with a handshake or without; either side may be the newer one.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from ..._checks import check_count, check_seconds, check_type
@@ -27,12 +30,14 @@ from ..client.entries import ServerEntry, Servers, entry_of, read_servers
 from ..protocol.capabilities import Implementation, ListChanged, Resources, ServerCapabilities
 from ..protocol.naming import Prefixes
 from ..protocol.records import EmptyObject
-from ..protocol.versions import HANDSHAKE_VERSIONS
 from ..server.handshake import ServerHandshake
 from ..server.lifespan import Lifespan
+from ..server.request_state import STATE_SECONDS, StateKey, StateSeal
 from ..server.serving import Served
 from ..server.task_store import TaskStore
+from .catalog import Catalog
 from .connection import GatewayConnection
+from .modern import ModernClients, Rounds
 from .upstream import Places
 
 MAX_SERVERS: Final = 64
@@ -76,6 +81,7 @@ class Gateway(Served):
         idle_seconds: How long a server may be idle until it is ended; None: no limit.
         list_seconds: How long a list waits for a server. One that is slower, as it may be at its first start, is left
             out; the client is told that the list has changed when it has responded.
+        state_key: As in `Server`: signs or encrypts the `requestState` of clients of 2026-07-28.
         timeout: Seconds until a request is given up that neither side cancels; None: never.
         max_message_bytes: Maximum size of a message of either side; by default that of the profile.
 
@@ -87,7 +93,6 @@ class Gateway(Served):
         OSError: The file cannot be read.
     """
 
-    versions: Sequence[str] = HANDSHAKE_VERSIONS
     keeps_raw: ClassVar[bool] = True
 
     def __init__(
@@ -103,6 +108,7 @@ class Gateway(Served):
         idle_seconds: float | None = IDLE_SECONDS,
         list_seconds: float = LIST_SECONDS,
         timeout: float | None = TIMEOUT_SECONDS,
+        state_key: StateKey | None = None,
         max_message_bytes: int | None = None,
     ) -> None:
         check_type("servers", servers, Mapping, str, os.PathLike)
@@ -124,6 +130,7 @@ class Gateway(Served):
             raise ValueError("a gateway must have a server")
         self._entries: dict[str, ServerEntry] = {}
         self._prefixes = Prefixes([], separator)
+        self._info = Implementation(name=name, version=version)
         for server, entry in entries.items():
             safe = _UNSAFE.sub("_", server)
             if not safe:
@@ -138,11 +145,14 @@ class Gateway(Served):
         for entry in self._entries.values():
             if entry.local is None:
                 entry.transport(self.profile, raw=True)  # checks it
-        self._info = Implementation(name=name, version=version)
         self._instructions = instructions
         self._places = Places(self.profile, max_servers, max_calls, idle_seconds, list_seconds, timeout)
         self.connections: set[Any] = set()
-        self.lifespan: Lifespan = Lifespan(None, self)
+        self._make = partial(Catalog, self._entries, self._prefixes, self._places)
+        seal = StateSeal(state_key, name, STATE_SECONDS)
+        self._rounds = Rounds(seal, max(1, max_servers // 2))
+        self._http_clients = self._modern_clients()
+        self.lifespan: Lifespan = Lifespan(_clients_of, self._http_clients)
         self.tasks: TaskStore = TaskStore()
 
     def tool_scopes(self, name: str) -> frozenset[str]:
@@ -159,4 +169,18 @@ class Gateway(Served):
     def connection(self, transport: Transport, options: SessionOptions) -> Any:
         """Return the connection of one client, which is not started. The arguments are as in `run`."""
         handshake = ServerHandshake(self._info, _CAPABILITIES, versions=self.versions, instructions=self._instructions)
-        return GatewayConnection(handshake, self._entries, self._prefixes, self._places, transport, options)
+        own = self._modern_clients()
+        return GatewayConnection(
+            handshake, _CAPABILITIES, self._make, self._places, self._http_clients, own, transport, options
+        )
+
+    def _modern_clients(self) -> ModernClients:
+        return ModernClients(partial(self._make, True), self._info, self._rounds)
+
+
+@asynccontextmanager
+async def _clients_of(clients: ModernClients) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await clients.close()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Generic, TypeVar
 
 from ...codec import Raw
 from ...codec._backend import dumps
 from ...errors import invalid_params
+from ..protocol.meta import REQUEST_KEYS
 
 T = TypeVar("T")
 
@@ -43,14 +44,39 @@ def text_member(payload: Raw, *path: str) -> str:
 def replaced(payload: Raw, path: Sequence[str], value: Any) -> Raw:
     """Return an object with another value for a member that it has. All other bytes stay the same."""
     name, rest = path[0], path[1:]
-    parts = []
     # `items` drops all but the last of several members with one name, as `decode` would.
-    for key, part in payload.items():
-        text = bytes(part)
-        if key == name:
-            text = bytes(replaced(part, rest, value)) if rest else bytes(value) if type(value) is Raw else dumps(value)
-        parts.append(dumps(key) + b":" + text)
-    return Raw(b"{" + b",".join(parts) + b"}")
+    members: dict[str, Any] = dict(payload.items())
+    members[name] = replaced(members[name], rest, value) if rest else value
+    return object_of(members)
+
+
+def object_of(members: Mapping[str, Any]) -> Raw:
+    """Return an object, some of whose members are `Raw`."""
+    return Raw(b"{" + b",".join(map(_pair, members, members.values())) + b"}")
+
+
+def with_members(payload: Raw, members: Mapping[str, Any], without: Container[str] = ()) -> Raw:
+    """Return an object with these members, in place of its own of the same names, and without some others."""
+    kept = {name: part for name, part in payload.items() if name not in members and name not in without}
+    return object_of({**members, **kept})
+
+
+def with_meta(params: Raw, meta: Mapping[str, Any], without: Iterable[str] = ()) -> Raw:
+    """Return the params of a request with what a server of another client, or of another revision, is told in `_meta`.
+
+    Args:
+        params: The params.
+        meta: The members in place of those that every request of 2026-07-28 carries.
+        without: The members of the params to leave out.
+    """
+    found = params.get(("_meta",))
+    own = {} if found is None else {name: part for name, part in found.items() if name not in REQUEST_KEYS}
+    members = {**own, **meta}
+    return with_members(params, {"_meta": object_of(members)} if members else {}, {"_meta", *without})
+
+
+def _pair(name: str, value: Any) -> bytes:
+    return dumps(name) + b":" + (bytes(value) if type(value) is Raw else dumps(value))
 
 
 class Tokens(Generic[T]):

@@ -1,15 +1,18 @@
 """One server of a gateway, for one client.
 
 Rules:
-  - The server is started with the first request for it, and told the client's own name and capabilities.
+  - The server is started with the first request for it, and told the client's own name and capabilities. A client with
+    a handshake is served by the handshake if the server has one, and a client of 2026-07-28 without it.
   - It is ended after `idle_seconds` without a request, unless the client subscribed to one of its resources. The next
     request starts it again.
   - If it exits, crashes or loses its connection, the next request starts it again, at most MAX_RESTARTS times
     in RESTART_SECONDS. The level of log messages and the subscriptions are set again; other state is lost.
   - A person signs in before the server is started, where it needs that. One sign-in serves all clients.
   - A progress token is replaced by one of the gateway: two clients, or a client and another server, may use the same.
-  - A message of the server that belongs to a request, but does not say to which, goes where the response to the latest
-    request in flight goes.
+  - A message of the server that belongs to a request, but does not say to which, belongs to the latest one in flight.
+  - To a server of 2026-07-28 every request says who the client is. If its result asks for input, a client with a
+    handshake is asked, and the request is sent again with the responses. Changes are heard by a subscription.
+  - To a server with a handshake nothing goes that only 2026-07-28 has.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import errno
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -25,6 +28,7 @@ from typing import Any, Final
 from ..._logs import logger_of
 from ...codec import Raw
 from ...codec._payloads import decoded
+from ...codes import McpErrorCode
 from ...errors import (
     CallTimeout,
     ConnectionLost,
@@ -34,22 +38,31 @@ from ...errors import (
     RpcError,
     SignInError,
     StateError,
+    invalid_params,
 )
 from ...handlers.failures import on_failure
 from ...profile import Profile
-from ...session import Destination, SessionContext, SessionOptions
+from ...session import SessionContext, SessionOptions
 from ...session.running import current_run, waiting
 from ...transports.protocol import Transport
+from ..client.client import MAX_ROUNDS
 from ..client.deadlines import wait_until
 from ..client.entries import ServerEntry
-from ..client.handshake import ClientHandshake, ServerContext
+from ..client.handshake import PROBE_SECONDS, ClientHandshake, SendRequest, ServerContext
 from ..client.paging import all_pages
 from ..client.restarts import Restarts
 from ..client.session import ClientSession
 from ..protocol.capabilities import ClientCapabilities, Implementation
-from ..protocol.meta import LIST_METHODS, HandshakeResult
+from ..protocol.meta import (
+    LIST_METHODS,
+    LISTEN_METHOD,
+    LOG_LEVEL_KEY,
+    MAX_INPUTS,
+    HandshakeResult,
+    method_not_found,
+)
 from ..relay import RELAY_ERROR
-from .payloads import Tokens, as_raw
+from .payloads import Tokens, as_raw, member, object_of, text_member, with_members, with_meta
 
 MAX_RESTARTS: Final = 3
 START_SECONDS: Final = 60.0
@@ -58,6 +71,12 @@ MIN_IDLE_SECONDS: Final = 10.0
 """A server is ended to make room for another one only if it has been idle for this long."""
 MAX_SUBSCRIPTIONS: Final = 1000
 """Maximum number of resources of one server that a client subscribes to."""
+INPUT_MEMBERS: Final = ("inputResponses", "requestState")
+"""The members of params by which a client of 2026-07-28 repeats a request."""
+_PAUSE_SECONDS: Final = 0.25
+"""How long a request waits that a server wants repeated without input."""
+_LISTEN_SECONDS: Final = 5.0
+"""How often a subscription that ends is opened again at most, and how long one waits for that which replaces it."""
 _SESSION: Final[SessionOptions] = {"max_inbox": 1000, "inbox_bytes": 16 * 1024 * 1024, "max_handlers": 100}
 """How many requests of its own a server may have in flight."""
 
@@ -76,6 +95,7 @@ class Places:
         list_seconds: How long a list waits for a server.
         timeout: Seconds until a request is given up; None: never.
         running: The servers that run or start.
+        legacy: The names of servers that were found to have a handshake only: they are not probed again.
     """
 
     profile: Profile
@@ -85,6 +105,7 @@ class Places:
     list_seconds: float
     timeout: float | None
     running: dict[Upstream, None] = field(default_factory=dict)
+    legacy: set[str] = field(default_factory=set)
 
     async def enter(self, upstream: Upstream) -> None:
         """Give a server a place to run, if necessary that of the one that has been idle longest.
@@ -137,12 +158,14 @@ class Upstream:
         places: The bounds of the gateway.
         info: The client's name and version.
         capabilities: What the client can.
-        ask: Takes a request of the server: this object, the method, the params and the place for it; returns an
-            awaitable of the result.
+        is_modern: Whether the client is one of 2026-07-28.
+        ask: Takes a request of the server: this object, the method, the params and the origin of the client's request
+            that it belongs to, as far as that is known; returns an awaitable of the result.
         tell: Takes a notification of the server in the same way.
 
     Attributes:
         name: The name.
+        requests: The origins of the client's requests in flight, the latest one last.
         server: What is known about the server; None before its first start.
         level: The level of log messages that the client set; None: none.
         subscriptions: The URIs of the resources that the client subscribed to.
@@ -154,8 +177,9 @@ class Upstream:
     _places: Places
     _info: Implementation
     _capabilities: ClientCapabilities
-    _ask: Callable[[Upstream, str, Raw, Destination | None], Any]
-    _tell: Callable[[Upstream, str, Raw, Destination | None], None]
+    _is_modern: bool
+    _ask: Callable[[Upstream, str, Raw, Any], Awaitable[Any]]
+    _tell: Callable[[Upstream, str, Raw, Any], None]
     server: ServerContext | None = None
     level: str | None = None
     subscriptions: dict[str, None] = field(default_factory=dict)
@@ -167,39 +191,126 @@ class Upstream:
     _has_failed: bool = False
     _is_closed: bool = False
     _timer: asyncio.TimerHandle | None = None
-    _requests: dict[object, Destination | None] = field(default_factory=dict)  # the places of those in flight, in order
-    _tokens: Tokens[Destination | None] = field(default_factory=Tokens)  # of the client
+    requests: dict[object, Any] = field(default_factory=dict)
+    _tokens: Tokens[Any] = field(default_factory=Tokens)  # of the client
+    _listener: asyncio.Task[None] | None = None
+    _filter_changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _acknowledged: asyncio.Event = field(default_factory=asyncio.Event)
 
     # Requests of the client.
 
-    async def call(self, method: str, params: Any = None, destination: Destination | None = None) -> Any:
+    async def call(self, method: str, params: Any = None, origin: Any = None) -> Any:
         """Send a request, and start the server if necessary. Return the result as it arrived.
 
         Args:
             method: The method.
-            params: The params.
-            destination: Where the response goes.
+            params: The params, those of a client as `Raw`.
+            origin: What the server's messages about this request are passed on with.
 
         Raises:
             RpcError: The server's error; or -32000 if the server cannot be started, was lost or is too busy.
         """
-        if len(self._requests) >= self._places.max_calls:
+        if self.is_full:
             raise self._error("has too many requests in flight")
         request = object()
-        self._requests[request] = destination
+        self.requests[request] = origin
         try:
             # The handler keeps no slot while it waits: the server may send a request back through this session before
             # it responds.
             with waiting():
                 session = await self._started()
-            with self._tokens.replaced(params, destination) as params:
-                return await session.call(method, params, timeout=self._places.timeout)
+            if self.is_modern:
+                return await self._call_modern(session, method, as_raw(params), origin)
+            if self._is_modern:
+                params = with_meta(as_raw(params), {}, INPUT_MEMBERS)
+            return await self._send(session, method, params, origin)
         except (ConnectionLost, CallTimeout, HttpStatusError, ParseError, StateError) as error:
             raise self._error(_reason(error)) from None
         finally:
             self.used = asyncio.get_running_loop().time()
-            del self._requests[request]
+            del self.requests[request]
             self._watch()
+
+    async def _send(self, session: ClientSession, method: str, params: Any, origin: Any) -> Any:
+        with self._tokens.replaced(params, origin) as params:
+            return await session.call(method, params, timeout=self._places.timeout)
+
+    async def _call_modern(self, session: ClientSession, method: str, params: Raw, origin: Any) -> Any:
+        assert self.server is not None
+        meta = self.server.meta if self.level is None else {**self.server.meta, LOG_LEVEL_KEY: self.level}
+        found = params.get(("_meta", LOG_LEVEL_KEY)) if self._is_modern else None
+        params = with_meta(params, meta if found is None else {**meta, LOG_LEVEL_KEY: found})
+        may_list = method == "tools/call" and bool(self._entry.url)
+        for _ in range(MAX_ROUNDS + 1):
+            try:
+                result = await self._send(session, method, params, origin)
+            except RpcError as error:
+                # Over HTTP a tool may ask for headers of its own, which only the list of tools tells.
+                if not may_list or error.code != McpErrorCode.HEADER_MISMATCH:
+                    raise
+                may_list = False
+                await self.list("tools/list")
+                continue
+            if self._is_modern or not is_input_required(result):
+                return result
+            params = with_members(params, await self._inputs(as_raw(result), origin), INPUT_MEMBERS)
+        raise self._error("asks for input too often")
+
+    async def _inputs(self, result: Raw, origin: Any) -> Mapping[str, Any]:
+        """Ask a client with a handshake what a result asks. Return the members of the params to repeat the request."""
+        requests, state = result.get(("inputRequests",)), result.get(("requestState",))
+        asked = {} if requests is None else dict(requests.items())
+        methods = [member(request, ("method",)) for request in asked.values()]
+        is_valid = all(isinstance(method, str) for method in methods) and (asked or state is not None)
+        if not is_valid or len(asked) > MAX_INPUTS:
+            raise self._error("sent an invalid message")
+        members = {} if state is None else {"requestState": state}
+        if not asked:
+            await asyncio.sleep(_PAUSE_SECONDS)
+            return members
+        tasks = [
+            asyncio.ensure_future(self._ask(self, method, as_raw(request.get(("params",))), origin))
+            for method, request in zip(methods, asked.values(), strict=True)
+        ]
+        try:
+            responses = await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+        return {**members, "inputResponses": object_of(dict(zip(asked, map(as_raw, responses), strict=True)))}
+
+    async def start(self) -> None:
+        """Start the server if it does not run. Raises RpcError as `call`."""
+        with waiting():
+            await self._started()
+
+    async def subscribe(self, method: str, params: Raw, origin: Any = None) -> Any:
+        """Subscribe the client to a resource, or end that. Return the result.
+
+        Args:
+            method: "resources/subscribe" or "resources/unsubscribe".
+            params: The params, with the URI.
+            origin: As in `call`.
+
+        Raises:
+            RpcError: As in `call`; or there are too many subscriptions.
+        """
+        uri = text_member(params, "uri")
+        is_new = method == "resources/subscribe"
+        if is_new and len(self.subscriptions) >= MAX_SUBSCRIPTIONS:
+            raise invalid_params("there are too many subscriptions")
+        await self.start()
+        result: Any = {}
+        if not self.is_modern:
+            result = await self.call(method, params, origin)
+        elif not self.supports("resources.subscribe"):
+            raise method_not_found()
+        if is_new:
+            self.subscriptions[uri] = None
+        else:
+            self.subscriptions.pop(uri, None)
+        self._filter_changed.set()
+        return result
 
     async def list(self, method: str) -> list[dict[str, Any]]:
         """Return all items of a list; none of a server that has no such list.
@@ -211,8 +322,7 @@ class Upstream:
             RpcError: As in `call`.
             ValueError: The result is invalid.
         """
-        with waiting():
-            await self._started()
+        await self.start()
         if not self.supports(LIST_METHODS[method].kind):
             return []
 
@@ -227,13 +337,29 @@ class Upstream:
         return self.server is not None and self.server.capabilities.supports(capability)
 
     @property
+    def is_modern(self) -> bool:
+        """Whether the server is one of 2026-07-28, as far as it is known."""
+        return self.server is not None and self.server.revision.is_modern
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has as many requests in flight as it may have."""
+        return len(self.requests) >= self._places.max_calls
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether nothing of it runs, starts or ends."""
+        is_starting = self._starting is not None and not self._starting.done()
+        return self._session is None and self._ending is None and not is_starting and not self.requests
+
+    @property
     def is_running(self) -> bool:
         """Whether the server can be reached."""
         return self._session is not None and self._session.is_connected
 
     def notify(self, method: str, params: Raw | None) -> None:
-        """Send a notification, if the server runs."""
-        if self._session is not None and self._session.is_connected:
+        """Send a notification, if the server runs, and has a handshake: others take none."""
+        if self._session is not None and self._session.is_connected and not self.is_modern:
             self._session.notify_soon(method, params)
 
     # The server's messages.
@@ -241,15 +367,54 @@ class Upstream:
     def _receive(self, params: Raw, context: SessionContext) -> Any:
         # JSON-RPC does not say which request of the client a message of the server belongs to. Up to 2025-11-25 neither
         # does MCP, so the latest one is a guess; over stdio all of them share one stream.
-        latest = next(reversed(self._requests.values()), None)
+        latest = next(reversed(self.requests.values()), None)
         if not context.is_notification:
+            if self.is_modern:
+                raise method_not_found()
             return self._ask(self, context.method, params, latest)
         if context.method == "notifications/progress":
             if (found := self._tokens.restored(params)) is not None:
                 self._tell(self, context.method, *found)
+        elif context.method == "notifications/subscriptions/acknowledged":
+            self._acknowledged.set()
         else:
             self._tell(self, context.method, params, latest)
         return None
+
+    # The subscription to a server of 2026-07-28.
+
+    async def _listen(self, session: _Session) -> None:
+        """Keep a subscription to what the client may have to be told. A new one replaces it when that changes."""
+        assert self.server is not None
+        loop = asyncio.get_running_loop()
+        stream: asyncio.Future[Any] | None = None
+        try:
+            while session.is_connected:
+                self._filter_changed.clear()
+                begun = loop.time()
+                before, stream = stream, None
+                if wanted := self._wanted():
+                    self._acknowledged.clear()
+                    params = self.server.params({"notifications": wanted})
+                    stream = asyncio.ensure_future(session.call(LISTEN_METHOD, params, timeout=None))
+                    stream.add_done_callback(_retrieve)
+                    if before is not None and not before.done():  # it is heard until the new one is open
+                        await _first(self._acknowledged, stream, _LISTEN_SECONDS)
+                if before is not None:
+                    before.cancel()
+                await _first(self._filter_changed, stream, None)
+                if stream is not None and stream.done():
+                    await _first(self._filter_changed, None, begun + _LISTEN_SECONDS - loop.time())
+        finally:
+            if stream is not None:
+                stream.cancel()
+
+    def _wanted(self) -> dict[str, Any]:
+        kinds = sorted({each.kind for each in LIST_METHODS.values()})
+        wanted: dict[str, Any] = {f"{kind}ListChanged": True for kind in kinds if self.supports(f"{kind}.listChanged")}
+        if self.subscriptions and self.supports("resources.subscribe"):
+            wanted["resourceSubscriptions"] = list(self.subscriptions)
+        return wanted
 
     # Starting and ending.
 
@@ -283,12 +448,7 @@ class Upstream:
         self._has_failed = True  # until it runs: whatever is raised below is a failure
         try:
             async with on_failure(partial(self._places.leave, self)):
-                handshake = ClientHandshake(self._info, self._capabilities, "legacy")
-                transport = self._entry.transport(self._places.profile, raw=True)
-                session = _Session(transport, handshake, self._receive)
-                async with on_failure(partial(session.close, 0.0)):
-                    begun = self._begin(session, handshake)
-                    await wait_until(now + START_SECONDS, begun, "it does not start in time")
+                session = await self._connect(now + START_SECONDS)
         except (OSError, ValueError, ImportError, ConnectionLost, CallTimeout, HandshakeError, RpcError) as error:
             _logger.warning("%s: cannot be started: %s", self.name, _reason(error))
             raise self._error("cannot be started") from None
@@ -304,10 +464,40 @@ class Upstream:
             _logger.warning("%s: %s", self.name, error)
             raise self._error("needs a sign-in, which failed") from None
 
-    async def _begin(self, session: _Session, handshake: ClientHandshake) -> None:
+    async def _connect(self, deadline: float) -> _Session:
+        probes = self._is_modern and self.name not in self._places.legacy
+        # A server over HTTP always responds.
+        handshake = ClientHandshake(
+            self._info, self._capabilities, probe_seconds=None if self._entry.url else PROBE_SECONDS
+        )
+        step = handshake.start(probes=probes)
+        while True:
+            session = _Session(self._entry.transport(self._places.profile, raw=True), handshake, self._receive)
+            async with on_failure(partial(session.close, 0.0)):
+                try:
+                    begun = self._begin(session, handshake, step)
+                    await wait_until(deadline, begun, "it does not start in time")
+                    if self._is_modern and not self.is_modern:
+                        self._places.legacy.add(self.name)
+                    return session
+                except ConnectionLost:
+                    # A program may end because of the probe.
+                    again = handshake.restarted() if probes else None
+                    if again is None:
+                        raise
+            step, probes = again, False
+            await session.close(0.0)
+
+    async def _begin(self, session: _Session, handshake: ClientHandshake, step: SendRequest) -> None:
         await session.start()
-        await session.shake_hands(handshake.start())
+        await session.shake_hands(step)
         self.server = handshake.server
+        if self.is_modern:
+            context = contextvars.copy_context()
+            context.run(current_run.set, None)
+            self._listener = context.run(asyncio.ensure_future, self._listen(session))
+            self._listener.add_done_callback(_retrieve)
+            return
         if self.level is not None and self.supports("logging"):
             await session.call("logging/setLevel", {"level": self.level})
         # State that the client has set in an earlier process of the server.
@@ -325,7 +515,7 @@ class Upstream:
     def _watch(self) -> None:
         """End the server later, if it has nothing to do until then."""
         seconds = self._places.idle_seconds
-        if seconds is None or self._timer is not None or self._requests or not self.is_running:
+        if seconds is None or self._timer is not None or self.requests or not self.is_running:
             return
         loop = asyncio.get_running_loop()
         self._timer = loop.call_at(self.used + seconds, self._end_if_idle)
@@ -342,7 +532,7 @@ class Upstream:
     @property
     def is_idle(self) -> bool:
         """Whether the server runs, and its client has no request and no subscription that needs it."""
-        return self.is_running and not self._requests and not self.subscriptions
+        return self.is_running and not self.requests and not self.subscriptions
 
     def _end_soon(self) -> None:
         if self._ending is None:
@@ -356,6 +546,9 @@ class Upstream:
 
     async def _end(self) -> None:
         session, self._session = self._session, None
+        if self._listener is not None:
+            self._listener.cancel()
+            self._listener = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -377,6 +570,21 @@ class Upstream:
 
     def _error(self, what: str) -> RpcError:
         return RpcError(RELAY_ERROR, f"the server {self.name!r} {what}")
+
+
+def is_input_required(result: Any) -> bool:
+    """Return whether a result of 2026-07-28 asks the client for input."""
+    kind = member(result, ("resultType",)) if type(result) is Raw else result.get("resultType")
+    return bool(kind == "input_required")
+
+
+async def _first(event: asyncio.Event, task: asyncio.Future[Any] | None, seconds: float | None) -> None:
+    """Wait for an event or the end of a task, at most for some seconds."""
+    waiter = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait([waiter] if task is None else [waiter, task], timeout=seconds, return_when="FIRST_COMPLETED")
+    finally:
+        waiter.cancel()
 
 
 def _reason(error: Exception) -> str:

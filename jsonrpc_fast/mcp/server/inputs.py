@@ -29,7 +29,8 @@ from ..protocol.meta import MAX_INPUTS
 from .handshake import RequestRules
 from .request_state import MAX_STATE_BYTES, StateSeal
 
-_MAY_NEED_INPUT: Final = frozenset({"prompts/get", "resources/read", "tools/call"})
+MAY_NEED_INPUT: Final = frozenset({"prompts/get", "resources/read", "tools/call"})
+"""The requests whose result may ask for input."""
 INPUT_REQUESTS: Final = frozenset({"elicitation/create", "roots/list", "sampling/createMessage"})
 """The requests by which a function asks the client for input."""
 
@@ -56,7 +57,7 @@ class Inputs:
 
     def __init__(self, method: str, params: Mapping[str, Any], seal: StateSeal, subject: object) -> None:
         self._method, self._params, self._seal, self._subject = method, params, seal, subject
-        self._may_need_input = method in _MAY_NEED_INPUT
+        self._may_need_input = method in MAY_NEED_INPUT
         self._responses: dict[str, bytes] = {}  # encoded: a function may change the dict that it gets
         self._asked: frozenset[str] = frozenset()  # the keys of the requests that were made in earlier rounds
         self._digests: dict[str, str] = {}  # of the requests, by key
@@ -174,7 +175,7 @@ def check_input_required(method: str, result: Mapping[str, Any], rules: RequestR
         RpcError: The client cannot receive the requests, or lacks a capability.
         TypeError, ValueError: The result violates the protocol.
     """
-    if method not in _MAY_NEED_INPUT or not rules.revision.is_modern:
+    if method not in MAY_NEED_INPUT or not rules.revision.is_modern:
         raise cannot_send()
     if "requestState" in result:
         raise ValueError("the server makes requestState itself: use Context.state")

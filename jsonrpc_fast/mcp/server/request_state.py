@@ -99,16 +99,16 @@ class StateSeal:
             RpcError: The token is not valid for this request (-32602).
         """
         if not isinstance(token, str) or len(token) > _MAX_TOKEN_CHARACTERS:
-            raise _refusal("is not a string, or too long")
+            raise refusal("is not a string, or too long")
         try:
             data = self._cipher.decrypt(token.encode("ascii"))
             expiry, digest = _CLAIMS.unpack_from(data)
         except Exception:  # of a class of the cipher
-            raise _refusal("was not made with a key of this server, or was altered") from None
+            raise refusal("was not made with a key of this server, or was altered") from None
         if not self._clock() < expiry:
-            raise _refusal("has expired")
+            raise refusal("has expired")
         if not hmac.compare_digest(digest, self._digest(method, params, subject)):
-            raise _refusal("belongs to another request")
+            raise refusal("belongs to another request")
         return data[_CLAIMS.size :]
 
     def _digest(self, method: str, params: Mapping[str, Any], subject: object) -> bytes:
@@ -167,6 +167,7 @@ def _checked(cipher: StateCipher) -> StateCipher:
     return cipher
 
 
-def _refusal(reason: str) -> RpcError:
+def refusal(reason: str) -> RpcError:
+    """Return the error for a state, and log the reason, which the client does not get."""
     _logger.warning("a requestState was refused: it %s", reason)
     return invalid_params("requestState is invalid or has expired")

@@ -39,7 +39,8 @@ _CHANGES: Final = {
 }
 """By kind: the member of a filter that asks for changes to its list."""
 
-_URIS: Final = "resourceSubscriptions"
+URIS: Final = "resourceSubscriptions"
+"""The member of a filter with the URIs whose changes the client wants."""
 TASK_IDS: Final = "taskIds"
 """The member of a filter with the tasks whose changes the client wants (the extension for tasks)."""
 
@@ -116,7 +117,7 @@ class ClientSubscriptions:
 
     def has(self, uri: str) -> bool:
         """Return whether the client is subscribed to a resource."""
-        return uri in self._uris or any(uri in stream.filter.get(_URIS, ()) for stream in self._streams)
+        return uri in self._uris or any(uri in stream.filter.get(URIS, ()) for stream in self._streams)
 
     def list_changed(self, kind: str, is_legacy: bool) -> Iterator[Notification]:
         """Yield the notifications for a changed list.
@@ -140,7 +141,7 @@ class ClientSubscriptions:
         if is_legacy and uri in self._uris:
             yield Notification(method, {"uri": uri})
         for stream in self._streams:
-            if uri in stream.filter.get(_URIS, ()):
+            if uri in stream.filter.get(URIS, ()):
                 yield Notification(method, {"_meta": stream.meta(), "uri": uri})
 
     def task_changed(
@@ -167,9 +168,9 @@ class ClientSubscriptions:
                 raise invalid_params(f"notifications/{name} must be a boolean")
             if wanted and self._capabilities.supports(f"{kind}.listChanged"):
                 supported[name] = True
-        uris = _strings(filter, _URIS)
+        uris = _strings(filter, URIS)
         if uris and self._capabilities.supports("resources.subscribe"):
-            supported[_URIS] = uris
+            supported[URIS] = uris
         ids = _strings(filter, TASK_IDS)
         if ids and self._capabilities.supports(f"extensions.{TASKS_EXTENSION}"):
             supported[TASK_IDS] = ids

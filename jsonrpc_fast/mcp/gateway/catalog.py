@@ -1,0 +1,301 @@
+"""What the servers of one client have: whose a name or a URI is, and the lists.
+
+Rules:
+  - The names of tools and prompts begin with the names of their servers. URIs are not changed, because results of tools
+    contain them: a URI belongs to the server that lists it, or whose template it matches; otherwise each server is
+    asked, in order. If two servers have the same URI, it belongs to the first.
+  - A list waits `list_seconds` for each server. One that is slower, or fails, is left out. When a slow server has
+    responded, the client is told that the list has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, Protocol
+
+from ..._logs import logger_of
+from ...codec import Raw
+from ...codec._backend import dumps
+from ...errors import EncodeError, RpcError, invalid_params
+from ...session.running import current_run, waiting
+from ..client.entries import ServerEntry
+from ..protocol.capabilities import ClientCapabilities, Implementation
+from ..protocol.meta import LIST_METHODS, method_not_found
+from ..protocol.naming import Prefixes
+from ..protocol.uris import UriTemplate, not_found
+from ..protocol.versions import Revision
+from .payloads import member, replaced, text_member, with_members
+from .upstream import Places, Upstream
+
+MAX_OWNERS: Final = 100_000
+"""The maximum number of URIs whose servers are remembered."""
+CHANGES: Final = frozenset({f"notifications/{each.kind}/list_changed" for each in LIST_METHODS.values()})
+"""The notifications that a list has changed."""
+UPDATED: Final = "notifications/resources/updated"
+
+_NAMED: Final = ("prompts/get", "tools/call")
+_MAX_TEMPLATES: Final = 1000
+"""The maximum number of templates that URIs are compared with."""
+
+_CAPABILITIES: Final = {
+    "roots/list": "roots",
+    "sampling/createMessage": "sampling",
+    "elicitation/create": "elicitation",
+}
+"""The capabilities that a client must declare for requests of servers."""
+
+_logger: Final = logger_of("gateway")
+
+
+class CatalogClient(Protocol):
+    """The client whose servers a `Catalog` has."""
+
+    async def call(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Any:
+        """Send a request of the client to a server, and return the result."""
+
+    async def ask(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Any:
+        """Pass a request of a server on to the client, which has declared the capability for it."""
+
+    def tell(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> None:
+        """Pass a notification of a server on to the client."""
+
+    def changed(self, method: str, params: Raw) -> None:
+        """Tell the client soon that a list, or a resource that it subscribed to, has changed."""
+
+
+class Catalog:
+    """The servers of one client.
+
+    Args:
+        entries: Where the servers are, by name.
+        prefixes: The prefixes of the servers in the names of tools and prompts.
+        places: The bounds of the gateway.
+        is_modern: Whether the client is one of 2026-07-28.
+        info: The client's name and version.
+        capabilities: What it can.
+        client: The client.
+
+    Attributes:
+        upstreams: The servers by name.
+    """
+
+    def __init__(
+        self,
+        entries: Mapping[str, ServerEntry],
+        prefixes: Prefixes,
+        places: Places,
+        is_modern: bool,
+        info: Implementation,
+        capabilities: ClientCapabilities,
+        client: CatalogClient,
+    ) -> None:
+        self._client = client
+        self._entries = entries
+        self._prefixes = prefixes
+        self._places = places
+        self._info = info
+        self._is_modern = is_modern
+        # Tasks and extensions of the client do not reach the servers.
+        self._capabilities = ClientCapabilities(
+            roots=capabilities.roots, sampling=capabilities.sampling, elicitation=capabilities.elicitation
+        )
+        self.upstreams: dict[str, Upstream] = {name: self.make(name) for name in entries}
+        self._listings: dict[tuple[str, str], asyncio.Task[list[dict[str, Any]] | None]] = {}  # in progress
+        self._late: set[asyncio.Task[list[dict[str, Any]] | None]] = set()
+        self._knows_resources = False
+        self._owners: dict[str, Upstream] = {}  # of URIs
+        self._templates: list[tuple[UriTemplate, Upstream]] = []
+
+    def make(self, name: str) -> Upstream:
+        """Return a server, not started."""
+        return Upstream(
+            name,
+            self._entries[name],
+            self._places,
+            self._info,
+            self._capabilities,
+            self._is_modern,
+            self._ask,
+            self._tell,
+        )
+
+    async def close(self) -> None:
+        """End the servers."""
+        for task in [*self._listings.values(), *self._late]:
+            task.cancel()
+        await asyncio.gather(*[upstream.close() for upstream in self.upstreams.values()])
+
+    # Names.
+
+    def find(self, method: str, params: Raw) -> tuple[Upstream, Raw]:
+        """Return the server of a request with a name, and the params as the server knows them.
+
+        Raises:
+            RpcError: The name is unknown, or is not a string (-32602).
+        """
+        path = ("name",) if method in _NAMED else ("ref", "name")
+        found = self._prefixes.split(text_member(params, *path))
+        if found is None:
+            # "tools/call" becomes "Unknown tool", as servers say it themselves.
+            raise invalid_params(f"Unknown {method.partition('/')[0][:-1]}" if method in _NAMED else "ref is unknown")
+        server, name = found
+        return self.upstreams[server], replaced(params, path, name)
+
+    async def call(self, method: str, params: Raw, origin: Any, revision: Revision) -> Any:
+        """Send a request to the server whose name or URI it has, and return the result.
+
+        Raises:
+            RpcError: The server's error; or no server has what the request names.
+        """
+        if method == "completion/complete" and member(params, ("ref", "type")) == "ref/resource":
+            return await self._ask_owners(method, params, text_member(params, "ref", "uri"), origin, revision)
+        if method.startswith("resources/"):
+            return await self._ask_owners(method, params, text_member(params, "uri"), origin, revision)
+        upstream, params = self.find(method, params)
+        return await self._client.call(upstream, method, params, origin)
+
+    # Resources.
+
+    async def _ask_owners(self, method: str, params: Raw, uri: str, origin: Any, revision: Revision) -> Any:
+        """Return the result of the first server that has a resource."""
+        if not self._knows_resources:
+            # Before the lists are requested: requests that arrive meanwhile must not request them again.
+            self._knows_resources = True
+            await self._listed("resources/list")
+            await self._listed("resources/templates/list")
+        owner = self._owners.get(uri)
+        last: RpcError | None = None
+        for upstream in [owner] if owner is not None else self._possible_owners(uri):
+            # A server that has not been started is unknown, and has to be asked.
+            if upstream.server is not None and not upstream.supports("resources"):
+                continue
+            try:
+                if method in ("resources/subscribe", "resources/unsubscribe"):
+                    return await upstream.subscribe(method, params, origin)
+                return await self._client.call(upstream, method, params, origin)
+            except RpcError as error:
+                # Perhaps another server has the resource. If none has, the client gets the last error.
+                last = error
+        raise not_found(uri, revision) if last is None else last
+
+    def _possible_owners(self, uri: str) -> list[Upstream]:
+        """Return the servers that may have a URI that is not listed, the likeliest first."""
+        first = [upstream for template, upstream in self._templates if template.match(uri) is not None]
+        return list(dict.fromkeys([*first, *self.upstreams.values()]))
+
+    # Lists.
+
+    async def merged(self, method: str, params: Raw) -> Raw:
+        """Return the list of all servers, as the result of a request.
+
+        Raises:
+            RpcError: There is a cursor: every list has a single page (-32602).
+        """
+        _, name, key = LIST_METHODS[method]
+        if params.get(("cursor",)) is not None:
+            raise invalid_params("Invalid cursor")
+        found: dict[str, Raw] = {}
+        for upstream, items in await self._listed(method):
+            for item in items:
+                identity = item[key]
+                if key == "name":
+                    identity = self._prefixes.join(upstream.name, identity)
+                # The first server wins: of two items with one name the client could call only one.
+                if identity not in found:
+                    try:
+                        # An item may be deeper than JSON can be written, or hold a wide integer: it is left out alone.
+                        found[identity] = Raw(dumps({**item, key: identity}))
+                    except (EncodeError, ValueError):
+                        _logger.warning("%s: an item of %s is left out", upstream.name, method)
+        return Raw(b'{"%b":[%b]}' % (name.encode(), b",".join(map(bytes, found.values()))))
+
+    async def _listed(self, method: str) -> list[tuple[Upstream, list[dict[str, Any]]]]:
+        """Return the list of each server that responds in time."""
+        listings = {upstream: self._listing(method, upstream) for upstream in self.upstreams.values()}
+        # A server that was late once is not waited for again until its listing has ended.
+        if awaited := [task for task in listings.values() if task not in self._late]:
+            with waiting():
+                await asyncio.wait(awaited, timeout=self._places.list_seconds)
+        found = []
+        for upstream, task in listings.items():
+            if not task.done():
+                if task not in self._late:
+                    _logger.warning("%s: is left out of %s, because it is slow", upstream.name, method)
+                    self._late.add(task)
+            elif not task.cancelled() and (items := task.result()) is not None:
+                found.append((upstream, items))
+        if method == "resources/list":
+            # Reversed, so that the first server overwrites the later ones.
+            named = [(item["uri"], upstream) for upstream, items in reversed(found) for item in items]
+            self._owners = dict(named[:MAX_OWNERS])
+        elif method == "resources/templates/list":
+            named = [(item["uriTemplate"], upstream) for upstream, items in found for item in items]
+            self._templates = list(_templates(named[:_MAX_TEMPLATES]))
+        return found
+
+    def _listing(self, method: str, upstream: Upstream) -> asyncio.Task[list[dict[str, Any]] | None]:
+        """Return the task that requests a list of one server. Callers share one that is in progress."""
+        place = method, upstream.name
+        task = self._listings.get(place)
+        if task is None:
+            context = contextvars.copy_context()
+            # The task outlives the request that starts it, so it must not count as a wait of that handler.
+            context.run(current_run.set, None)
+            listing = _list_of(upstream, method)
+            task = self._listings[place] = context.run(asyncio.ensure_future, listing)
+            task.add_done_callback(partial(self._on_listed, place))
+        return task
+
+    def _on_listed(self, place: tuple[str, str], task: asyncio.Task[list[dict[str, Any]] | None]) -> None:
+        if self._listings.get(place) is task:
+            del self._listings[place]
+        if task in self._late:
+            self._late.discard(task)
+            # An empty list changes nothing for the client.
+            if not task.cancelled() and task.result():
+                self._client.changed(f"notifications/{LIST_METHODS[place[0]].kind}/list_changed", Raw(b"{}"))
+
+    # The messages of the servers.
+
+    async def _ask(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Any:
+        needed = _CAPABILITIES.get(method)
+        # MCP: a server must not send requests for which the client has not declared a capability. The server is told so
+        # in place of the client.
+        if needed is None or not self._capabilities.supports(needed):
+            raise method_not_found()
+        return await self._client.ask(upstream, method, params, origin)
+
+    def _tell(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> None:
+        if method in CHANGES:
+            for place in [place for place in self._listings if place[1] == upstream.name]:
+                del self._listings[place]  # a listing in progress may show the state before the change
+            self._knows_resources = self._knows_resources and "resources" not in method
+            self._client.changed(method, Raw(b"{}"))
+        elif method == UPDATED:
+            # A server might announce resources that the client did not subscribe to.
+            if member(params, ("uri",)) in upstream.subscriptions:
+                # The subscription that `_meta` names is the gateway's.
+                self._client.changed(method, with_members(params, {}, ("_meta",)) if upstream.is_modern else params)
+        else:
+            self._client.tell(upstream, method, params, origin)
+
+
+async def _list_of(upstream: Upstream, method: str) -> list[dict[str, Any]] | None:
+    """Return the items of a list of one server; None if it fails."""
+    try:
+        return await upstream.list(method)
+    except (RpcError, ValueError) as error:
+        code = f", error {error.code}" if isinstance(error, RpcError) else ""
+        _logger.warning("%s: is left out of %s%s", upstream.name, method, code)
+        return None
+
+
+def _templates(named: Iterable[tuple[str, Upstream]]) -> Iterator[tuple[UriTemplate, Upstream]]:
+    """Yield the templates that can be read, with their servers."""
+    for text, upstream in named:
+        with suppress(ValueError):
+            yield UriTemplate(text, unsafe_parts=True), upstream

@@ -1,0 +1,499 @@
+"""The clients of 2026-07-28, whose requests stand alone.
+
+Rules:
+  - Requests with the same name and capabilities of the client, and the same subject of the token, are of one client for
+    the servers: such clients share them, and whatever state a server with a handshake keeps. Over stdio there is one.
+  - A server of 2026-07-28 may ask for input in its result. Its state is sealed with the name of the server, for the
+    same request of the same subject.
+  - A server with a handshake asks with requests, which do not say for which call. So a call for which the client could
+    be asked has a process of the server for itself, of up to MAX_PROCESSES. What the server asks is the result, the
+    call waits for INPUT_SECONDS, and the client's next round brings the responses. Further calls share a process, and
+    a server that asks there gets an error.
+  - Log messages go to the latest request in flight that asks for them, if that has their level.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, Protocol
+
+from ...codec import Raw
+from ...codec._backend import dumps
+from ...codec._json import loads
+from ...errors import RpcError, invalid_params
+from ...session import Destination
+from ...session.running import current_run, waiting
+from ..protocol.capabilities import ClientCapabilities, Implementation
+from ..protocol.meta import CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVELS
+from ..relay import RELAY_ERROR
+from ..server.handshake import RequestRules
+from ..server.inputs import MAY_NEED_INPUT
+from ..server.request_state import MAX_STATE_BYTES, StateSeal, refusal
+from .catalog import Catalog, CatalogClient
+from .payloads import TOKEN, as_raw, member, object_of, replaced, with_members
+from .upstream import MIN_IDLE_SECONDS, Upstream, is_input_required
+
+CALLS: Final = frozenset({"completion/complete", "prompts/get", "resources/read", "tools/call"})
+"""The requests that go to one server."""
+INPUT_SECONDS: Final = 600.0
+"""How long a call to a server with a handshake waits for the client's input."""
+MAX_CLIENTS: Final = 1000
+"""Maximum number of clients of 2026-07-28 that are remembered."""
+
+MAX_PROCESSES: Final = 8
+"""How many processes of one server a client may have, so that calls for which it can be asked do not wait."""
+
+_MAX_WATCHES: Final = 16
+"""Maximum number of subscriptions of one client that are begun at a time."""
+
+
+class Answering(Protocol):
+    """The connection that a request came by."""
+
+    def send(self, method: str, params: Any, destination: Destination | None) -> None:
+        """Send a notification that belongs to the request."""
+
+    def completed(self, call: ModernCall, result: Any) -> Raw:
+        """Return a result that is not of 2026-07-28 with the members that it must have there."""
+
+
+class ModernCall:
+    """One request.
+
+    Args:
+        method: The method.
+        params: The params.
+        rules: What its `_meta` says.
+        connection: The connection that it came by.
+        destination: Where its response goes.
+        subject: Who sent it, as far as it is known.
+
+    Attributes:
+        token: The progress token.
+    """
+
+    __slots__ = ("connection", "destination", "method", "params", "rules", "subject", "token")
+
+    def __init__(
+        self,
+        method: str,
+        params: Raw,
+        rules: RequestRules,
+        connection: Answering,
+        destination: Destination | None,
+        subject: object,
+    ) -> None:
+        self.method = method
+        self.params = params
+        self.rules = rules
+        self.connection = connection
+        self.destination = destination
+        self.subject = subject
+        self.token: Raw | None = params.get(TOKEN)
+
+
+class LongCall:
+    """A call to a server with a handshake, which may ask the client, in all its rounds.
+
+    Attributes:
+        call: The request of the current round.
+        client: The client.
+        asked: The requests of the server that have no response, by key: method, params and the response.
+        is_asking: Set when there is one.
+        task: The call.
+        timer: Ends the call while it waits for the client.
+    """
+
+    task: asyncio.Task[Any]
+    timer: asyncio.TimerHandle
+
+    def __init__(self, call: ModernCall, client: ModernClient) -> None:
+        self.call = call
+        self.client = client
+        self.asked: dict[str, tuple[str, Raw, asyncio.Future[Raw]]] = {}
+        self.is_asking = asyncio.Event()
+        self._keys = itertools.count(1)
+
+    async def ask(self, method: str, params: Raw) -> Raw:
+        """Return the client's response to a request of the server."""
+        response: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
+        key = str(next(self._keys))
+        self.asked[key] = method, params, response
+        self.is_asking.set()
+        try:
+            with waiting():
+                return await response
+        finally:
+            self.asked.pop(key, None)
+
+    async def next_round(self) -> bool:
+        """Wait until the call is done (True), or its server asks something (False). If cancelled, cancel the call."""
+        while not self.task.done() and not self.asked:
+            self.is_asking.clear()
+            asking = asyncio.ensure_future(self.is_asking.wait())
+            try:
+                with waiting():
+                    await asyncio.wait([self.task, asking], return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                self.task.cancel()
+                raise
+            finally:
+                asking.cancel()
+        return self.task.done()
+
+    def end(self) -> None:
+        """Let the requests of the server fail: the call has ended."""
+        for _, _, response in self.asked.values():
+            if not response.done():
+                response.set_exception(RpcError(RELAY_ERROR, "the client did not respond in time"))
+
+    def requests(self) -> Raw:
+        """Return what the server asks as `inputRequests`."""
+        return object_of(
+            {key: object_of({"method": method, "params": params}) for key, (method, params, _) in self.asked.items()}
+        )
+
+    def resume(self, call: ModernCall) -> None:
+        """Begin a round with the client's responses.
+
+        Raises:
+            RpcError: A response is not an object (-32602).
+        """
+        given = call.params.get(("inputResponses",))
+        responses = {} if given is None else {key: part for key, part in given.items() if key in self.asked}
+        if not all(bytes(response).startswith(b"{") for response in responses.values()):
+            raise invalid_params("inputResponses must be an object of results")
+        self.timer.cancel()
+        self.call = call
+        for key, part in responses.items():
+            _, _, response = self.asked.pop(key)
+            if not response.done():
+                response.set_result(part)
+
+
+class Rounds:
+    """The calls of all clients that take several rounds.
+
+    Args:
+        seal: Makes `requestState`.
+        max_calls: Maximum number of calls that wait for input.
+    """
+
+    def __init__(self, seal: StateSeal, max_calls: int) -> None:
+        self._seal = seal
+        self._max_calls = max_calls
+        self._waiting: dict[int, LongCall] = {}
+        self._numbers = itertools.count(1)
+
+    def passed_on(self, call: ModernCall, server: str, result: Raw) -> Raw:
+        """Return the result of a server that asks for input, with a state that leads back to it.
+
+        Raises:
+            RpcError: The state is invalid, or too large (-32000).
+        """
+        state = member(result, ("requestState",))
+        if state is not None and not isinstance(state, str):
+            raise RpcError(RELAY_ERROR, f"the server {server!r} sent an invalid message")
+        return with_members(result, {"requestState": self._sealed(call, server, None, state)})
+
+    def opened(self, call: ModernCall) -> tuple[str, int | None, str | None] | None:
+        """Return what the state of a request holds: the server, the call that waits, the server's state.
+
+        Raises:
+            RpcError: The state is not valid for the request (-32602).
+        """
+        token = member(call.params, ("requestState",)) if call.method in MAY_NEED_INPUT else None
+        if token is None:
+            return None
+        server, number, state = loads(self._seal.open(token, call.method, call.params.decode(), call.subject))
+        return server, number, state
+
+    def suspend(self, long: LongCall, server: str) -> Raw:
+        """Let a call wait for the client. Return the result that asks for its input.
+
+        Raises:
+            RpcError: Too many calls wait (-32000), or the state would be too large.
+        """
+        if len(self._waiting) >= self._max_calls:
+            long.task.cancel()
+            raise RpcError(RELAY_ERROR, "too many calls wait for input")
+        number = next(self._numbers)
+        state = self._sealed(long.call, server, number, None)
+        self._waiting[number] = long
+        long.timer = asyncio.get_running_loop().call_later(INPUT_SECONDS, self._expire, number)
+        return object_of({"resultType": "input_required", "inputRequests": long.requests(), "requestState": state})
+
+    def resumed(self, number: int, call: ModernCall) -> LongCall:
+        """Return the call that a request goes on with.
+
+        Raises:
+            RpcError: It does not wait, or a response is invalid (-32602).
+        """
+        long = self._waiting.get(number)
+        if long is None:
+            raise refusal("belongs to a call that does not wait for it any more")
+        long.resume(call)
+        del self._waiting[number]
+        return long
+
+    def forget(self, client: ModernClient) -> None:
+        """End the calls of a client."""
+        for number in [number for number, long in self._waiting.items() if long.client is client]:
+            self._expire(number)
+
+    def _expire(self, number: int) -> None:
+        long = self._waiting.pop(number)
+        long.timer.cancel()
+        long.task.cancel()
+
+    def _sealed(self, call: ModernCall, server: str, number: int | None, state: str | None) -> str:
+        contents = dumps([server, number, state])
+        if len(contents) > MAX_STATE_BYTES:
+            raise RpcError(RELAY_ERROR, f"the server {server!r} sent a requestState that is too large")
+        return self._seal.seal(contents, call.method, call.params.decode(), call.subject)
+
+
+class ModernClient(CatalogClient):
+    """A client, or several that look the same.
+
+    Args:
+        make: Makes the catalog of the client.
+        capabilities: What the client can.
+        rounds: The calls that take several rounds.
+
+    Attributes:
+        catalog: The servers.
+        listeners: By subscription: the function that is told of changes.
+        used: When a request of it came last, by the loop's clock.
+    """
+
+    def __init__(
+        self, make: Callable[[CatalogClient], Catalog], capabilities: ClientCapabilities, rounds: Rounds
+    ) -> None:
+        self.catalog: Catalog = make(self)
+        self.listeners: dict[object, Callable[[str, Raw], None]] = {}
+        self.used: float = 0.0
+        self._may_be_asked = any(map(capabilities.supports, ("elicitation", "roots", "sampling")))
+        self._rounds = rounds
+        self._calls: dict[Upstream, LongCall] = {}
+        self._more: dict[str, list[Upstream]] = {}  # processes of servers that were busy
+        self._watched: Counter[str] = Counter()
+        self._watching = asyncio.Semaphore(_MAX_WATCHES)
+        self._unwatching: set[asyncio.Future[Any]] = set()
+
+    async def close(self) -> None:
+        """End the calls and the servers."""
+        self._rounds.forget(self)
+        for long in self._calls.values():
+            long.task.cancel()
+        for task in self._unwatching:
+            task.cancel()
+        more = itertools.chain.from_iterable(self._more.values())
+        await asyncio.gather(self.catalog.close(), *[upstream.close() for upstream in more])
+
+    def is_idle(self, now: float) -> bool:
+        """Whether it may be forgotten: nothing of it runs."""
+        upstreams = itertools.chain(self.catalog.upstreams.values(), *self._more.values())
+        is_recent = now - self.used < MIN_IDLE_SECONDS
+        return not is_recent and not self.listeners and not self._calls and all(each.is_ended for each in upstreams)
+
+    # Requests.
+
+    async def serve(self, call: ModernCall) -> Raw:
+        """Return the result of a request for one server.
+
+        Raises:
+            RpcError: The error of the server; or there is no such server, or it cannot be reached.
+        """
+        state = self._rounds.opened(call)
+        if state is None:
+            result: Raw = await self.catalog.call(call.method, call.params, call, call.rules.revision)
+            return result
+        server, number, text = state
+        if number is not None:
+            long = self._rounds.resumed(number, call)
+            return await long.client.go_on(long, server)
+        upstream = self.catalog.upstreams.get(server)
+        if upstream is None:  # of a gateway with the same key and other servers
+            raise refusal("names a server that is unknown")
+        params = with_members(call.params, {} if text is None else {"requestState": text}, ("requestState",))
+        if call.method != "resources/read":
+            _, params = self.catalog.find(call.method, params)
+        return await self.call(upstream, call.method, params, call)
+
+    async def call(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Raw:
+        call: ModernCall = origin
+        await upstream.start()
+        alone = None
+        if not upstream.is_modern and self._may_be_asked and method in MAY_NEED_INPUT:
+            alone = self._process(upstream, lambda each: not each.requests and each not in self._calls)
+        if alone is None:
+            upstream = self._process(upstream, lambda each: not each.is_full and each not in self._calls) or upstream
+            if not upstream.is_modern:
+                await self._set_level(upstream, call)
+            result = as_raw(await upstream.call(method, params, call))
+            if not upstream.is_modern:
+                return call.connection.completed(call, result)
+            return self._rounds.passed_on(call, upstream.name, result) if is_input_required(result) else result
+        upstream = alone
+        long = self._calls[upstream] = LongCall(call, self)
+        context = contextvars.copy_context()
+        # The task outlives the request that starts it, so it must not count as a wait of that handler.
+        context.run(current_run.set, None)
+        long.task = context.run(asyncio.ensure_future, self._call_long(upstream, method, params, long))
+        long.task.add_done_callback(_retrieve)
+        return await self.go_on(long, upstream.name)
+
+    async def _call_long(self, upstream: Upstream, method: str, params: Raw, long: LongCall) -> Any:
+        try:
+            await self._set_level(upstream, long.call)
+            return await upstream.call(method, params, long)
+        finally:
+            del self._calls[upstream]
+            long.end()
+
+    async def go_on(self, long: LongCall, server: str) -> Raw:
+        """Return the result of a call, or what its server asks the client."""
+        if await long.next_round():
+            return long.call.connection.completed(long.call, long.task.result())
+        return self._rounds.suspend(long, server)
+
+    def _process(self, upstream: Upstream, fits: Callable[[Upstream], bool]) -> Upstream | None:
+        """Return the first process of a server that fits, if necessary a new one; None if there are too many."""
+        more = self._more.setdefault(upstream.name, [])
+        found = next(filter(fits, (upstream, *more)), None)
+        if found is None and len(more) < MAX_PROCESSES:
+            found = self.catalog.make(upstream.name)
+            more.append(found)
+        return found
+
+    async def _set_level(self, upstream: Upstream, call: ModernCall) -> None:
+        """Let a server with a handshake send the log messages that a request asks for."""
+        level = call.rules.log_level
+        if level is None:
+            return
+        await upstream.start()
+        if upstream.level is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(upstream.level):
+            upstream.level = level
+            if upstream.supports("logging"):
+                with suppress(RpcError):
+                    await upstream.call("logging/setLevel", {"level": level})
+
+    # Subscriptions.
+
+    async def watch(self, uri: str, call: ModernCall) -> None:
+        """Subscribe to a resource, for one more subscription of the client.
+
+        Raises:
+            RpcError: No server has it.
+        """
+        if uri not in self._watched:
+            async with self._watching:
+                params = Raw(dumps({"uri": uri}))
+                await self.catalog.call("resources/subscribe", params, None, call.rules.revision)
+        self._watched[uri] += 1
+
+    def unwatch(self, uris: Iterable[str]) -> None:
+        """End what `watch` began."""
+        for uri in uris:
+            self._watched[uri] -= 1
+            if self._watched[uri] > 0:
+                continue
+            del self._watched[uri]
+            for upstream in self.catalog.upstreams.values():
+                if uri in upstream.subscriptions:
+                    upstream.subscriptions.pop(uri)
+                    if upstream.is_running:
+                        ending = upstream.subscribe("resources/unsubscribe", Raw(dumps({"uri": uri})))
+                        task = asyncio.ensure_future(ending)
+                        self._unwatching.add(task)
+                        task.add_done_callback(_retrieve)
+                        task.add_done_callback(self._unwatching.discard)
+
+    # The servers' messages.
+
+    async def ask(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Raw:
+        long = self._calls.get(upstream)
+        if long is None or any(each is not None and each is not long for each in upstream.requests.values()):
+            raise RpcError(RELAY_ERROR, "it is not known for which call the client is asked")
+        return await long.ask(method, params)
+
+    def tell(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> None:
+        if method == "notifications/progress":
+            call = _round_of(origin)
+            if call is not None and call.token is not None:
+                told = replaced(params, ("progressToken",), call.token)
+                call.connection.send(method, told, call.destination)
+        elif method == "notifications/message":
+            level = member(params, ("level",))
+            calls = filter(None, map(_round_of, reversed(upstream.requests.values())))
+            call = next((each for each in calls if each.rules.log_level is not None), None)
+            if call is not None and level in LOG_LEVELS[LOG_LEVELS.index(str(call.rules.log_level)) :]:
+                call.connection.send(method, params, call.destination)
+
+    def changed(self, method: str, params: Raw) -> None:
+        for tell in set(self.listeners.values()):
+            tell(method, params)
+
+
+class ModernClients:
+    """The clients of one connection, or of all requests over HTTP.
+
+    Args:
+        make: Makes the catalog of a client, by its name and its capabilities.
+        info: The name of a client that tells none.
+        rounds: The calls that take several rounds.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Implementation, ClientCapabilities, CatalogClient], Catalog],
+        info: Implementation,
+        rounds: Rounds,
+    ) -> None:
+        self._make = make
+        self._info = info
+        self._rounds = rounds
+        self._clients: dict[tuple[str, bytes, bytes], ModernClient] = {}
+
+    def of(self, subject: object, params: Raw, rules: RequestRules) -> ModernClient:
+        """Return the client of a request.
+
+        Raises:
+            RpcError: There are too many clients (-32000).
+        """
+        name, capabilities = params.get(("_meta", CLIENT_INFO_KEY)), params.get(("_meta", CLIENT_CAPABILITIES_KEY))
+        key = repr(subject), bytes(name or b""), bytes(capabilities or b"")
+        now = asyncio.get_running_loop().time()
+        client = self._clients.get(key)
+        if client is None:
+            if len(self._clients) >= MAX_CLIENTS:
+                self._clients = {key: each for key, each in self._clients.items() if not each.is_idle(now)}
+                if len(self._clients) >= MAX_CLIENTS:
+                    raise RpcError(RELAY_ERROR, "there are too many clients")
+            info, given = rules.client_info or self._info, rules.client_capabilities
+            client = self._clients[key] = ModernClient(partial(self._make, info, given), given, self._rounds)
+        client.used = now
+        return client
+
+    async def close(self) -> None:
+        """End all calls and servers."""
+        clients, self._clients = self._clients, {}
+        await asyncio.gather(*[client.close() for client in clients.values()])
+
+
+def _round_of(origin: Any) -> ModernCall | None:
+    found: ModernCall | None = origin.call if type(origin) is LongCall else origin
+    return found
+
+
+def _retrieve(task: asyncio.Future[Any]) -> None:
+    """Retrieve the exception of a task that perhaps nobody awaits, so that asyncio does not log it."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,119 @@
+"""The gateway over HTTP for clients of 2026-07-28: requests without a session, of users and of anybody."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+pytest.importorskip("httpx", reason="the extra `http` is not installed")
+
+from jsonrpc_fast.mcp import Gateway
+from jsonrpc_fast.mcp.http.authorization import Authorization
+from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
+
+from ...support.mcp_conversation import answered
+from ...support.mcp_gateway import Shop
+from ...support.mcp_http import client_of, events_of, message_of, modern, request
+from ...support.waiting import eventually
+
+CAN_SAMPLE = {"io.modelcontextprotocol/clientCapabilities": {"sampling": {}}}
+SAID = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "yes"}}
+
+
+def gateway_of(shop: Shop) -> Gateway:
+    return Gateway({"one": shop.server})
+
+
+@pytest.mark.parametrize("versions", [HANDSHAKE_VERSIONS, MODERN_VERSIONS])
+async def test_requests_stand_alone(versions: Any) -> None:
+    shop = Shop("one", versions)
+    gateway = gateway_of(shop)
+    app = gateway.asgi_app()
+    async with client_of(app) as client:
+        found = (await client.post("/mcp", **modern(request(1, "server/discover")))).json()["result"]
+        assert found["supportedVersions"] == ["2026-07-28"]
+        listed = (await client.post("/mcp", **modern(request(1, "tools/list")))).json()["result"]
+        assert listed["resultType"] == "complete"
+        assert (listed["ttlMs"], listed["cacheScope"], len(listed["tools"])) == (0, "private", 7)
+        for number in range(3):
+            call = request(number, "tools/call", name="one_price", arguments={"item": f"{number}"})
+            result = (await client.post("/mcp", **modern(call))).json()["result"]
+            assert (result["resultType"], result["content"][0]["text"]) == ("complete", f"one: {number}")
+        read = (await client.post("/mcp", **modern(request(1, "resources/read", uri="shop://one/stock")))).json()
+        assert read["result"]["contents"][0]["text"] == "stock of one"
+        assert read["result"]["cacheScope"] == "private"
+        unknown = await client.post("/mcp", **modern(request(1, "tools/call", name="two_price")))
+        assert unknown.json()["error"]["code"] == -32602
+        other = await client.post("/mcp", **modern(request(1, "tools/call", name="one_price"), mcp_name="one_fail"))
+        assert (other.status_code, other.json()["error"]["code"]) == (400, -32020)
+        assert (gateway.running, app.sessions) == (["one"], 0)
+    assert gateway.running == []
+
+
+@pytest.mark.parametrize("versions", [HANDSHAKE_VERSIONS, MODERN_VERSIONS])
+async def test_the_rounds_of_a_call_are_of_one_user(versions: Any) -> None:
+    users = {"anna": {"sub": "anna"}, "anna2": {"sub": "anna"}, "bert": {"sub": "bert"}}
+    authorization = Authorization(
+        users.get, resource="https://example.org/mcp", authorization_servers=["https://login.example.org"]
+    )
+    gateway = gateway_of(Shop("one", versions))
+    async with client_of(gateway.asgi_app(authorization=authorization)) as client:
+
+        async def ask_as(token: str, **members: Any) -> Any:
+            message = request(1, "tools/call", name="one_ask", arguments={"question": "?"}, _meta=CAN_SAMPLE, **members)
+            return (await client.post("/mcp", **modern(message, authorization=f"Bearer {token}"))).json()
+
+        given = answered((await ask_as("anna"))["result"], SAID)
+        assert (await ask_as("bert", **given))["error"]["code"] == -32602
+        assert (await ask_as("anna2", **given))["result"]["content"][0]["text"] == "yes"
+        assert gateway.running == ["one"]  # nothing was started for bert
+        await ask_as("bert")
+        assert gateway.running == ["one", "one"]
+
+
+async def test_a_call_that_is_broken_off_is_cancelled() -> None:
+    shop = Shop("one", HANDSHAKE_VERSIONS)
+    async with client_of(gateway_of(shop).asgi_app()) as client:
+        call = asyncio.ensure_future(client.post("/mcp", **modern(request(1, "tools/call", name="one_hang"))))
+        await eventually(lambda: shop.seen)
+        call.cancel()
+        await eventually(lambda: shop.cancelled)
+
+
+async def test_a_subscription_is_a_stream_of_its_own() -> None:
+    shop = Shop("one", HANDSHAKE_VERSIONS)
+    app = gateway_of(shop).asgi_app()
+    wanted = {"toolsListChanged": True, "resourceSubscriptions": ["shop://one/stock"]}
+    async with client_of(app) as client:
+        listen = modern(request(7, "subscriptions/listen", notifications=wanted))
+        async with client.stream("POST", "/mcp", **listen) as answer:
+            events = (message_of(event) async for event in events_of(answer) if event.data)
+            acknowledged = await anext(events)
+            assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
+            assert acknowledged["params"]["notifications"] == wanted
+            shop.server.resource_updated("shop://one/stock")
+            meta = {"io.modelcontextprotocol/subscriptionId": 7}
+            updated = {"uri": "shop://one/stock", "_meta": meta}
+            assert (await anext(events))["params"] == updated
+            closing = asyncio.ensure_future(app.close())
+            ended = await anext(events)
+            assert (ended["id"], ended["result"]["resultType"]) == (7, "complete")
+            await events.aclose()
+        await closing
+
+
+async def test_progress_and_log_messages_are_of_the_request() -> None:
+    shop = Shop("one", HANDSHAKE_VERSIONS)
+    async with client_of(gateway_of(shop).asgi_app()) as client:
+        meta = {"progressToken": "mine", "io.modelcontextprotocol/logLevel": "debug"}
+        for name, arguments, params in [
+            ("one_work", {"steps": 1}, [{"progressToken": "mine", "progress": 1, "total": 1}]),
+            ("one_log", {}, [{"level": "error", "data": "one is full"}]),
+        ]:
+            call = modern(request(1, "tools/call", name=name, arguments=arguments, _meta=meta))
+            async with client.stream("POST", "/mcp", **call) as answer:
+                messages = [message_of(event) async for event in events_of(answer) if event.data]
+            assert [message["params"] for message in messages[:-1]] == params
+            assert messages[-1]["result"]["resultType"] == "complete"
