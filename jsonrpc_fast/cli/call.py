@@ -42,6 +42,7 @@ from .output import (
     print_error,
     printable,
     styled,
+    write_output,
 )
 from .replay import Peer, handlers_of, plain, replay
 from .stubs import MAX_DOCUMENT_BYTES, document_of, write_stubs
@@ -102,7 +103,7 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
     except CallTimeout as error:
         return _fail(error, _LATE, program)
     except (ConnectionLost, HandshakeError, HttpStatusError, InvalidResponse, ParseError) as error:
-        return _fail(error, _LOST, program)
+        return _fail(error, _LATE if isinstance(error.__cause__, CallTimeout) else _LOST, program)
     except ImportError as error:
         return _fail(missing_extra(error, "mcp" if options.mcp else "http,websocket"), FAILURE, program)
     except OSError as error:
@@ -159,7 +160,11 @@ async def _run(
     target = None if command else words.pop(0)
     headers = headers_of(options.header, os.environ)
     if options.command == "stubs":
-        return write_stubs(await _openrpc_document(options, target, command, headers), options)
+        document = await _openrpc_document(options, target, command, headers)
+        try:
+            return write_stubs(document, options)
+        except OSError as error:
+            raise _OutputError(error) from error
     if options.command == "replay":
         handlers = handlers_of(options)
         async with _connected(options, target, command, headers, None, handlers) as peer:
@@ -470,6 +475,10 @@ def _json_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+def _is_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
 def _print_notification(method: str, params: Any) -> None:
     members = f'"method":{json.dumps(method, ensure_ascii=False)}'
     _write(f"{{{members}}}" if params is None else f'{{{members},"params":{_json_text(params)}}}')
@@ -477,7 +486,7 @@ def _print_notification(method: str, params: Any) -> None:
 
 def _print_result(result: Any, raw: bool) -> None:
     """Print a result: indented on a terminal; elsewhere, or with `raw`, on one line as it arrived."""
-    if raw or not sys.stdout.isatty():
+    if raw or not _is_terminal():
         _write(_json_text(result))
         return
     text = json.dumps(plain(result), ensure_ascii=False, indent=2)
@@ -494,14 +503,10 @@ def _write(text: str, decorate: Callable[[str], str] = str) -> None:
         _OutputError: stdout is closed, or cannot be written.
     """
     try:
-        if sys.stdout is None:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        if sys.stdout.isatty():
+        if _is_terminal():
             # In JSON, control characters stand only in strings, where the escape has the same meaning.
             text = decorate("".join([c if c == "\n" or c.isprintable() else json.dumps(c)[1:-1] for c in text]))
-        sys.stdout.flush()
         # Bytes, because the encoding of stdout depends on the locale, and JSON is UTF-8 (RFC 8259, section 8.1).
-        sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
-        sys.stdout.buffer.flush()
+        write_output(f"{text}\n".encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise _OutputError(error) from error

@@ -19,7 +19,7 @@ from ..framing.frames import FRAMINGS, Framing
 from ..profile import PRESETS
 from ..types import TIMEOUT_SECONDS
 from . import check, gateway, info, relay, serve, stubs
-from .output import FAILURE, INTERRUPTED, OUTPUT_CLOSED, print_error, silence_closed_outputs
+from .output import FAILURE, INTERRUPTED, OUTPUT_CLOSED, print_error, printable, silence_closed_outputs
 
 _DESCRIPTION: Final = """\
 Call a JSON-RPC 2.0 server, list what it offers, write its typed interface,
@@ -251,7 +251,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         status = OUTPUT_CLOSED
     except OSError as error:
-        print_error(f"cannot write: {error.strerror}")
+        name = "" if error.filename is None else f" {printable(str(error.filename))}"
+        print_error(f"cannot write{name}: {error.strerror}")
         status = FAILURE
     silence_closed_outputs()
     if handles_signal and signal.getsignal(signal.SIGINT) is _interrupt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -31,6 +32,25 @@ def print_error(text: str, program: str = "jsonrpc-fast") -> None:
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             print(f"{program}: {text}", file=sys.stderr)
+
+
+def write_output(data: bytes) -> None:
+    """Write all of some bytes to stdout.
+
+    Raises:
+        OSError: stdout is closed, or cannot be written.
+    """
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    sys.stdout.flush()
+    rest = memoryview(data)
+    while rest:
+        # With PYTHONUNBUFFERED it may write a part, such as until the reader of a pipe leaves.
+        written = sys.stdout.buffer.write(rest)
+        if not written:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        rest = rest[written:]
+    sys.stdout.buffer.flush()
 
 
 def missing_extra(error: ImportError, extra: str) -> str:

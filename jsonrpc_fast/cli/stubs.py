@@ -13,17 +13,15 @@ from __future__ import annotations
 
 import argparse
 import builtins
-import contextlib
 import keyword
 import re
-import sys
 from collections.abc import Container, Iterable
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ..codec._json import loads
-from .output import FAILURE, SUCCESS, escape, print_error, printable
+from .output import FAILURE, SUCCESS, escape, print_error, printable, write_output
 from .shapes import DocumentError, Shape, Shapes
 
 MAX_DOCUMENT_BYTES: Final = 64 * 1024 * 1024
@@ -48,9 +46,7 @@ def write_stubs(document: Any, options: argparse.Namespace) -> int:
     """
     text = stubs_of(document, name=options.name, is_async=not options.sync).encode()
     if options.output is None:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(text)
-        sys.stdout.buffer.flush()
+        write_output(text)
     else:
         Path(options.output).write_bytes(text)
     return SUCCESS
@@ -64,14 +60,15 @@ def is_file(source: str) -> bool:
 def run(options: argparse.Namespace) -> int:
     """Run the command with a file. Return the exit status."""
     source = options.words[0]
+    reason: object
     try:
-        with contextlib.nullcontext(sys.stdin.buffer) if source == "-" else Path(source).open("rb") as file:
-            data = file.read(MAX_DOCUMENT_BYTES + 1)
-        return write_stubs(document_of(data), options)
-    except OSError as error:
-        reason: object = error.strerror
-        if isinstance(error, BrokenPipeError):
-            raise
+        try:
+            with open(0 if source == "-" else source, "rb", closefd=source != "-") as file:
+                data = file.read(MAX_DOCUMENT_BYTES + 1)
+        except OSError as error:
+            reason = error.strerror
+        else:
+            return write_stubs(document_of(data), options)  # its OSError is one of the output
     except ValueError as error:
         reason = error
     print_error(f"{printable(source)}: {escape(str(reason))}", "jsonrpc-fast stubs")

@@ -266,6 +266,11 @@ def test_http(capfd: pytest.CaptureFixture[str]) -> None:
             4,
             "no response came in time",
         ),
+        (
+            ["--mcp", "--timeout", "0.2", "add", "--", sys.executable, "-c", "import sys; sys.stdin.read()"],
+            4,
+            "the server did not respond to initialize with a result",
+        ),
         (["ws://", "add"], 2, "isn't a valid URI"),
         (
             ["--timeout", "1", "add", "--", sys.executable, "-c", NOISE],

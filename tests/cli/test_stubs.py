@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import json
 import keyword
+import os
 import shutil
 import subprocess
 import sys
@@ -36,7 +37,7 @@ from jsonrpc_fast.session import Session
 from jsonrpc_fast.session.proxies import proxy
 from jsonrpc_fast.transports import memory_pair
 
-from ..support.command_line import run_here
+from ..support.command_line import SECONDS, command, environment, posix, run_here
 from ..support.forking import MARK
 from ..support.openrpc import DOCUMENTS, document
 from ..support.places import PACKAGE
@@ -446,6 +447,53 @@ def test_the_command(tmp_path: Path) -> None:
     assert done.stderr.endswith("pets.json: this is not an OpenRPC document: it has no list of methods\n")
     done = run_here("stubs", str(tmp_path / "none.json"))
     assert (done.returncode, done.stderr.rpartition(": ")[2]) == (2, "No such file or directory\n")
+
+
+def test_an_output_that_cannot_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "pets.json"
+    path.write_text(json.dumps(PETS))
+    wrong = str(tmp_path / "none" / "pets.py")
+    for source in ([str(path)], ["--", sys.executable, "-c", SERVER]):
+        done = run_here("stubs", "-o", wrong, *source)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == f"jsonrpc-fast: cannot write {wrong}: No such file or directory\n"
+
+
+@posix
+def test_a_reader_that_leaves_and_closed_descriptors(tmp_path: Path) -> None:
+    method = {"params": [], "result": {"name": "r", "schema": {}}}
+    document = {**PETS, "methods": [{"name": f"method_{number}", **method} for number in range(5000)]}
+    path = tmp_path / "large.json"
+    path.write_text(json.dumps(document))
+    # Unbuffered, a write of more than a pipe holds is a part of it when the reader leaves.
+    process = subprocess.Popen(
+        command("stubs", str(path)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(PYTHONUNBUFFERED="1"),
+    )
+    assert process.stdout is not None
+    os.read(process.stdout.fileno(), 10)
+    process.stdout.close()
+    assert (process.wait(SECONDS), process.communicate()[1]) == (141, b"")
+    for closed, words, said in (
+        (">&-", ["stubs", str(path)], "jsonrpc-fast: cannot write: Bad file descriptor\n"),
+        (">&-", ["stubs", "--", sys.executable, "-c", SERVER], "jsonrpc-fast: cannot write: Bad file descriptor\n"),
+        (
+            ">&-",
+            ["call", "add", "a=1", "--", sys.executable, "-c", SERVER],
+            "jsonrpc-fast: cannot write: Bad file descriptor\n",
+        ),
+        ("<&-", ["stubs", "-"], "jsonrpc-fast stubs: -: Bad file descriptor\n"),
+    ):
+        done = subprocess.run(
+            ["/bin/sh", "-c", f'"$@" {closed}', "sh", *command(*words)],
+            env=environment(),
+            capture_output=True,
+            timeout=SECONDS,
+            text=True,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
 
 SERVER = (
