@@ -26,6 +26,7 @@ from typing import Any, Final, Protocol
 from ...codec import Raw
 from ...codec._backend import dumps
 from ...codec._json import loads
+from ...codes import ErrorCode, McpErrorCode
 from ...errors import RpcError, invalid_params
 from ...session import Destination
 from ...session.running import current_run, waiting
@@ -337,7 +338,13 @@ class ModernClient(CatalogClient):
             upstream = self._process(upstream, lambda each: not each.is_full and each not in self._calls) or upstream
             if not upstream.is_modern:
                 await self._set_level(upstream, call)
-            result = as_raw(await upstream.call(method, params, call))
+            try:
+                result = as_raw(await upstream.call(method, params, call))
+            except RpcError as error:
+                if upstream.is_modern or error.code != McpErrorCode.RESOURCE_NOT_FOUND:
+                    raise
+                # 2026-07-28 has no code of its own for that.
+                raise RpcError(ErrorCode.INVALID_PARAMS, error.message, error.data) from None
             if not upstream.is_modern:
                 return call.connection.completed(call, result)
             return self._rounds.passed_on(call, upstream.name, result) if is_input_required(result) else result

@@ -52,6 +52,9 @@ async def test_tools_prompts_and_resources(mode: str, versions: Any, spoken: str
         found = await client.read_resource("shop://other/stock")
         assert found["contents"][0]["text"] == "stock of other"
         with pytest.raises(RpcError) as caught:
+            await client.read_resource("shop://nowhere/stock")
+        assert caught.value.code == (-32002 if (mode, spoken) == ("legacy", "2025-11-25") else -32602)
+        with pytest.raises(RpcError) as caught:
             await client.call_tool("one_fail", {})
         assert (caught.value.code, caught.value.message, caught.value.data) == (-5, "closed", {"why": [1.5]})
     assert gateway.running == []
