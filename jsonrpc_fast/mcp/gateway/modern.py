@@ -38,18 +38,22 @@ from ..server.inputs import MAY_NEED_INPUT
 from ..server.request_state import MAX_STATE_BYTES, StateSeal, refusal
 from .catalog import Catalog, CatalogClient
 from .payloads import TOKEN, as_raw, member, object_of, replaced, with_members
-from .upstream import MIN_IDLE_SECONDS, Upstream, is_input_required
+from .upstream import Upstream, is_input_required
 
 CALLS: Final = frozenset({"completion/complete", "prompts/get", "resources/read", "tools/call"})
 """The requests that go to one server."""
 INPUT_SECONDS: Final = 600.0
 """How long a call to a server with a handshake waits for the client's input."""
-MAX_CLIENTS: Final = 1000
-"""Maximum number of clients of 2026-07-28 that are remembered."""
+MAX_CLIENTS: Final = 256
+"""Maximum number of clients of 2026-07-28 that are known. One for which nothing runs is forgotten for a new one."""
+MAX_CLIENT_BYTES: Final = 64 * 1024
+"""Maximum size of what a client says of itself with each request, as JSON."""
 
 MAX_PROCESSES: Final = 8
 """How many processes of one server a client may have, so that calls for which it can be asked do not wait."""
 
+_START_SECONDS: Final = 1.0
+"""How long it may take until a request has begun."""
 _MAX_WATCHES: Final = 16
 """Maximum number of subscriptions of one client that are begun at a time."""
 
@@ -301,7 +305,7 @@ class ModernClient(CatalogClient):
     def is_idle(self, now: float) -> bool:
         """Whether it may be forgotten: nothing of it runs."""
         upstreams = itertools.chain(self.catalog.upstreams.values(), *self._more.values())
-        is_recent = now - self.used < MIN_IDLE_SECONDS
+        is_recent = now - self.used < _START_SECONDS
         return not is_recent and not self.listeners and not self._calls and all(each.is_ended for each in upstreams)
 
     # Requests.
@@ -473,10 +477,13 @@ class ModernClients:
         """Return the client of a request.
 
         Raises:
-            RpcError: There are too many clients (-32000).
+            RpcError: There are too many clients (-32000), or what it says of itself is too large (-32602).
         """
-        name, capabilities = params.get(("_meta", CLIENT_INFO_KEY)), params.get(("_meta", CLIENT_CAPABILITIES_KEY))
-        key = repr(subject), bytes(name or b""), bytes(capabilities or b"")
+        found = [params.get(("_meta", name)) for name in (CLIENT_INFO_KEY, CLIENT_CAPABILITIES_KEY)]
+        name, capabilities = [b"" if each is None else bytes(each) for each in found]
+        if len(name) + len(capabilities) > MAX_CLIENT_BYTES:
+            raise invalid_params(f"_meta says more than {MAX_CLIENT_BYTES} bytes of the client")
+        key = repr(subject), name, capabilities
         now = asyncio.get_running_loop().time()
         client = self._clients.get(key)
         if client is None:

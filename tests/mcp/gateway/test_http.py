@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("httpx", reason="the extra `http` is not installed")
 
-from jsonrpc_fast.mcp import Gateway
+from jsonrpc_fast.mcp import Gateway, connect
 from jsonrpc_fast.mcp.http.authorization import Authorization
 from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 
@@ -117,3 +117,40 @@ async def test_progress_and_log_messages_are_of_the_request() -> None:
                 messages = [message_of(event) async for event in events_of(answer) if event.data]
             assert [message["params"] for message in messages[:-1]] == params
             assert messages[-1]["result"]["resultType"] == "complete"
+
+
+@pytest.mark.parametrize("versions", [HANDSHAKE_VERSIONS, MODERN_VERSIONS])
+@pytest.mark.parametrize("mode", ["legacy", "modern"])
+async def test_servers_over_http(mode: str, versions: Any) -> None:
+    shop = Shop("one", versions)
+    schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+
+    @shop.server.tool(input_schema=schema)
+    def where(region: str) -> str:
+        return region
+
+    async with client_of(shop.server.asgi_app()) as http:
+        gateway = Gateway({"one": f"{http.base_url}/mcp"})
+        handlers = {"sampling/createMessage": lambda params: SAID}
+        notes: list[str] = []
+        notify = lambda method, params: notes.append(method)  # noqa: E731
+        async with connect(gateway, mode=mode, handlers=handlers, on_notification=notify) as client:
+            # Before a list: that says which headers the tool needs.
+            assert (await client.call_tool("one_where", {"region": "Rome"}))["content"][0]["text"] == "Rome"
+            assert (await client.call_tool("one_ask", {"question": "?"}))["content"][0]["text"] == "yes"
+            assert len(await client.list_tools()) == 8
+            if mode == "legacy":
+                await client.call("resources/subscribe", {"uri": "shop://one/stock"})
+            else:
+                wanted = {"resourceSubscriptions": ["shop://one/stock"]}
+                listen = asyncio.ensure_future(client.call("subscriptions/listen", {"notifications": wanted}))
+                await eventually(lambda: notes)
+                notes.clear()
+
+            def is_told() -> bool:
+                shop.server.resource_updated("shop://one/stock")
+                return "notifications/resources/updated" in notes
+
+            await eventually(is_told)
+            if mode == "modern":
+                listen.cancel()

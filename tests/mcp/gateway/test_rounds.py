@@ -14,6 +14,7 @@ from jsonrpc_fast import Request
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp import Gateway
 from jsonrpc_fast.mcp.client import Client
+from jsonrpc_fast.mcp.gateway import modern as gateway_clients
 from jsonrpc_fast.mcp.protocol.capabilities import ClientCapabilities, Sampling
 from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from jsonrpc_fast.profile import MCP_2025_11_25
@@ -320,6 +321,34 @@ async def test_clients_that_differ_have_servers_of_their_own_up_to_a_bound() -> 
     await theirs.close()
     await serving
     assert gateway.running == []
+
+
+async def test_clients_for_which_nothing_runs_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_clients, "MAX_CLIENTS", 2)
+    ours, theirs = memory_pair(profile=MCP_2025_11_25)
+    responses: list[Any] = []
+    theirs.onmessage = responses.append
+    serving = asyncio.ensure_future(Gateway({"one": Shop("one").server}).run(ours))
+    await theirs.start()
+
+    async def message_for(name: str, tool: str) -> str:
+        params = {"name": tool, "arguments": {"item": "a"}, "_meta": meta_of({"name": name, "version": "1"})}
+        theirs.send(Request(1, "tools/call", params))
+        before = len(responses)
+        await eventually(lambda: len(responses) > before)
+        return "" if responses[-1].error is None else str(responses[-1].error.message)
+
+    assert await message_for("a", "one_price") == ""
+    assert await message_for("b", "unknown") == "Unknown tool"
+    assert await message_for("c", "unknown") == "there are too many clients"
+    await asyncio.sleep(1)
+    assert await message_for("c", "one_price") == ""
+    await asyncio.sleep(1)
+    assert await message_for("d", "unknown") == "there are too many clients"
+    assert await message_for("a", "one_price") == ""
+    assert await message_for("x" * 65536, "one_price") == "_meta says more than 65536 bytes of the client"
+    await theirs.close()
+    await serving
 
 
 async def test_payloads_pass_as_they_are() -> None:
