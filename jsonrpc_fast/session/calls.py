@@ -200,14 +200,17 @@ class Calls(Tracker):
 
     def cancellation_notice(self, call: Call, reason: str | None = None) -> bytes:
         """Return the notice for a call that was given up, as after `expire`; b"" if the convention has none."""
-        if call.method in self.convention.never_cancelled:
+        if call.method in self.convention.never_cancelled or _is_wide(call.id):
             return b""
         message = self.convention.cancellation(call.id, reason)
         return b"" if message is None else self._encode_notification(*message)
 
     def goodbye(self, last: MessageId) -> bytes:
-        """Return the notification that this side begins to close, with the id of the last request that it has read."""
-        message = self.convention.goodbye(last)
+        """Return the notification that this side begins to close, with the id of the last request that it has read.
+
+        b"" if the convention has none, or if the id cannot be a part of params.
+        """
+        message = None if _is_wide(last) else self.convention.goodbye(last)
         return b"" if message is None else self._encode_notification(*message)
 
     def withdraw(self, call: Call) -> None:
@@ -314,3 +317,11 @@ class Calls(Tracker):
             answered = call.outcome in (Outcome.RESULT, Outcome.ERROR, Outcome.FAULT)
             if answered or not batch.in_flight:
                 self._open_batches.pop(batch, None)
+
+
+def _is_wide(id: MessageId) -> bool:
+    """Return whether an id is an integer beyond 64 bits, which cannot be written in params.
+
+    Most peers would read another number there, and take it for the id of another request.
+    """
+    return type(id) is int and not -(2**63) <= id < 2**64

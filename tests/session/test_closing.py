@@ -12,8 +12,8 @@ import pytest
 
 from jsonrpc_fast import Notification, Request, Response, encode_notification, encode_request, encode_result
 from jsonrpc_fast.codes import SessionErrorCode
-from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateError
-from jsonrpc_fast.session import Convention, LspConvention, McpConvention, Session, SessionContext
+from jsonrpc_fast.errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
+from jsonrpc_fast.session import AcpConvention, Convention, LspConvention, McpConvention, Session, SessionContext
 from jsonrpc_fast.transports import MemoryTransport, TcpClient, TcpServer, Transport, memory_pair
 
 from ..support.session_pairs import Faults, session_and_wire, sessions, slow
@@ -261,6 +261,50 @@ async def test_other_conventions_have_no_goodbye(convention: type[Convention]) -
         assert wire.received == []
         await wire.transport.close()
         await closing
+
+
+@rows(
+    "id, sent",
+    [
+        (2**64 - 1, [Notification("rpc.goodbye", {"last": 2**64 - 1})]),
+        (-(2**63), [Notification("rpc.goodbye", {"last": -(2**63)})]),
+        (2**64, []),
+        (-(2**63) - 1, []),
+        (1.5, [Notification("rpc.goodbye", {"last": 1.5})]),
+        (None, [Notification("rpc.goodbye", {"last": None})]),
+    ],
+)
+async def test_an_id_that_params_cannot_hold_does_not_keep_a_session_open(id: Any, sent: list[Any]) -> None:
+    async with session_and_wire({"m": lambda: 1}) as (session, wire):
+        wire.send(encode_request(id, "m"))
+        assert await wire.next() == Response(id, 1)
+        await session.close()
+        assert not session.is_connected
+        await settle()
+        assert wire.received == sent
+
+
+@rows("convention", [LspConvention(), McpConvention(), AcpConvention()])
+@rows("ends_by", ["timeout", "task", "cancel"])
+@pytest.mark.virtual_time
+async def test_calls_whose_ids_params_cannot_hold_are_given_up_without_a_notice(
+    convention: Convention, ends_by: str
+) -> None:
+    ids = iter(range(2**64, 2**64 + 2))
+    async with session_and_wire(convention=convention, id_factory=lambda: next(ids)) as (session, wire):
+        calls = [asyncio.create_task(session.call("m", timeout=10)) for _ in range(2)]
+        assert [(await wire.next()).id for _ in calls] == [2**64, 2**64 + 1]
+        if ends_by == "task":
+            for call in calls:
+                call.cancel()
+        elif ends_by == "cancel":
+            assert session.cancel(2**64)
+            assert session.cancel(2**64 + 1)
+        expected = {"timeout": CallTimeout, "task": asyncio.CancelledError, "cancel": CallCancelled}[ends_by]
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [expected, expected]
+        await settle()
+        assert wire.received == []
 
 
 async def test_a_client_that_served_nothing_leaves_without_a_word() -> None:
