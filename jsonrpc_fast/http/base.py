@@ -21,6 +21,7 @@ from ..hooks import Hooks, trace_in_headers
 from ..profile import JSONRPC, Profile
 from .requests import (
     Access,
+    Admitted,
     Header,
     Refusal,
     check_content,
@@ -39,8 +40,6 @@ HttpHeaders: TypeAlias = "Mapping[str, str] | Iterable[tuple[str, str]]"
 
 JSON_TYPE: Final = (b"content-type", b"application/json")
 _TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
-_MAX_ADMITTED: Final = 64
-_MAX_ADMITTED_BYTES: Final = 512
 _WITHOUT_BODY: Final = frozenset({204, 205, 304})
 """A client reads the body of such a response as the beginning of the next one (RFC 9112, section 6.3)."""
 
@@ -119,19 +118,16 @@ class BaseEndpoint:
         self._context = context
         self._respond = respond
         self._health = health
-        self._admitted: set[tuple[bool, bytes | None, bytes | None, bytes | None, bytes | None]] = set()
+        self._admitted = Admitted()
 
     def _admit(self, headers: Mapping[bytes, bytes], is_local: bool) -> int | None:
         """Check a POST before its body is received, and return the declared length of the body."""
         get = headers.get
-        # Clients repeat the same headers with each request, so the checks are remembered. Both the number and the size
-        # of what is remembered have bounds, because the values are the client's.
         key = is_local, get(b"host"), get(b"origin"), get(b"content-type"), get(b"content-encoding")
         if key not in self._admitted:
             self._access.check(key[1], key[2], is_local)
             check_content(headers)
-            if len(self._admitted) < _MAX_ADMITTED and sum(map(len, filter(None, key[1:]))) < _MAX_ADMITTED_BYTES:
-                self._admitted.add(key)
+            self._admitted.remember(key)
         length = get(b"content-length")
         return None if length is None else declared_length(length, self._max_body_bytes)
 

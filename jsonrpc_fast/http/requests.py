@@ -32,10 +32,27 @@ LOOPBACK_NAMES: Final = frozenset({b"localhost", b"127.0.0.1", b"[::1]"})
 MAX_HEADER_BYTES: Final = 512
 """The maximum size of a content type, host or origin."""
 
+_MAX_ADMITTED: Final = 64
+_MAX_ADMITTED_BYTES: Final = 512
 _OF_THE_BODY: Final = frozenset({b"content-length", b"transfer-encoding"})
 _LINE_END: Final = re.compile(rb"[\r\n\0]")
 _SINGLE_HEADERS: Final = frozenset({b"host", b"origin", b"content-type", b"content-encoding", b"content-length"})
 _UTF8_NAMES: Final = (b"utf-8", b"utf8", b"us-ascii")
+
+
+class Admitted(set["tuple[str | bytes | bool | None, ...]"]):
+    """The fields of requests that have passed the checks of their headers: clients repeat them with each request.
+
+    Both the number and the size of what is remembered have bounds, because the values are the client's.
+    """
+
+    def remember(self, fields: tuple[str | bytes | bool | None, ...]) -> None:
+        """Remember fields, unless there are too many."""
+        if (
+            len(self) < _MAX_ADMITTED
+            and sum([len(part) for part in fields if part and part is not True]) < _MAX_ADMITTED_BYTES
+        ):
+            self.add(fields)
 
 
 class Refusal(Exception):

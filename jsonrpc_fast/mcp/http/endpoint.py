@@ -11,7 +11,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from functools import lru_cache
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ..._logs import logger_of
@@ -24,6 +24,7 @@ from ...http.failures import RefusedFailures
 from ...http.guard import Cancellable
 from ...http.requests import (
     Access,
+    Admitted,
     Header,
     Receive,
     Refusal,
@@ -45,7 +46,16 @@ from ..server.lifespan import LifespanHolder
 from ..server.serving import ConnectionFactory
 from .authorization import Authorization
 from .event_store import GuardedStore, MemoryEventStore
-from .headers import NAME_MEMBERS, PARAM_HEADER_PREFIX, SESSION_ID, SINGLE_HEADERS, VERSION, accepts, is_modern
+from .headers import (
+    NAME_MEMBERS,
+    PARAM_HEADER_PREFIX,
+    SESSION_ID,
+    SINGLE_HEADERS,
+    VERSION,
+    accepts,
+    is_modern,
+    value_of,
+)
 from .responses import EVENT_TYPE, RETRY_SOON, AsgiRequest, Responder
 from .session_requests import SessionRequests
 from .settings import HttpSettings
@@ -55,6 +65,7 @@ _logger: Final = logger_of("mcp")
 _LIFESPAN_FAILED: Final = "the lifespan of the server failed"
 _JSON: Final = b"application/json"
 _METADATA_HEADERS: Final = ((b"access-control-allow-origin", b"*"), (b"cache-control", b"max-age=3600"))
+_NO_SCOPES: Final[frozenset[str]] = frozenset()
 _PARAM_PREFIX: Final = PARAM_HEADER_PREFIX.encode()
 
 
@@ -87,8 +98,8 @@ class McpEndpoint:
         self._server = server
         self._profile = server.profile
         self._paths = frozenset({"", "/", settings.path, settings.path.rstrip("/")})
-        # Remembers what was allowed: clients repeat it with each request.
-        self._check_access = lru_cache(64)(Access(settings.allowed_hosts, settings.allowed_origins).check)
+        self._access = Access(settings.allowed_hosts, settings.allowed_origins)
+        self._admitted = Admitted()
         self._max_body_bytes = settings.max_body_bytes or self._profile.limits.message_bytes
         store = MemoryEventStore() if isinstance(settings.event_store, Unset) else settings.event_store
         if store is not None and type(store) is not MemoryEventStore:
@@ -117,8 +128,7 @@ class McpEndpoint:
             await serve_other(scope["type"], receive, send, self._on_lifespan)
             return
         fields: list[Header] = list(scope["headers"])
-        # Some servers leave the whitespace around a value, which is not part of it (RFC 9110, section 5.5).
-        headers = {name: value.strip(b" \t") for name, value in fields}
+        headers = dict(fields)
         request = AsgiRequest(receive, send, self._settings.write_seconds, scope, headers)
         if self.requests >= self._settings.max_requests or self.is_closing:
             await _refuse(request, Refusal(503, "The server is busy.", [RETRY_SOON]))
@@ -135,7 +145,7 @@ class McpEndpoint:
                 await self._serve(request)
             finally:
                 # Meanwhile the client, which has its response, may send the next request.
-                if request.is_watched:
+                if request.watcher is not None:
                     await request.stop_watching()
         except Refusal as refusal:
             await _refuse(request, refusal)
@@ -155,38 +165,24 @@ class McpEndpoint:
                 raise Refusal(503, "The server is closing.", [RETRY_SOON]) from None
 
     async def _serve(self, request: AsgiRequest) -> None:
-        scope, headers = request.scope, request.headers
-        method = scope["method"]
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
-        if self._authorization is not None and path in self._authorization.paths:
-            if method not in ("GET", "HEAD"):
-                raise Refusal(405, "The metadata is read with GET.", [(b"allow", b"GET, HEAD")])
-            text = self._authorization.metadata_text
-            fields = [JSON_TYPE, (b"content-length", b"%d" % len(text)), *_METADATA_HEADERS]
-            await request.send_whole(200, fields, b"" if method == "HEAD" else text)
-            return
-        server = scope.get("server")
-        self._check_access(headers.get(b"host"), headers.get(b"origin"), server is not None and is_loopback(server[0]))
-        if path not in self._paths:
-            raise Refusal(404, "There is nothing here.")
-        if method not in self._allowed_methods:
-            allowed = b", ".join(name.encode() for name in self._allowed_methods)
-            raise Refusal(405, "Messages are sent with POST.", [(b"allow", allowed)])
+        scope, headers, get = request.scope, request.headers, request.headers.get
+        method, path, root, server = scope["method"], scope["path"], scope.get("root_path"), scope.get("server")
+        host = None if server is None else server[0]
+        content = get(b"content-type"), get(b"content-encoding"), get(b"accept")
+        fields = (method, path, root, host, get(b"host"), get(b"origin"), *content)
+        if fields not in self._admitted:
+            path = path.removeprefix(root or "")
+            if self._authorization is not None and path in self._authorization.paths:
+                await _send_metadata(request, method, self._authorization.metadata_text)
+                return
+            self._check(method, path, headers, host is not None and is_loopback(host))
+            self._admitted.remember(fields)
         if self._authorization is not None:
-            request.claims, request.subject = await self._authorization.authorize(method, headers)
-        if method == "POST":
-            await self._post(request)
-        elif method == "GET":
-            await self._session_requests.get(request)
-        else:
-            await self._session_requests.delete(request)
-
-    async def _post(self, request: AsgiRequest) -> None:
-        headers = request.headers
-        check_content(headers)
-        if not accepts(headers.get(b"accept"), _JSON, EVENT_TYPE):
-            raise Refusal(406, "The client must accept application/json and text/event-stream.")
-        length = headers.get(b"content-length")
+            request.claims, request.subject = await self._authorization.authorize(method, _stripped(headers))
+        if method != "POST":
+            await (self._session_requests.get if method == "GET" else self._session_requests.delete)(request)
+            return
+        length = value_of(headers, b"content-length")
         declared = None if length is None else declared_length(length, self._max_body_bytes)
         reading = read_body(request.receive, self._max_body_bytes, declared)
         try:
@@ -205,20 +201,38 @@ class McpEndpoint:
             return
         for item in message if type(message) is list else [message]:
             if type(item) is Request or type(item) is Notification:
-                name = _name_of(item)
-                scopes: frozenset[str] = frozenset()
-                if name is not None and item.method == "tools/call":
-                    scopes = self._server.tool_scopes(name)
+                scopes = self._scopes_for(item)
                 if self._authorization is not None:
-                    await self._authorization.check_message(request.claims, item.method, name, scopes)
+                    await self._authorization.check_message(request.claims, item.method, _name_of(item), scopes)
                 elif scopes:
                     raise Refusal(403, "The tool needs a scope, but this server checks no tokens.")
-        if self._has_modern and (not self._has_legacy or is_modern(message, headers.get(VERSION))):
+        if self._has_modern and (not self._has_legacy or is_modern(message, value_of(headers, VERSION))):
             await self._stateless_requests.post(request, message)
         elif type(message) is Request and message.method == "initialize" and SESSION_ID not in headers:
             await self._session_requests.begin(request, message)
         else:
             await self._session_requests.post(request, message)
+
+    def _check(self, method: str, path: str, headers: Mapping[bytes, bytes], is_local: bool) -> None:
+        """Check what clients repeat with each request."""
+        headers = _stripped(headers)
+        self._access.check(headers.get(b"host"), headers.get(b"origin"), is_local)
+        if path not in self._paths:
+            raise Refusal(404, "There is nothing here.")
+        if method not in self._allowed_methods:
+            allowed = b", ".join(name.encode() for name in self._allowed_methods)
+            raise Refusal(405, "Messages are sent with POST.", [(b"allow", allowed)])
+        if method == "POST":
+            check_content(headers)
+            if not accepts(headers.get(b"accept"), _JSON, EVENT_TYPE):
+                raise Refusal(406, "The client must accept application/json and text/event-stream.")
+
+    def _scopes_for(self, message: Request[Any] | Notification[Any]) -> frozenset[str]:
+        """Return the scopes that the call of a tool needs."""
+        if message.method != "tools/call":
+            return _NO_SCOPES
+        name = object_members(message.params).get("name")
+        return self._server.tool_scopes(name) if type(name) is str else _NO_SCOPES
 
     # Ending.
 
@@ -256,6 +270,13 @@ def _log_lifespan(error: BaseException) -> None:
     _logger.error(_LIFESPAN_FAILED, exc_info=error)
 
 
+async def _send_metadata(request: AsgiRequest, method: str, text: bytes) -> None:
+    if method not in ("GET", "HEAD"):
+        raise Refusal(405, "The metadata is read with GET.", [(b"allow", b"GET, HEAD")])
+    fields = [JSON_TYPE, (b"content-length", b"%d" % len(text)), *_METADATA_HEADERS]
+    await request.send_whole(200, fields, b"" if method == "HEAD" else text)
+
+
 async def _refuse(request: AsgiRequest, refusal: Refusal) -> None:
     closing = closing_fields(request.scope, request.headers)
     await request.send_whole(*refusal_response(refusal, request.scope["method"], closing))
@@ -265,7 +286,12 @@ def _name_of(message: Request[Any] | Notification[Any]) -> str | None:
     """Return what a request is for: the name of a tool or a prompt, or the URI of a resource."""
     member = NAME_MEMBERS.get(message.method)
     name = None if member is None else object_members(message.params).get(member)
-    return name if isinstance(name, str) else None
+    return name if type(name) is str else None
+
+
+def _stripped(headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return headers without the whitespace around their values: see `value_of`."""
+    return {name: value.strip(b" \t") for name, value in headers.items()}
 
 
 def _check_single(fields: list[Header]) -> None:

@@ -86,6 +86,15 @@ _INTEGER: Final = re.compile(r"(-?[0-9]{1,16})(?:\.0+)?")
 Path = tuple[str, ...]
 
 
+def value_of(headers: Mapping[bytes, bytes], name: bytes) -> bytes | None:
+    """Return the value of a header; None without it.
+
+    Some ASGI servers leave the whitespace around a value, which is not part of it (RFC 9110, section 5.5).
+    """
+    value = headers.get(name)
+    return None if value is None else value.strip(b" \t")
+
+
 def encode_value(value: str | int | bool) -> str:
     """Return a value as text for a header: as it is if that is safe, otherwise in Base64 between markers."""
     text = value if isinstance(value, str) else str(value).lower()
@@ -191,7 +200,8 @@ def is_modern(message: Any, version: bytes | None) -> bool:
         return False
     if message.method == "server/discover":
         return True
-    return is_modern_meta(object_members(message.params).get("_meta"))
+    meta = object_members(message.params).get("_meta")
+    return meta is not None and is_modern_meta(meta)
 
 
 def check_modern(headers: Mapping[bytes, bytes], message: Request) -> None:
@@ -205,14 +215,14 @@ def check_modern(headers: Mapping[bytes, bytes], message: Request) -> None:
     for key in (PROTOCOL_VERSION_KEY, CLIENT_CAPABILITIES_KEY):
         if key not in meta:
             raise invalid_params(f"_meta lacks {key}")
-    version, method = headers.get(VERSION), headers.get(METHOD)
+    version, method = value_of(headers, VERSION), value_of(headers, METHOD)
     if version is None or version.decode("latin-1") != meta[PROTOCOL_VERSION_KEY]:
         raise _mismatch("MCP-Protocol-Version", version)
     if method is None or method.decode("latin-1") != message.method:
         raise _mismatch("Mcp-Method", method)
     member = NAME_MEMBERS.get(message.method)
     if member is not None and isinstance(params.get(member), str):
-        name = headers.get(NAME)
+        name = value_of(headers, NAME)
         if name is None or _decoded("Mcp-Name", name) != params[member]:
             raise _mismatch("Mcp-Name", name)
 
@@ -230,7 +240,7 @@ def check_parameters(headers: Mapping[bytes, bytes], expected: Mapping[str, Path
     """
     values = parameter_values(expected, arguments)
     for name in expected:
-        value, header = values.get(name), headers.get(name.encode())
+        value, header = values.get(name), value_of(headers, name.encode())
         if value is None and header is None:
             continue
         if value is None:

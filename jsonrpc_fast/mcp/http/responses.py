@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from types import CoroutineType, MappingProxyType
 from typing import Any, Final
@@ -63,6 +63,7 @@ class AsgiRequest:
         is_gone: Whether the client has disconnected, or has stopped reading.
         is_begun: Whether the response has begun.
         is_replaced: Whether another request carries the stream from now on.
+        watcher: The task that watches for the disconnection of the client, if there is one.
     """
 
     claims: Any = None
@@ -70,7 +71,7 @@ class AsgiRequest:
     is_gone: bool = False
     is_begun: bool = False
     is_replaced: bool = False
-    _watcher: asyncio.Task[None] | None = None
+    watcher: asyncio.Task[None] | None = None
 
     def __init__(
         self,
@@ -95,17 +96,12 @@ class AsgiRequest:
             self.is_gone = True
             on_gone()
 
-        if self._watcher is None:
-            self._watcher = asyncio.get_running_loop().create_task(wait())
-
-    @property
-    def is_watched(self) -> bool:
-        """Whether a task watches for the disconnection of the client."""
-        return self._watcher is not None
+        if self.watcher is None:
+            self.watcher = asyncio.get_running_loop().create_task(wait())
 
     async def stop_watching(self) -> None:
         """End the watching task, if there is one."""
-        watcher, self._watcher = self._watcher, None
+        watcher, self.watcher = self.watcher, None
         if watcher is not None:
             watcher.cancel()
             await asyncio.wait([watcher], timeout=_WATCHER_SECONDS)
@@ -116,7 +112,6 @@ class AsgiRequest:
 
     def begin(self, status: int, headers: list[Header]) -> Awaitable[bool]:
         """Send the status and the headers."""
-        self.is_begun = True
         return self._write({"type": "http.response.start", "status": status, "headers": headers})
 
     def write(self, data: bytes) -> Awaitable[bool]:
@@ -129,35 +124,30 @@ class AsgiRequest:
 
     def send_whole(self, status: int, headers: list[Header], body: bytes) -> Awaitable[bool]:
         """Send a response whose body is known."""
-        self.is_begun = True
-        return self._guard(self._send_whole(status, headers, body))
+        start = {"type": "http.response.start", "status": status, "headers": headers}
+        return self._write(start, {"type": "http.response.body", "body": body})
 
     def send_error(self, status: int, data: bytes) -> Awaitable[bool]:
         """Send an error response as JSON."""
         data = data.rstrip(b"\n")
         return self.send_whole(status, [JSON_TYPE, (b"content-length", b"%d" % len(data))], data)
 
-    async def _send_whole(self, status: int, headers: list[Header], body: bytes) -> None:
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": body})
-
-    async def _write(self, message: dict[str, Any]) -> bool:
-        sending = self._send(message)
-        # Not every awaitable has `send`.
-        return await self._guard(sending if type(sending) is CoroutineType else _awaited(sending))
-
-    async def _guard(self, writing: Coroutine[Any, Any, None]) -> bool:
-        if self.is_gone:
-            writing.close()
-            return False
-        try:
-            guarded = Cancellable(writing, writing.send(None), seconds=self._write_seconds)
-            await guarded
-            self.is_gone |= guarded.is_cancelled
-        except StopIteration:
-            pass
-        except OSError:
-            self.is_gone = True
+    async def _write(self, *messages: dict[str, Any]) -> bool:
+        self.is_begun = True
+        for message in messages:
+            if self.is_gone:
+                return False
+            try:
+                sending: Any = self._send(message)
+                if type(sending) is not CoroutineType:  # not every awaitable has `send`
+                    sending = _awaited(sending)
+                guarded = Cancellable(sending, sending.send(None), seconds=self._write_seconds)
+                await guarded
+                self.is_gone |= guarded.is_cancelled
+            except StopIteration:
+                pass
+            except OSError:
+                self.is_gone = True
         return not self.is_gone
 
 
@@ -199,19 +189,15 @@ class Responder:
         Returns:
             False if the client disconnected before the end.
         """
-        text = stream.take_response()
         try:
-            if not text:
+            if not stream.is_ended:
                 await asyncio.sleep(0)  # most functions end in their first turn: then no timer is needed
-                text = stream.take_response()
-            if not text:
+            if not stream.is_ended:
                 await stream.wait(WATCH_SECONDS)
-                text = stream.take_response()
-            if not text:
+            if not stream.is_ended:
                 request.watch(stream.wake)
                 await stream.wait(self._keep_alive_seconds)
-                text = stream.take_response()
-            if text:
+            if text := stream.take_response():
                 fields = [JSON_TYPE, (b"content-length", b"%d" % len(text)), *headers]
                 return await request.send_whole(200 if status_of is None else status_of(text), fields, text)
             await self._begin(stream, request, headers)

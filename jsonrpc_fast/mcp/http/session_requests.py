@@ -12,7 +12,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from typing import Any, Final
 
 from ...codec import ParseError, Request, encode, encode_error
@@ -24,7 +23,7 @@ from ..applications import EventStore
 from ..protocol.versions import HANDSHAKE_VERSIONS, Revision
 from ..server.serving import ConnectionFactory
 from .event_store import session_of
-from .headers import LAST_EVENT_ID, SESSION_ID, VERSION, accepts
+from .headers import LAST_EVENT_ID, SESSION_ID, VERSION, accepts, value_of
 from .responses import EVENT_TYPE, NO_LENGTH, RETRY_SOON, AsgiRequest, Responder
 from .sessions import HttpSession, SessionTable, belongs_to
 from .settings import HttpSettings
@@ -107,42 +106,36 @@ class SessionRequests:
             Refusal: There is no such session, or it has too many requests in progress.
         """
         session = self._session(request)
-        self._check_room(session)
         session.requests += 1
         try:
-            if session.transport.is_paused:
-                await session.transport.wait_for_reading()
-            await self._deliver(request, session, message)
+            transport, revision = session.transport, session.connection.revision
+            if transport.is_paused:
+                await transport.wait_for_reading()
+            items = message if type(message) is list else [message]
+            ids = [item.id for item in items if type(item) is Request]
+            if type(message) is list and (revision is None or not revision.profile.batches or len(set(ids)) < len(ids)):
+                await request.send_error(400, encode(ParseError.batch_not_allowed().to_response()))
+            elif not transport.streams.keys().isdisjoint(ids):
+                id = message.id if type(message) is Request else None
+                await request.send_error(400, encode_error(id, ErrorCode.INVALID_REQUEST, "the id is in flight"))
+            else:
+                stream = transport.open_stream(request, ids)
+                if ids:
+                    stream.name, stream.is_resumable = session.stream_name(), self._is_resumable(revision)
+                transport.deliver(message, stream)
+                if ids:
+                    await self._responder.respond(stream, request)
+                else:
+                    await request.send_whole(202, [NO_LENGTH], b"")
         finally:
             session.requests -= 1
-
-    def _deliver(self, request: AsgiRequest, session: HttpSession, message: Any) -> Awaitable[bool]:
-        """Deliver a message, and return what sends the response."""
-        transport = session.transport
-        revision = session.connection.revision
-        if type(message) is Request:
-            ids = [message.id]
-        elif type(message) is not list:
-            ids = []
-        else:
-            ids = [item.id for item in message if type(item) is Request]
-            if revision is None or not revision.profile.batches or len(set(ids)) < len(ids):
-                return request.send_error(400, encode(ParseError.batch_not_allowed().to_response()))
-        if not transport.streams.keys().isdisjoint(ids):
-            id = ids[0] if type(message) is Request else None
-            return request.send_error(400, encode_error(id, ErrorCode.INVALID_REQUEST, "the id is in flight"))
-        stream = transport.open_stream(request, ids)
-        if ids:
-            stream.name, stream.is_resumable = session.stream_name(), self._is_resumable(revision)
-        transport.deliver(message, stream)
-        return self._responder.respond(stream, request) if ids else request.send_whole(202, [NO_LENGTH], b"")
 
     def _is_resumable(self, revision: Revision | None) -> bool:
         """Return whether a client can reconnect although it has got no message yet."""
         return self._store is not None and revision is not None and revision.version >= "2025-11-25"
 
-    def _session(self, request: AsgiRequest) -> HttpSession:
-        id = request.headers.get(SESSION_ID)
+    def _session(self, request: AsgiRequest, *, needs_room: bool = True) -> HttpSession:
+        id = value_of(request.headers, SESSION_ID)
         if id is None:
             raise Refusal(400, _NO_SESSION_ID)
         session = self.sessions.find(id.decode("latin-1"), request.subject)
@@ -153,6 +146,8 @@ class SessionRequests:
         if session is None:
             raise Refusal(404, _NO_SESSION)
         self._check_version(request)
+        if needs_room:
+            self._check_room(session)
         return session
 
     def _check_room(self, session: HttpSession) -> None:
@@ -160,7 +155,7 @@ class SessionRequests:
             raise Refusal(503, "The session has too many requests in progress.", [RETRY_SOON])
 
     def _check_version(self, request: AsgiRequest) -> None:
-        version = request.headers.get(VERSION)
+        version = value_of(request.headers, VERSION)
         if version is not None and version not in self._versions:
             raise Refusal(400, "This MCP-Protocol-Version is not supported.")
 
@@ -172,16 +167,15 @@ class SessionRequests:
         """
         if SESSION_ID not in request.headers:
             raise Refusal(400, _NO_SESSION_ID)
-        if not accepts(request.headers.get(b"accept"), EVENT_TYPE):
+        if not accepts(value_of(request.headers, b"accept"), EVENT_TYPE):
             raise Refusal(406, "The client must accept text/event-stream.")
-        event_id = request.headers.get(LAST_EVENT_ID)
+        event_id = value_of(request.headers, LAST_EVENT_ID)
         if event_id is not None and self._store is not None:
             await self._resume(self._store, event_id.decode("latin-1"), request)
             return
         session = self._session(request)
         if session.listener is not None:
             raise Refusal(409, "The session has this stream open already.")
-        self._check_room(session)
         await self._listen(session, request)
 
     async def _listen(self, session: HttpSession, request: AsgiRequest) -> None:
@@ -202,7 +196,7 @@ class SessionRequests:
 
     async def _resume(self, store: EventStore, event_id: str, request: AsgiRequest) -> None:
         """Continue a stream after an event. The session may be one of another worker."""
-        id = request.headers[SESSION_ID].decode("latin-1")
+        id = request.headers[SESSION_ID].strip(b" \t").decode("latin-1")
         self._check_version(request)
         session = self.sessions.find(id, request.subject)
         try:
@@ -241,7 +235,7 @@ class SessionRequests:
         Raises:
             Refusal: There is no such session.
         """
-        session = self._session(request)
+        session = self._session(request, needs_room=False)
         self.sessions.remove(session)
         session.transport.cancel_requests()
         await self._end(session)

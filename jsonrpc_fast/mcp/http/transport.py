@@ -8,7 +8,7 @@ Rules:
     responses.
   - A message about a request that has had its response goes to the stream of the session.
   - Messages are put without waiting; one writer at a time takes them out. A stream keeps a bounded number of bytes.
-    Beyond that, messages are dropped, except responses.
+    Beyond that, messages are dropped. A response is never dropped, and not counted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from ...codec import Notification, encode
 from ...errors import LOOP_EXITS, ConnectionLost, StateError
 from ...profile import Profile
 from ...transports.channel import HIGH_WATER_BYTES
-from ...transports.connection import NEWLINE
 from ...transports.protocol import Received, Sendable, Transport
 from ...transports.waiters import Waiters
 from ...types import UNSET, MessageId, Unset
@@ -53,7 +52,7 @@ class MessageStream:
         is_detached: Whether no connection reads it any more, so that further messages are dropped.
         wants_close: Whether the connection is to be closed before the end.
         appending: The storing of an event that is in progress, or whose writer was cancelled.
-        size: The size of the messages that wait.
+        size: The size of the messages that wait. The response is not counted: each request has one.
     """
 
     name: str | None = None
@@ -89,7 +88,7 @@ class MessageStream:
     @property
     def is_finished(self) -> bool:
         """Whether the stream has ended and nothing waits."""
-        return self.is_ended and not len(self)
+        return self.is_ended and not self._messages and not self._response
 
     # The destination.
 
@@ -99,7 +98,7 @@ class MessageStream:
             assert self._owner is not None
             self._owner.send_late(data)
         else:
-            self.put(without_line_end(data))
+            self.put(data.rstrip(b"\n"))
 
     def respond(self, id: MessageId | Unset, data: bytes) -> None:
         """Send the response to a request, b"" for none; UNSET: to the batch or message that is being delivered."""
@@ -111,8 +110,7 @@ class MessageStream:
             self.pending.discard(id)
             owner.streams.pop(id, None)
         if data and not self.is_ended and not self.is_detached:
-            before, self._response = self._response, without_line_end(data)
-            self._count(len(self._response) - len(before))
+            self._response = data.rstrip(b"\n")
         if not self.pending and owner.receiving is not self:
             self.end()
 
@@ -150,16 +148,18 @@ class MessageStream:
 
     def take_first(self) -> bytes:
         """Take out the message that has waited longest."""
-        if self._messages:
-            first = self._messages.popleft()
-        else:
-            first, self._response = self._response, b""
+        if not self._messages:
+            return self.take_response()
+        first = self._messages.popleft()
         self._count(-len(first))
         return first
 
     def take_response(self) -> bytes:
         """Take out the response if the stream has ended with it and nothing else waits; else return b""."""
-        return self.take_first() if self.is_ended and not self._messages else b""
+        if self._messages or not self.is_ended:
+            return b""
+        response, self._response = self._response, b""
+        return response
 
     def take(self) -> list[bytes]:
         """Take out all messages that wait."""
@@ -209,8 +209,8 @@ class HttpTransport(Transport):
     Attributes:
         is_shared: Whether the requests of several clients use it, one after another.
         streams: The streams of the requests that have no response yet, by request id.
-        receiving: The stream whose message is being delivered.
-        buffered: The number of bytes buffered in the streams of requests.
+        receiving: The stream whose batch is being delivered.
+        buffered: The number of bytes that wait in the streams of requests.
         is_paused: Whether delivery is paused.
         listener: The stream for messages that belong to no request.
         is_listening: Whether a GET is reading `listener`.
@@ -248,7 +248,8 @@ class HttpTransport(Transport):
     def deliver(self, message: Received, stream: MessageStream | None) -> None:
         """Deliver a message from the client; responses to it go to `stream`."""
         assert self.onmessage is not None
-        self.receiving = stream
+        if type(message) is list:
+            self.receiving = stream
         try:
             if stream is None:
                 self.onmessage(message)
@@ -260,12 +261,12 @@ class HttpTransport(Transport):
             if self.onerror is not None:
                 self.onerror(error)
         finally:
-            if not self.is_paused:
+            if self.receiving is not None and not self.is_paused:
                 self._end_receiving()
 
     def _end_receiving(self) -> None:
         stream, self.receiving = self.receiving, None
-        if stream is not None and not stream.pending and not stream.is_ended:
+        if stream is not None and not stream.pending:
             stream.end()
 
     def cancel_requests(self) -> None:
@@ -298,7 +299,7 @@ class HttpTransport(Transport):
             raise StateError("not started") if self.is_connected else ConnectionLost("the session is closed")
         if not isinstance(message, bytes):
             message = encode(list(message) if isinstance(message, tuple) else message)
-        text = without_line_end(message)
+        text = message.rstrip(b"\n")
         if not text:
             return
         if self.is_shared:
@@ -365,8 +366,3 @@ class HttpTransport(Transport):
 
     async def disconnect(self) -> None:
         await self.close()
-
-
-def without_line_end(text: bytes) -> bytes:
-    """Return a line without its line break."""
-    return text[:-1] if text and text[-1] == NEWLINE else text

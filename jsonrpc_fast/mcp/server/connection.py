@@ -126,9 +126,8 @@ class ServerConnection(ClientConnection):
         if self._must_validate:
             _raise_error(self._validator.validate_request(Request(request.id, name, params).to_dict()))
         rules = self._handshake.receive_request(name, params)
-        if type(rules) is HandshakeResult:
+        if isinstance(rules, HandshakeResult):
             return rules.result
-        assert type(rules) is RequestRules
         members = params if type(params) is dict else {}
         context = Context(request, rules, members, self, self._methods)
         if rules.revision.is_modern and ("inputResponses" in members or "requestState" in members):

@@ -159,10 +159,12 @@ class RegisteredFunction:
         """
         found = self._arguments
         plain = None if found is None else found.plain
-        if found is None or plain is None or len(arguments) > len(plain) or not found.required <= arguments.keys():
+        if found is None or plain is None:
+            return False
+        if len(arguments) != len(plain) and not found.required <= arguments.keys():
             return False
         for name, value in arguments.items():
-            if type(value) not in plain.get(name, ()):
+            if name not in plain or type(value) not in plain[name]:
                 return False
         return True
 

@@ -15,7 +15,7 @@ Sources: specification 2025-11-25 "Lifecycle", 2026-07-28 "Versioning and Compat
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from ...codec import Notification, Request
@@ -191,7 +191,7 @@ class ServerHandshake:
             return True
         return session is not None and message.method in _BEFORE_INITIALIZED
 
-    def complete(self, revision: Revision, method: str, result: Mapping[str, Any]) -> dict[str, Any]:
+    def complete(self, revision: Revision, method: str, result: dict[str, Any]) -> dict[str, Any]:
         """Return a handler's result with the members that its revision requires. Members already set are kept.
 
         From 2026-07-28 on these are `resultType`, `ttlMs` and `cacheScope`, and the server's name and version in
@@ -204,7 +204,7 @@ class ServerHandshake:
         """
         if not revision.is_modern:
             if _MODERN_MEMBERS.isdisjoint(result):
-                return dict(result)
+                return result
             return {name: value for name, value in result.items() if name not in _MODERN_MEMBERS}
         completed: dict[str, Any] = {"resultType": "complete"}
         # A request for input must not be cached.
@@ -278,10 +278,11 @@ def _version_of(members: dict[str, Any], name: str) -> str:
 
 
 def _record(cls: Any, members: dict[str, Any], name: str, version: str) -> Any:
-    if members.get(name) is None:
+    found = members.get(name)
+    if found is None:
         raise invalid_params(f"{name} is missing")
     try:
-        return cls.from_dict(members[name], version)
+        return cls.from_dict(found, version)
     except ValueError as fault:
         raise invalid_params(f"{name}: {fault}") from None
 

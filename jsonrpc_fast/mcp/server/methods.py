@@ -194,6 +194,11 @@ class Methods:
             RpcError: The method is not found (-32601).
         """
         registry = self._registry
+        if method == "tools/call" and "tools" in declared and not registry.has_tasks:
+            name = params.get("name")
+            tool = registry.tools.get(name) if type(name) is str else None
+            if tool is not None:
+                return partial(self._run_tool, tool), tool.function.is_async
         if method in registry.methods:
             return partial(call_method, registry.methods[method]), True
         if registry.has_tasks and method in TASK_METHODS:
@@ -202,11 +207,6 @@ class Methods:
         capability, function, is_async = self._methods.get(method, _UNKNOWN)
         if function is None or capability not in declared:
             raise method_not_found()
-        if method == "tools/call" and not registry.has_tasks:
-            name = params.get("name")
-            tool = registry.tools.get(name) if type(name) is str else None
-            if tool is not None:
-                return partial(self._run_tool, tool), tool.function.is_async
         if not registry.mounts and method in self._own_lists:  # nothing has to be awaited
             return self._own_lists[method], False
         return function, is_async

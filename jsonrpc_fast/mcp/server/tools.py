@@ -117,13 +117,13 @@ class CheckedTool:
         """
         if isinstance(value, ToolResult):
             return self._result_of(value, revision)
-        if self._output is None and has_blocks(value):
-            return self._result_of(ToolResult(listed_blocks(value)), revision)
         if self._output is not None:
             text, structured, faults = self._output.structure(value)
             if faults:
                 return self._refused_result(faults)
             content = [] if value is None else [{"type": "text", "text": text}]
+        elif has_blocks(value):
+            return self._result_of(ToolResult(listed_blocks(value)), revision)
         else:
             value = value if value is None or type(value) is str else to_json(value)
             structured = UNSET if value is None or isinstance(value, str) else value
@@ -188,8 +188,9 @@ def provided_result(value: ToolResult | Mapping[str, Any], revision: Revision) -
 
 def _with_structured(result: dict[str, Any], structured: Any, revision: Revision) -> dict[str, Any]:
     """Add the structured content, if there is any and the revision has it."""
-    has_place = revision.structured_results and (revision.any_structured_results or isinstance(structured, dict))
-    if has_place and structured is not UNSET:
+    if structured is not UNSET and (
+        revision.any_structured_results or (revision.structured_results and isinstance(structured, dict))
+    ):
         result["structuredContent"] = structured
     return result
 
