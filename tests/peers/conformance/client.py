@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import os
 import sys
@@ -120,6 +121,28 @@ async def use_valid_tools(url: str) -> None:
             await client.call_tool(tool["name"], dict.fromkeys(tool["inputSchema"]["properties"], "value"))
 
 
+async def list_skills(url: str) -> None:
+    """List the skills, whose files are not read before one is used."""
+    async with connect(url) as client:
+        await client.call("skills/list")
+
+
+async def use_skill(url: str) -> None:
+    """Read the files of a skill, until one is not what the list says."""
+    async with connect(url) as client:
+        [skill] = (await client.call("skills/list"))["skills"]
+        for file in skill["resources"]:
+            text = (await client.read_resource(file["uri"]))["contents"][0]["text"]
+            data = text.encode()
+            digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+            if (len(data), digest) != (file["size"], file["digest"]):
+                return
+            if file["uri"] == skill["uri"]:
+                lines = text.split("---\n")[1].splitlines()
+                if dict(line.split(": ", 1) for line in lines) != skill["frontmatter"]:
+                    return
+
+
 # OAuth
 
 
@@ -226,6 +249,10 @@ SCENARIOS: Final[dict[str, Callable[[str], Awaitable[None]]]] = {
     "http-invalid-tool-headers": use_valid_tools,
     "json-schema-ref-no-deref": list_only,
     "json-schema-2020-12-preservation": echo_schema,
+    "sep-2640-client-no-prefetch": list_skills,
+    "sep-2640-client-verify-digest": use_skill,
+    "sep-2640-client-verify-frontmatter": use_skill,
+    "sep-2640-client-verify-size": use_skill,
     "auth/pre-registration": authorize_registered,
     "auth/client-credentials-basic": authorize_with_secret,
     "auth/client-credentials-jwt": authorize_with_key,

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import json
 import sys
 from typing import Annotated, Any, Final
 
 from jsonrpc_fast.codes import ErrorCode
 from jsonrpc_fast.errors import RpcError
+from jsonrpc_fast.mcp.protocol.capabilities import ServerCapabilities
 from jsonrpc_fast.mcp.server import Context, Server, ToolResult
 
 HOST: Final = "127.0.0.1"
@@ -45,7 +47,13 @@ JSON_SCHEMA_2020_12: Final[dict[str, Any]] = {
     "additionalProperties": False,
 }
 
-server = Server("jsonrpc-fast-conformance", "1.0.0", ttl_ms=1000)
+SKILLS: Final = "io.modelcontextprotocol/skills"
+server = Server(
+    "jsonrpc-fast-conformance",
+    "1.0.0",
+    ttl_ms=1000,
+    capabilities=ServerCapabilities(extensions={SKILLS: {"directoryRead": True}}),
+)
 
 
 def image() -> dict[str, Any]:
@@ -438,6 +446,64 @@ def template(id: str) -> str:
 def watched_resource() -> str:
     """Return a text that a client may watch."""
     return "Watched resource content"
+
+
+# A skill: an extension, by methods of its own
+
+SKILL: Final = "skill://tea-making"
+FRONTMATTER: Final = {"name": "tea-making", "description": "Makes tea."}
+FILES: Final = {
+    f"{SKILL}/SKILL.md": "---\nname: tea-making\ndescription: Makes tea.\n---\nBoil water.\n",
+    f"{SKILL}/docs/times.md": "Green tea: two minutes.\n",
+}
+CACHING: Final = {"ttlMs": 1000, "cacheScope": "private"}
+
+
+@server.resource(f"{SKILL}/SKILL.md", name=FRONTMATTER["name"], mime_type="text/markdown")
+def skill() -> str:
+    """Makes tea."""
+    return FILES[f"{SKILL}/SKILL.md"]
+
+
+@server.resource(f"{SKILL}/docs/times.md", mime_type="text/markdown")
+def times() -> str:
+    """Return how long tea takes."""
+    return FILES[f"{SKILL}/docs/times.md"]
+
+
+def skill_entry() -> dict[str, Any]:
+    files = [
+        {"uri": uri, "digest": f"sha256:{hashlib.sha256(content.encode()).hexdigest()}", "size": len(content.encode())}
+        for uri, content in FILES.items()
+    ]
+    return {"uri": f"{SKILL}/SKILL.md", "frontmatter": FRONTMATTER, "resources": files}
+
+
+@server.method("skills/list")
+def list_skills(cursor: str | None = None) -> dict[str, Any]:
+    return {"skills": [skill_entry()], **CACHING}
+
+
+@server.method("skills/get")
+def get_skill(uri: str) -> dict[str, Any]:
+    if uri != f"{SKILL}/SKILL.md":
+        raise RpcError(ErrorCode.INVALID_PARAMS, "Unknown skill", {"uri": uri})
+    return {"skill": skill_entry(), **CACHING}
+
+
+@server.method("resources/directory/read")
+def read_directory(uri: str, cursor: str | None = None) -> dict[str, Any]:
+    markdown = {"mimeType": "text/markdown"}
+    folders: dict[str, list[dict[str, Any]]] = {
+        SKILL: [
+            {"uri": f"{SKILL}/SKILL.md", "name": "tea-making", **markdown},
+            {"uri": f"{SKILL}/docs", "name": "docs", "mimeType": "inode/directory"},
+        ],
+        f"{SKILL}/docs": [{"uri": f"{SKILL}/docs/times.md", "name": "times", **markdown}],
+    }
+    if uri not in folders:
+        raise RpcError(ErrorCode.INVALID_PARAMS, "Not a directory", {"uri": uri})
+    return {"resources": folders[uri], **CACHING}
 
 
 if __name__ == "__main__":
