@@ -277,12 +277,12 @@ class RedisEventStore:
         # While Redis hangs, each event would otherwise wait for the whole timeout, and sending with it.
         if time.monotonic() < self._paused_until:
             raise ConnectionLost("Redis does not respond")
-        replies: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        self._queue.append((commands, replies))
+        responses: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self._queue.append((commands, responses))
         # One pipeline at a time: commands that arrive meanwhile go together in the next one, and the events of a stream
         # keep their order.
         self._start("flush", self._flush)
-        return await replies
+        return await responses
 
     async def _flush(self) -> None:
         """Run the queued commands, including those that are queued in the meantime."""
@@ -290,7 +290,7 @@ class RedisEventStore:
             some = self._take_queued()
             try:
                 commands = [command for queued, _ in some for command in queued]
-                replies = await asyncio.wait_for(self._run(commands), self._command_seconds)
+                responses = await asyncio.wait_for(self._run(commands), self._command_seconds)
             except (RedisError, OSError, asyncio.TimeoutError) as error:
                 if time.monotonic() > self._paused_until:
                     _logger.warning("Redis does not respond: %r", error)
@@ -298,13 +298,13 @@ class RedisEventStore:
                 self._fail(some, error)
                 self._fail(self._queue, error)
                 self._queue.clear()
-            # The task was cancelled by `aclose`: whoever waits for a reply must not wait for ever.
+            # The task was cancelled by `aclose`: whoever waits for a response must not wait for ever.
             except BaseException:
                 self._fail(some + self._queue, StateError("the event store is closed"))
                 self._queue.clear()
                 raise
             else:
-                rest = iter(replies)
+                rest = iter(responses)
                 for queued, future in some:
                     own = [next(rest) for _ in queued]
                     # The caller may have been cancelled.

@@ -218,8 +218,8 @@ def is_reply_expected(kinds: Kinds) -> bool:
     """Return whether the sender of an invalid message expects an error response: not for what looks like a response or
     a notification."""
     looks_like_notification = kinds.id == "absent" and kinds.method in ("string", "empty", "too long")
-    # An error response to a response could be answered with another one, without end; section 4.1 forbids any response
-    # to a notification.
+    # Two sides that sent an error response to each error response would never end; section 4.1 forbids any response to
+    # a notification.
     return not _looks_like_response(kinds) and not looks_like_notification
 
 

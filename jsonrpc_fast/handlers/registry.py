@@ -226,7 +226,7 @@ class Handlers:
             options: See `DispatchOptions`.
 
         Returns:
-            The response as one line of JSON; b"" if there is nothing to reply.
+            The response as one line of JSON; b"" if no response is due.
 
         Raises:
             TypeError: `data` is of another type, or an option does not exist.
@@ -283,7 +283,7 @@ class Handlers:
             max_handlers: Maximum number of async functions of a batch that run at a time. The rest of the batch waits.
 
         Returns:
-            The response as one line of JSON; b"" if there is nothing to reply.
+            The response as one line of JSON; b"" if no response is due.
 
         Raises:
             TypeError: `data` is of another type, or an option does not exist.
@@ -293,8 +293,8 @@ class Handlers:
         if max_handlers < 1:
             raise ValueError("max_handlers must be 1 or more")
         context, peer = options.get("context"), options.get("peer")
-        reply = self._dispatch_for(profile, options).start(data, context, peer, timeout, max_handlers)
-        return reply if isinstance(reply, bytes) else await reply
+        response = self._dispatch_for(profile, options).start(data, context, peer, timeout, max_handlers)
+        return response if isinstance(response, bytes) else await response
 
     def _dispatch_for(self, profile: Profile, options: DispatchOptions) -> Dispatch:
         """Return the dispatcher with these options: the same object while the options are the same."""
