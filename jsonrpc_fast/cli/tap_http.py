@@ -43,6 +43,7 @@ _OF_THE_CONNECTION: Final = (
 )
 # The header of Streamable HTTP (MCP). Other protocols have no sessions, and each exchange stands alone.
 _SESSION: Final = b"mcp-session-id"
+_UVICORN_OPTIONS: Final = {"lifespan": "on", "timeout_graceful_shutdown": None}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -63,7 +64,7 @@ def _tap(url: str, place: str, logs: Logs, profile: Profile) -> int:
         import uvicorn  # noqa: F401
 
         from ..http.library import library_of, url_of
-        from ..mcp.http.serving import run_server, server_class
+        from ..mcp.http.serving import run_http
 
         http = library_of()
     except ImportError as error:
@@ -87,7 +88,7 @@ def _tap(url: str, place: str, logs: Logs, profile: Profile) -> int:
 
     application = _Tap(http, target, watcher, profile, end)
     try:
-        return run_server(server_class(), application, host=host, port=port, access_log=False, lifespan="on")
+        return run_http(application, host, port, uvicorn_options=_UVICORN_OPTIONS)
     finally:
         end()
 
@@ -130,6 +131,9 @@ class _Tap:
             await self._pass_on(scope, receive, send)
         else:
             await send({"type": "websocket.close"})
+
+    async def close(self, grace_seconds: float = 0.0) -> None:
+        """Let the requests in progress end."""
 
     async def _pass_on(self, scope: Any, receive: Any, send: Any) -> None:
         """Pass a request on, until its response has ended or the client has disconnected."""

@@ -21,7 +21,8 @@ Source: specification 2025-11-25 "Transports" and 2026-07-28 "Streamable HTTP".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -91,6 +92,7 @@ def _key_of(id: MessageId) -> Key:
     return type(id), id
 
 
+@dataclass(slots=True, eq=False)
 class _Post:
     """A request, or a batch with requests, and the responses that it waits for.
 
@@ -104,17 +106,14 @@ class _Post:
         is_accepted: The server responded to the POST with a status of 2xx.
     """
 
-    __slots__ = ("body", "headers", "ids", "is_accepted", "is_modern", "method", "session", "task")
-
-    def __init__(self, body: Body, method: str, ids: Iterable[MessageId], headers: dict[str, str], *, is_modern: bool):
-        self.body = body
-        self.method = method
-        self.ids: dict[Key, MessageId] = {_key_of(id): id for id in ids}
-        self.headers = headers
-        self.is_modern = is_modern
-        self.session: NegotiatedSession | None = None
-        self.is_accepted = False
-        self.task: asyncio.Task[None]
+    body: Body
+    method: str
+    ids: dict[Key, MessageId]
+    headers: dict[str, str]
+    is_modern: bool = False
+    session: NegotiatedSession | None = None
+    is_accepted: bool = False
+    task: asyncio.Task[None] = field(init=False)
 
 
 class _Channel(Channel):
@@ -305,14 +304,14 @@ class StreamableHttpClient(Connection):
         message = decode(data, JSONRPC, raw=True)
         if isinstance(message, Request):
             headers = self._headers_of(message)
-            body = Body(data, self._written)
-            self._begin(_Post(body, message.method, (message.id,), headers or {}, is_modern=headers is not None))
+            body, ids = Body(data, self._written), {_key_of(message.id): message.id}
+            self._begin(_Post(body, message.method, ids, headers or {}, is_modern=headers is not None))
             if message.method == "initialize":
                 self._initialize = data
         elif isinstance(message, list):
-            ids = [item.id for item in message if isinstance(item, Request)]
+            ids = {_key_of(item.id): item.id for item in message if isinstance(item, Request)}
             if ids:
-                self._begin(_Post(Body(data, self._written), "", ids, {}, is_modern=False))
+                self._begin(_Post(Body(data, self._written), "", ids, {}))
             else:
                 self._notify(data, "", {})
         elif isinstance(message, Notification) and message.method == "notifications/cancelled":

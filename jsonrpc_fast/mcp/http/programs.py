@@ -44,7 +44,7 @@ from ..server.serving import ClientConnection, ConnectionFactory
 from ..server.task_store import TaskStore
 from .endpoint import McpEndpoint
 from .responses import RETRY_SOON
-from .serving import run_server, server_class
+from .serving import run_http
 from .sessions import MIN_IDLE_SECONDS
 from .transport import HttpTransport
 
@@ -210,7 +210,7 @@ class ProgramConnection(ClientConnection):
 
     def idle_seconds(self, now: float) -> float:
         """Return how long the session has been idle, by the loop's clock."""
-        if self._relay is None or not self._transport.is_idle or self._transport.is_listening:
+        if self._relay is None or not self._transport.is_idle or self._transport.listener.request is not None:
             return 0.0
         return now - self._relay.used
 
@@ -219,7 +219,7 @@ class ProgramConnection(ClientConnection):
         if self._gone is not None:
             self._gone.cancel()
             self._gone = None
-        if not self._transport.is_listening and self._transport.is_connected and self._relay is not None:
+        if self._transport.listener.request is None and self._transport.is_connected and self._relay is not None:
             loop = asyncio.get_running_loop()
             self._relay.used = loop.time()
             self._gone = loop.call_later(self._server.gone_seconds, self._end_if_gone)
@@ -335,8 +335,5 @@ def serve_program(
     Raises:
         ImportError: uvicorn is not installed.
     """
-    kind = server_class()
     server = ProgramServer(command, max_processes=max_processes, idle_seconds=idle_seconds)
-    application = McpEndpoint(server, idle_seconds=idle_seconds)
-    options = {"access_log": False, "lifespan": "on", "timeout_graceful_shutdown": 5}
-    return run_server(kind, application, host=host, port=port, **options)
+    return run_http(McpEndpoint(server, idle_seconds=idle_seconds), host, port)

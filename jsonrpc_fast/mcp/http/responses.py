@@ -62,7 +62,6 @@ class AsgiRequest:
         subject: The user or program that the token identifies; None without authorization.
         is_gone: Whether the client has disconnected, or has stopped reading.
         is_begun: Whether the response has begun.
-        is_replaced: Whether another request carries the stream from now on.
         watcher: The task that watches for the disconnection of the client, if there is one.
     """
 
@@ -70,7 +69,6 @@ class AsgiRequest:
     subject: object = None
     is_gone: bool = False
     is_begun: bool = False
-    is_replaced: bool = False
     watcher: asyncio.Task[None] | None = None
 
     def __init__(
@@ -264,14 +262,12 @@ class Responder:
     async def _begin(self, stream: MessageStream, request: AsgiRequest, headers: Iterable[Header] = ()) -> None:
         if not request.is_begun:
             await request.begin(200, [*_EVENT_HEADERS, *headers])
-        if self._store is not None and stream.name is not None and stream.is_resumable:
-            id = await self._append(self._store, stream, None)
-            if id is not None:
-                await request.write(self._priming % id.encode())
+        if stream.is_resumable and (id := await self._append(stream, None)) is not None:
+            await request.write(self._priming % id.encode())
 
     async def _write(self, stream: MessageStream, request: AsgiRequest) -> None:
         """Write the messages of a stream until it ends, is to be closed, or the connection is not used any more."""
-        while not request.is_gone and not request.is_replaced:
+        while not request.is_gone and stream.request is request:
             if len(stream):
                 await request.write(await self._take(stream))
             elif stream.is_ended:
@@ -283,25 +279,23 @@ class Responder:
             else:
                 await stream.wait(self._keep_alive_seconds)
                 is_silent = not len(stream) and not stream.is_ended and not stream.wants_close
-                if is_silent and not request.is_gone and not request.is_replaced:
+                if is_silent and not request.is_gone and stream.request is request:
                     await request.write(_KEEP_ALIVE)
 
     async def _take(self, stream: MessageStream) -> bytes:
         """Take some messages out and return them as events, which are stored."""
-        if self._store is None or stream.name is None:
-            return b"".join([_event(None, text) for text in stream.take()])
         events: list[bytes] = []
         size = 0
         while len(stream) and size < _WRITE_BYTES:
             text = stream.take_first()  # a cancellation here must not store an event twice
-            id = await self._append(self._store, stream, text)
-            events.append(_event(id, text))
+            events.append(_event(await self._append(stream, text), text))
             size += len(text)
         return b"".join(events)
 
-    async def _append(self, store: EventStore, stream: MessageStream, data: bytes | None) -> str | None:
+    async def _append(self, stream: MessageStream, data: bytes | None) -> str | None:
         """Store an event. If this is cancelled, the event is still stored, and the stream is treated as stored."""
-        if stream.name is None:  # the store has failed
+        store = self._store
+        if store is None or stream.name is None:  # the store has failed
             return None
         if type(store) is MemoryEventStore:  # never waits
             id = await store.append(stream.name, data)

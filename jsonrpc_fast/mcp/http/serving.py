@@ -13,18 +13,18 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from ..applications import Application
 from .endpoint import McpEndpoint as McpEndpoint
 
 INTERRUPTED: Final = 130
 """The exit code after SIGINT."""
-UVICORN_MISSING: Final = 'serving over HTTP needs the extra `mcp-http`: pip install "jsonrpc_fast[mcp-http]"'
 NOT_STARTED: Final = 3
 """The exit code when the server cannot start, such as when the port is in use."""
 
+_UVICORN_MISSING: Final = 'serving over HTTP needs the extra `mcp-http`: pip install "jsonrpc_fast[mcp-http]"'
+
 
 def run_http(
-    app: Application,
+    app: Any,
     host: str,
     port: int,
     *,
@@ -35,7 +35,7 @@ def run_http(
     """Serve an endpoint until a signal arrives. Use it as a `main`.
 
     Args:
-        app: The endpoint.
+        app: The endpoint; or another ASGI application with the same `close`.
         host: The address to listen on.
         port: The port; 0: any free one.
         grace_seconds: How long functions that run may take after a signal.
@@ -49,8 +49,12 @@ def run_http(
     Raises:
         ImportError: uvicorn is not installed.
     """
+    try:
+        import uvicorn
+    except ImportError as error:
+        raise ImportError(_UVICORN_MISSING) from error
 
-    class Server(server_class()):  # type: ignore[misc]
+    class Server(uvicorn.Server):
         async def serve(self, sockets: Any = None) -> None:
             stop = asyncio.Event()
             beside = None if alongside is None else asyncio.ensure_future(alongside(stop))
@@ -67,26 +71,6 @@ def run_http(
             await super().shutdown(sockets)
             await closing
 
-    options: dict[str, Any] = {
-        "access_log": False,
-        "timeout_graceful_shutdown": math.ceil(grace_seconds) + 1,
-        **(uvicorn_options or {}),
-    }
-    return run_server(Server, app, host=host, port=port, **options)
-
-
-def server_class() -> Any:
-    """Return the class of uvicorn's server, which a second SIGINT ends at once.
-
-    Raises:
-        ImportError: uvicorn is not installed.
-    """
-    try:
-        import uvicorn
-    except ImportError as error:
-        raise ImportError(UVICORN_MISSING) from error
-
-    class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: Any) -> None:
             if self.should_exit and sig == signal.SIGINT:
                 # uvicorn would leave the application's tasks to a loop that ends, with a traceback for each.
@@ -95,21 +79,13 @@ def server_class() -> Any:
             else:
                 super().handle_exit(sig, frame)
 
-    return Server
-
-
-def run_server(kind: Any, app: Any, **options: Any) -> int:
-    """Serve an ASGI application with a class from `server_class` until a signal arrives. Return the exit code.
-
-    Args:
-        kind: The class.
-        app: The application.
-        options: Options of `uvicorn.Config`.
-    """
-    import uvicorn
-
-    # MCP has no WebSocket: without it uvicorn does not load the library, whose old classes warn in old releases.
-    server = kind(uvicorn.Config(app, **{"ws": "none", **options}))
+    options: dict[str, Any] = {
+        "access_log": False,
+        "timeout_graceful_shutdown": math.ceil(grace_seconds) + 1,
+        "ws": "none",  # MCP has no WebSocket: uvicorn does not load the library, whose old classes warn in old releases
+        **(uvicorn_options or {}),
+    }
+    server = Server(uvicorn.Config(app, host=host, port=port, **options))
     try:
         server.run()
     except KeyboardInterrupt:

@@ -25,7 +25,7 @@ from ..server.serving import ConnectionFactory
 from .event_store import session_of
 from .headers import LAST_EVENT_ID, SESSION_ID, VERSION, accepts, value_of
 from .responses import EVENT_TYPE, NO_LENGTH, RETRY_SOON, AsgiRequest, Responder
-from .sessions import HttpSession, SessionTable, belongs_to
+from .sessions import HttpSession, SessionTable, belongs_to, new_id
 from .settings import HttpSettings
 from .transport import HttpTransport
 
@@ -86,7 +86,8 @@ class SessionRequests:
             await self._responder.respond(stream, request)
             await transport.close()
             return
-        session = HttpSession(request.subject, transport, served, asyncio.get_running_loop().time(), self._prefix)
+        id, now = new_id(request.subject, self._prefix), asyncio.get_running_loop().time()
+        session = HttpSession(id, request.subject, transport, served, now)
         self._server.connections.add(served)
         self.sessions.add(session)
         session.requests += 1
@@ -174,7 +175,7 @@ class SessionRequests:
             await self._resume(self._store, event_id.decode("latin-1"), request)
             return
         session = self._session(request)
-        if session.listener is not None:
+        if session.transport.listener.request is not None:
             raise Refusal(409, "The session has this stream open already.")
         await self._listen(session, request)
 
@@ -184,15 +185,13 @@ class SessionRequests:
         stream.name, stream.is_stored = session.stream_name(_LISTENER), False
         stream.is_resumable = self._is_resumable(session.connection.revision)
         session.requests += 1
-        session.listener = request
-        session.transport.set_listening(True)
+        session.transport.set_listening(request)
         try:
             await self._responder.listen(stream, request)
         finally:
             session.requests -= 1
-            if session.listener is request:
-                session.listener = None
-                session.transport.set_listening(False)
+            if stream.request is request:
+                session.transport.set_listening(None)
 
     async def _resume(self, store: EventStore, event_id: str, request: AsgiRequest) -> None:
         """Continue a stream after an event. The session may be one of another worker."""

@@ -16,10 +16,10 @@ import hashlib
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from ..server.serving import ClientConnection
-from .responses import AsgiRequest
 from .transport import HttpTransport
 
 ID_BYTES: Final = 24
@@ -32,7 +32,8 @@ _MAX_SWEPT: Final = 1000  # in one turn of the loop
 _SWEEP_SECONDS: Final = 0.05
 
 
-def _new_id(subject: object, prefix: str) -> str:
+def new_id(subject: object, prefix: str) -> str:
+    """Return the id of a new session of a subject."""
     random = prefix + secrets.token_urlsafe(ID_BYTES)
     return random + _digest(random, subject)
 
@@ -48,6 +49,7 @@ def belongs_to(id: str, subject: object) -> bool:
     return secrets.compare_digest(id.encode(), (random + _digest(random, subject)).encode())
 
 
+@dataclass(slots=True, eq=False)
 class HttpSession:
     """A session of revision 2025-11-25 or earlier.
 
@@ -58,32 +60,26 @@ class HttpSession:
         subject: Who began it.
         used: When it was last used, in seconds by the loop's clock.
         requests: The number of HTTP requests in progress.
-        listener: The GET among them, or None.
+        streams: The number of streams that it has had.
     """
 
-    __slots__ = ("_streams", "connection", "id", "listener", "requests", "subject", "transport", "used")
-
-    def __init__(
-        self, subject: object, transport: HttpTransport, connection: ClientConnection, now: float, prefix: str = ""
-    ) -> None:
-        self.id: str = _new_id(subject, prefix)
-        self.subject: object = subject
-        self.transport: HttpTransport = transport
-        self.connection: ClientConnection = connection
-        self.used: float = now
-        self.requests: int = 0
-        self.listener: AsgiRequest | None = None
-        self._streams = 0
+    id: str
+    subject: object
+    transport: HttpTransport
+    connection: ClientConnection
+    used: float
+    requests: int = 0
+    streams: int = 0
 
     def stream_name(self, kind: str = "") -> str:
         """Return the name of a new stream for the event store."""
-        self._streams += 1
-        return f"{self.id}/{kind}{self._streams}"
+        self.streams += 1
+        return f"{self.id}/{kind}{self.streams}"
 
     def replace_listener(self) -> None:
         """Let a GET in progress leave the stream of the session to another one."""
-        if self.listener is not None:
-            self.listener.is_replaced = True
+        if self.transport.listener.request is not None:
+            self.transport.set_listening(None)
             self.transport.listener.wake()
 
     @property
@@ -137,8 +133,7 @@ class SessionTable:
         session = self._sessions.get(id)
         if session is None or (session.subject is not subject and not belongs_to(id, subject)):
             return None
-        session.used = asyncio.get_running_loop().time()
-        self._sessions.move_to_end(id)
+        self._use(session, asyncio.get_running_loop().time())
         return session
 
     def _use(self, session: HttpSession, now: float) -> None:

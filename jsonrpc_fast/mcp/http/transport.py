@@ -40,10 +40,10 @@ class MessageStream:
         owner: The transport that it belongs to; None for a stream that belongs to no request, which is not counted.
         max_bytes: Maximum size of the messages that wait.
         ids: The ids of the requests whose messages it carries.
-        request: The HTTP request that carried them; None for a stream that outlives its HTTP requests.
+        request: The HTTP request that carried them.
 
     Attributes:
-        request: The same as the argument.
+        request: The same as the argument; for a stream that outlives its HTTP requests the GET that reads it, or None.
         pending: The ids of the requests without a response.
         name: Its name in the event store; None if it is not stored.
         is_resumable: Whether its client can reconnect although it has got no message yet.
@@ -161,10 +161,6 @@ class MessageStream:
         response, self._response = self._response, b""
         return response
 
-    def take(self) -> list[bytes]:
-        """Take out all messages that wait."""
-        return [self.take_first() for _ in range(len(self))]
-
     def detach(self) -> None:
         """Drop waiting and further messages: no connection reads them."""
         self.is_detached = True
@@ -213,8 +209,7 @@ class HttpTransport(Transport):
         buffered: The number of bytes that wait in the streams of requests.
         is_paused: Whether delivery is paused.
         listener: The stream for messages that belong to no request.
-        is_listening: Whether a GET is reading `listener`.
-        onlisten: If set, called when `is_listening` has changed.
+        onlisten: If set, called when a GET has begun or stopped reading `listener`.
     """
 
     def __init__(self, profile: Profile, max_stream_bytes: int, *, has_session: bool) -> None:
@@ -227,7 +222,6 @@ class HttpTransport(Transport):
         self.receiving: MessageStream | None = None
         self.buffered: int = 0
         self.listener: MessageStream = MessageStream(None, max_stream_bytes)
-        self.is_listening: bool = False
         self.onlisten: Callable[[], None] | None = None
         self.is_shared: bool = not has_session
         self.is_paused: bool = False
@@ -307,7 +301,7 @@ class HttpTransport(Transport):
                 stream.put(text)
             return
         listener = self.listener
-        if not self.is_listening:
+        if listener.request is None:
             while len(listener) and (listener.size + len(text) > MAX_KEPT_BYTES or len(listener) >= MAX_KEPT_MESSAGES):
                 listener.take_first()
         listener.put(text)
@@ -322,9 +316,9 @@ class HttpTransport(Transport):
             raise ConnectionLost("the request already has its response")
         self.send(data)
 
-    def set_listening(self, is_listening: bool) -> None:
-        """Record that a GET has begun or stopped reading `listener`."""
-        self.is_listening = is_listening
+    def set_listening(self, request: HttpRequest | None) -> None:
+        """Record that a GET has begun to read `listener`, or that it has stopped."""
+        self.listener.request = request
         if self.onlisten is not None:
             self.onlisten()
 

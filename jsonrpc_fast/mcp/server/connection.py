@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from types import CoroutineType
 from typing import Any, Final, NamedTuple
 
 from ..._checks import check_type
@@ -184,7 +185,7 @@ class ServerConnection(ClientConnection):
         try:
             # Called here, not earlier: if this is cancelled before it starts, no coroutine is left without an await.
             result = method()
-            if is_awaitable(result):
+            if type(result) is CoroutineType or is_awaitable(result):
                 result = await result
         except BaseException as error:
             inputs = opened_inputs(context)

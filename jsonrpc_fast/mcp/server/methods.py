@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from operator import attrgetter
-from types import MappingProxyType
+from types import CoroutineType, MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -321,7 +321,7 @@ class Methods:
             value = function.call(arguments, context)
         except Exception as error:
             return _failure(tool, context, error)
-        if type(value) not in NEVER_AWAITABLE and is_awaitable(value):
+        if type(value) is CoroutineType or (type(value) not in NEVER_AWAITABLE and is_awaitable(value)):
             if tool.timeout is not None:
                 value = TimedAwaitable(value, tool.timeout, partial(_late, tool))
             return _finish_tool(tool, value, context)
