@@ -176,6 +176,7 @@ class FoundHooks:
     )
 
     def __init__(self, hooks: Hooks | None) -> None:
+        # The hooks with a trace context take the place of those without one: each call gets one trace.
         self.call_prepared: Hook | None = _find(hooks, "call_prepared", _checked)
         self.call_started: Hook | None = None if self.call_prepared else _find(hooks, "call_started")
         self.call_settled: Hook | None = _find(hooks, "call_settled")
@@ -205,6 +206,7 @@ def trace_in(members: object) -> dict[str, str]:
 
 def trace_in_headers(headers: Mapping[bytes, bytes]) -> dict[str, str]:
     """Return the trace context among headers with names in lower case."""
+    # Latin-1 decodes any bytes. The hook judges what a peer sent: W3C Trace Context has a stricter grammar.
     found = {name: headers.get(name.encode()) for name in TRACE_MEMBERS}
     return {name: value.decode("latin-1") for name, value in found.items() if value is not None}
 
@@ -219,6 +221,8 @@ def _takes_three(hook: Hook) -> bool:
 
 def _checked(trace: Any, context: dict[str, str]) -> tuple[Any, dict[str, str]]:
     """Return what `call_prepared` returned. Raises TypeError if the trace context would make the message invalid."""
+    # The context becomes members of a message, or fields of a head: another name could mean something else there, and a
+    # text that is not ASCII could not be sent over HTTP.
     for name, text in context.items():
         if name not in TRACE_MEMBERS or not isinstance(text, str) or not text.isascii():
             raise TypeError("a trace context holds the ASCII strings traceparent and tracestate, or nothing")
@@ -230,6 +234,7 @@ def _find(hooks: object, name: str, check: Hook | None = None) -> Hook | None:
     check_callable(f"the hook {name}", method)
     if method is None:
         return None
+    # Its coroutine would never run, with no more than a warning of the interpreter.
     if inspect.iscoroutinefunction(method):
         raise TypeError(f"the hook {name} must not be async")
 
@@ -239,6 +244,7 @@ def _find(hooks: object, name: str, check: Hook | None = None) -> Hook | None:
 
 def log_fault(error: BaseException) -> None:
     """Log a fault of this side as an error, with its traceback."""
+    # One that was made here and not raised, such as a StateError for an unknown id, has no traceback to show.
     if error.__traceback__ is None:
         logger.error("%s: %s", type(error).__qualname__, error)
     else:
@@ -263,6 +269,7 @@ def outcome_of(error: BaseException | None) -> tuple[Outcome, int | None]:
         return Outcome.RESULT, None
     if isinstance(error, RpcError):
         return Outcome.ERROR, error.code
+    # Any other exception ends the call from this side, as the cancellation of its task does.
     return next((outcome for kinds, outcome in _OUTCOMES if isinstance(error, kinds)), Outcome.CANCELLED), None
 
 
@@ -307,6 +314,7 @@ class _ObservedExchange(Exchange):
         prepared, started = self._hooks.call_prepared, self._hooks.call_started
         for id, method in self._calls.items():
             if prepared is not None:
+                # A hook that failed has returned None, and the call goes on without a trace.
                 self._traces[id], self._carrier = prepared(id, method) or (None, {})
             elif started is not None and id is not None:
                 self._traces[id] = started(id, method)
@@ -314,6 +322,7 @@ class _ObservedExchange(Exchange):
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        # Nothing is left after `settled`. Otherwise the exchange as a whole failed, and all calls with it.
         self._settle([error] * len(self._calls))
 
     def headers(self, given: Mapping[str, str] | None) -> Mapping[str, str] | None:

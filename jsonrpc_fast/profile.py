@@ -47,7 +47,7 @@ class Limits:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if type(value) is not int:
+            if type(value) is not int:  # True would be a limit of 1
                 raise TypeError(f"{field.name} must be an int, not {type(value).__name__}")
             # The core keeps limits as Py_ssize_t, and adds small sizes to them.
             if not 1 <= value < 2**62:
@@ -112,12 +112,13 @@ class Profile:
     big_ints: Literal["float", "exact", "reject"] = "float"
     floats: Literal["float", "decimal"] = "float"
     writes: WrittenForm = "2.0"
-    limits: Limits = Limits()
+    limits: Limits = Limits()  # one object for all profiles: see `lower_default_limits`
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             expected = type(field.default)
+            # Not `isinstance`: 1 is no bool, and the core reads a field as its exact type.
             if type(value) is not expected and not (field.name == "extra_members" and value == "keep"):
                 raise TypeError(f"{field.name} must be of type {expected.__name__}, not {type(value).__name__}")
         if self.big_ints not in ("float", "exact", "reject"):

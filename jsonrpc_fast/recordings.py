@@ -63,6 +63,7 @@ def record_line(text: bytes, sender: Sender, *, time: float, connection: int = 1
     try:
         member, value = b"message", on_one_line(bytes(Raw(text)))
     except ValueError:
+        # Escaped as ASCII; bytes that are not UTF-8 are shown, and cannot be restored.
         member, value = b"invalid", json.dumps(text.decode("utf-8", "replace")).encode()
     return b'{"time":%.6f,"connection":%d,"from":"%s","%s":%s}\n' % (time, connection, sender.encode(), member, value)
 
@@ -77,6 +78,7 @@ def read_recording(file: BinaryIO) -> Iterator[Recorded]:
         ValueError: A line is not one of a recording. The text names the line.
     """
     number = 0
+    # Not `for line in file`: a line without an end would take all memory.
     while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
         if len(line) > MAX_LINE_BYTES:
@@ -94,6 +96,7 @@ def read_recording(file: BinaryIO) -> Iterator[Recorded]:
 
 def _recorded(line: bytes, number: int) -> Recorded | None:
     members = dict(Raw(line).items())
+    # Kept as `Raw`: `replay` sends the text that was recorded, and numbers keep their digits.
     message = members.pop("message", None)
     found = {name: members[name].decode() for name in ("time", "connection", "from", "invalid") if name in members}
     sender: Any

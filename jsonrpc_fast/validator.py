@@ -105,8 +105,10 @@ class Report:
             a response, -32603 with the same id; its faults are a bug of this side, and are logged to `jsonrpc_fast`.
             For a batch, a list with the responses to its items, or -32600 if it is not a batch.
         """
+        # Section 4.1: there is no response to a notification, not even to an invalid one.
         if self.valid or self.kind == "notification":
             return None
+        # An invalid response must not be sent. Its request still gets one, because its sender waits for it.
         if self.kind == "response":
             _log(self.errors)
             return _response(self.id, ErrorCode.INTERNAL_ERROR)
@@ -168,6 +170,7 @@ class JsonRpcValidator:
         parsed: Any = parse(obj, profile)
         if isinstance(parsed, ParseError):
             return Report(False, (Fault(parsed.code, "", parsed.code.value),), "batch")
+        # Section 6: each item is judged alone, and an invalid one gets a response of its own.
         items = tuple(
             _as_request(self._validate(item, rules.apparent_kind(self._kinds(item), profile), index), parsed[index])
             for index, item in enumerate(obj)
@@ -177,6 +180,7 @@ class JsonRpcValidator:
 
     def _validate(self, obj: object, kind: rules.ExpectedKind, index: int | None = None) -> Report:
         # A valid message costs one `parse`; its kinds are named only if it has a fault.
+        # `parse` would take an array for a batch; here one message is expected.
         message: Any = ParseError.not_an_object() if isinstance(obj, list) else parse(obj, self._profile)
         id = None if isinstance(message, Notification) else message.id
         if type(message) is _CLASSES[kind]:

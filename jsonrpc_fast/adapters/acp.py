@@ -199,6 +199,7 @@ async def spawn_agent_process(
         **OPTIONS,
     )
     messages = MessageTransport(transport)
+    # Here, so that the caller gets the error of a missing program: acp would start it in a task.
     await messages.start()
     connection = ClientSideConnection(to_client, messages, **options)
     try:

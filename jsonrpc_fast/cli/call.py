@@ -126,7 +126,7 @@ async def _run_until_signal(options: argparse.Namespace, command: Sequence[str])
     task = asyncio.current_task()
     loop = asyncio.get_running_loop()
     assert task is not None
-    ends: list[Exception] = []
+    ends: list[Exception] = []  # why the task was cancelled; a cancellation without a reason comes from Ctrl-C
 
     def end(reason: Exception) -> None:
         ends.append(reason)
@@ -251,6 +251,7 @@ async def _connected(
         session = Session(transport, convention=convention, timeout=options.timeout, hooks=_Faults(options.command))
         for method, function in (handlers or {}).items():
             session.register(method, function, unpack=False)
+        # With the session inside: the exceptions of `connect` are translated, too.
         async with _session_errors(target), session:
             if options.lsp:
                 await _initialize(session)
@@ -376,7 +377,7 @@ async def _fetched(url: str, headers: Mapping[str, str], seconds: float) -> byte
             async for chunk in response.aiter_bytes():
                 found += chunk
                 if len(found) > MAX_DOCUMENT_BYTES:
-                    break
+                    break  # `document_of` refuses what is too large, by the same bound
             return bytes(found)
     except (http.HTTPError, http.InvalidURL) as error:
         raise ConnectionLost(str(error) or type(error).__name__, was_sent=False) from None
@@ -411,6 +412,7 @@ async def _offered(peer: Any, options: argparse.Namespace) -> dict[str, list[Any
             try:
                 offered[kind] = await list_items()
             except RpcError as error:
+                # Servers declare a capability without each of its lists, such as resources without templates.
                 if error.code != ErrorCode.METHOD_NOT_FOUND:
                     raise
             except ValueError as error:  # the result breaks the protocol

@@ -245,16 +245,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGINT, _interrupt)
     try:
         status = _run(words)
-        print(end="", flush=True)
+        print(end="", flush=True)  # a full disk or a closed pipe shows here, and not in the interpreter's exit
     except KeyboardInterrupt:
         status = INTERRUPTED
     except BrokenPipeError:
         status = OUTPUT_CLOSED
     except OSError as error:
+        # Faults of input files are handled by the commands: this one is of an output.
         name = "" if error.filename is None else f" {printable(str(error.filename))}"
         print_error(f"cannot write{name}: {error.strerror}")
         status = FAILURE
     silence_closed_outputs()
+    # For programs, such as the tests, that call `main` and go on.
     if handles_signal and signal.getsignal(signal.SIGINT) is _interrupt:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     return status
@@ -272,14 +274,14 @@ def _run(arguments: list[str]) -> int:
         import argcomplete
 
         argcomplete.autocomplete(parser)
+    # By hand: argparse would mix the words of the server's command with those before the "--".
     program: list[str] = []
     if arguments[:1] in (["tap"], ["relay"], ["call"], ["list"], ["stubs"], ["replay"]) and "--" in arguments:
-        # The arguments after -- belong to the server's command.
         split = arguments.index("--")
         arguments, program = arguments[:split], arguments[split + 1 :]
     try:
         options, unknown = parser.parse_known_args(arguments)
-        if options.command == "run":
+        if options.command == "run":  # without a program: `main` runs all others
             options.parser.error("expected PROGRAM, or -m MODULE")
         if options.command in ("tap", "relay"):
             _check_ends(options, program)
@@ -290,7 +292,7 @@ def _run(arguments: list[str]) -> int:
             _check_words(options, program)
         if unknown:
             getattr(options, "parser", parser).error(f"unrecognized arguments: {' '.join(unknown)}")
-    except SystemExit as exit:
+    except SystemExit as exit:  # argparse has printed the help, the version, or what is wrong
         return int(exit.code or 0)
     if options.command == "stubs" and not program and stubs.is_file(options.words[0]):
         return stubs.run(options)

@@ -112,6 +112,7 @@ async def replay(peer: Peer, options: argparse.Namespace, write: Callable[[str],
     finally:
         for _, call in calls.values():
             call.cancel()
+        # Their cancellation reaches the server before the session closes.
         if calls:
             await asyncio.wait([call for _, call in calls.values()])
     if not (compared or notified or calls):
@@ -152,7 +153,7 @@ async def _outcome(peer: Peer, request: Request[Any]) -> dict[str, Any]:
     except RpcError as error:
         return {"error": _error(error.code, error.message, error.data)}
     except CallTimeout:
-        return {}
+        return {}  # differs from any response: the report says that the result is gone
 
 
 def _outcome_of(response: Response[Any]) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class ServeConfiguration:
         if not given:
             raise ValueError("the name of the folder is empty")
         try:
-            os.scandir(given).close()
+            os.scandir(given).close()  # opening it shows that it can be read, which `os.access` only guesses
         except FileNotFoundError:
             raise ValueError(f"there is no folder {printable(given)}") from None
         except NotADirectoryError:
@@ -75,6 +75,7 @@ def _serve(configuration: ServeConfiguration) -> int:
 
     folder = TemplateFolder(configuration.template_dir)
     try:
+        # On a terminal, where a person would otherwise see nothing happen.
         if configuration.address is None:
             announce_waiting(WAITING_FOR_CLIENT, _PROGRAM)
             return serve_folder(folder)

@@ -63,7 +63,7 @@ def openrpc(handlers: Described, *, title: str, version: str) -> dict[str, Any]:
     """
     for name, text in (("title", title), ("version", version)):
         check_type(name, text, str)
-        text.encode()
+        text.encode()  # now, and not when a client asks for the document
     components: dict[str, Any] = {}
     methods = [
         _method(name, function, options, components) for name, (function, options) in handlers.functions().items()
@@ -84,12 +84,15 @@ def _method(
         ]
         structure = "by-name"
     elif not options.get("unpack", True):
+        # The function reads the params itself: its signature says nothing about them.
         params, structure = [], "either"
     else:
         structure = _structure(found)
         params = [
             _parameter(each, components)
             for each in found.values()
+            # One that is positional only has a default here, or the structure would be another: a client that passes
+            # params by name cannot set it.
             if structure != "by-name" or each.kind is not Parameter.POSITIONAL_ONLY
         ]
     summary, described = read_docstring(_doc_of(function), found)
@@ -119,6 +122,7 @@ def _error(error: RpcError) -> dict[str, Any]:
 
 
 def _doc_of(function: Callable[..., Any]) -> str | None:
+    # `getdoc` of any other callable, such as a `partial`, returns the docstring of its class.
     doc = inspect.getdoc(function) if inspect.isroutine(function) else None
     return None if doc is None else doc.encode("utf-8", "replace").decode()
 
@@ -174,7 +178,7 @@ def _schema(make: Callable[[], dict[str, Any]], components: dict[str, Any]) -> d
         if not _is_writable(schema):
             schema = {name: part for name, part in schema.items() if name != "default"}
             dumps(schema)
-    except ImportError:
+    except ImportError:  # the extra is missing: that is for the caller to solve
         raise
     except Exception:  # whatever msgspec or pydantic raises for a type
         return {}

@@ -64,7 +64,7 @@ def object_schema(fields: Mapping[str, ValueType], defaults: Mapping[str, Any]) 
         "type": "object",
         "properties": {name: dict(without_closed_tuples(schemas[name])) for name in fields},
         "required": [name for name in fields if name not in defaults],
-        "additionalProperties": False,
+        "additionalProperties": False,  # an argument that the function does not have is refused
     }
     return {**schema, "$defs": without_closed_tuples(definitions)} if definitions else schema
 
@@ -118,6 +118,7 @@ def without_time_formats(schema: Any) -> Any:
         return [without_time_formats(inner) for inner in schema]
     if not isinstance(schema, dict):
         return schema
+    # Pydantic accepts and writes both, with the format of RFC 3339 in its schema.
     is_time = schema.get("type") == "string" and schema.get("format") in ("date-time", "time")
     return {
         name: inner if name in _VALUES else without_time_formats(inner)

@@ -45,7 +45,7 @@ class TypedHandler(OuterHandler):
         by_position: tuple[MsgspecType, Call] | None,
     ) -> None:
         super().__init__(inner)
-        self.takes_raw = True
+        self.takes_raw = True  # the text is decoded once, straight to the type
         self._convert = convert
         self._by_name = by_name
         self._by_position = by_position
@@ -67,7 +67,7 @@ class TypedHandler(OuterHandler):
         try:
             converted = self._convert(params)
         except Misfit as misfit:
-            error = misfit.error()
+            error = misfit.error()  # raised outside of `except`: a context could hold values of the input
         else:
             return self._inner.invoke(converted, context)
         raise error

@@ -101,6 +101,7 @@ class ExpectedCalls(Handlers):
         self.messages: list[tuple[str, Any]] = []
         self._expected: list[Expectation] = []
         self._unexpected: list[str] = []
+        # Without unpacking, an expectation compares the params as they were sent.
         self._handler = Handler(self._serve_expected, unpack=False)
 
     def expect(self, method: str, params: Params | Unset = UNSET) -> Expectation:
@@ -127,6 +128,7 @@ class ExpectedCalls(Handlers):
             raise AssertionError("\n".join(faults))
 
     def find(self, method: str) -> Handler | None:
+        # Registered handlers first: a test may serve some methods with functions of its own.
         return super().find(method) or self._handler
 
     def _serve_expected(self, context: RequestContext, params: Any) -> Any:

@@ -63,6 +63,7 @@ class Replay:
         self._fits = fits
         self._steps: list[_Step] = []
         self._ids: dict[tuple[type, Any], Any] = {}  # from the ids in the recording to those that the requests have now
+        # Holds what the server sends before the client has sent anything. No message of the client fits it.
         first = _Step(None)
         for recorded in recording:
             for message in _messages_of(recorded, profile):
@@ -91,7 +92,7 @@ class Replay:
                 return []
             reason = f"the recording does not have {_shown(message)}"
             return [Response(message.id, error=Error(ErrorCode.METHOD_NOT_FOUND, reason))]
-        step.has_come = True
+        step.has_come = True  # each recorded message serves once, so that repeated ones are told apart
         if isinstance(message, Request):
             self._ids[_key(step.message.id)] = message.id
         return [self._with_present_id(follower) for follower in step.followers]
@@ -119,6 +120,7 @@ class Replay:
     def _with_present_id(self, message: ReplayedMessage) -> ReplayedMessage:
         if not isinstance(message, Response) or _key(message.id) not in self._ids:
             return message
+        # The client under test chooses its ids anew: the recorded one would lead nowhere.
         id = self._ids[_key(message.id)]
         return Response(id, message.result) if message.error is None else Response(id, error=message.error)
 

@@ -126,7 +126,7 @@ class AsgiChannel(QueuedChannel):
         try:
             while True:
                 while self._outgoing:
-                    text = self._outgoing[0]
+                    text = self._outgoing[0]  # removed when it is sent: until then it is unwritten
                     await self._send({"type": "websocket.send", "text": text.decode()})
                     self._outgoing.popleft()
                     self._unwritten -= len(text)
@@ -227,6 +227,7 @@ class WebSocketEndpoint:
         subprotocols: Sequence[str] = (),
         **options: Unpack[MessageOptions],
     ) -> None:
+        # A string is a sequence, too: each of its characters would be an origin, and none would ever match.
         if isinstance(origins, str):
             raise TypeError("origins must be a sequence of strings and patterns, not one string")
         # A wrong option raises here, and not when the first client connects.
@@ -240,6 +241,7 @@ class WebSocketEndpoint:
         """Serve one connection, or refuse a request that is not for WebSocket (426)."""
         if scope["type"] == "http":
             headers = [(b"upgrade", b"websocket"), (b"connection", b"upgrade"), (b"content-length", b"0")]
+            # RFC 9110, section 15.5.22: a 426 has to name the protocol to change to.
             await send({"type": "http.response.start", "status": 426, "headers": headers})
             await send({"type": "http.response.body"})
             return
@@ -258,7 +260,7 @@ class WebSocketEndpoint:
             if transport.state in (State.IDLE, State.CONNECTED):  # `serve` did not start it
                 await transport.close()
             await transport.wait_closed()
-            await channel.refuse()
+            await channel.refuse()  # a transport that was closed before it was opened
         except asyncio.CancelledError:  # the server stops
             await transport.disconnect()
             raise

@@ -20,6 +20,7 @@ from typing import ClassVar, Final
 Data = bytes | bytearray | memoryview | str | list[bytes]
 """What arrives: bytes; or on a channel that carries texts a whole text, or several that are at hand."""
 
+# Each open socket has a buffer of this size.
 READ_BYTES: Final = 64 * 1024
 """How many bytes a channel reads at a time."""
 HIGH_WATER_BYTES: Final = 256 * 1024

@@ -61,6 +61,8 @@ class WireLog:
         self, decoder: StreamDecoder[Any], data: bytes | bytearray | memoryview, max_items: int | None = None
     ) -> list[Any]:
         """Call the decoder's `feed` and log the items that it returns."""
+        # The decoder does not say which frame an item came from. Finding the frames again is slow, but costs nothing
+        # while the log is off, and the decoder keeps no sizes that only the log needs.
         items = decoder.feed(data, max_items)
         self._sizes += self._sizes_of(decoder, data)
         for item in items:

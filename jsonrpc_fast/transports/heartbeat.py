@@ -1,7 +1,7 @@
 """The heartbeat of a connection: it asks a silent peer for a sign of life, and reports when none comes.
 
 Rules:
-  - Whatever arrives is a sign of life, be it a part of a message.
+  - Any data from the peer is a sign of life, even a part of a message.
   - A peer from which nothing has arrived for `seconds` is pinged. If nothing has arrived after as many seconds more, it
     is lost.
   - Both are noticed up to a CHECKS-th of `seconds` late, because a check sees that something has arrived, and not when.

@@ -187,6 +187,7 @@ class ServiceClient(ResponseReader):
         if self._jetstream is None:
             await self._connection.publish(self._subject, data, reply=inbox, headers=headers or None)
         else:
+            # The reply subject of the message is JetStream's own, for its acknowledgement.
             headers = {**headers, REPLY_HEADER: inbox}
             await self._jetstream.publish(self._subject, data, timeout=seconds, headers=headers)
 

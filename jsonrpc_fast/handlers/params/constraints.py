@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 _VALUES: Final[dict[str, Any]] = {
-    "any": object(),
+    "any": object(),  # supports no operator
     "bool": False,
     "bytes": b"",
     "date": datetime.date(2000, 1, 1),
@@ -88,6 +88,8 @@ def _constraints(node: Mapping[str, Any]) -> Iterator[tuple[Any, str, Any]]:
     """The pydantic functions that are constraints, each with its name and the schema of its argument."""
     if node.get("type") == "function-after":
         function = node["function"]["function"]
+        # Pydantic makes its own checks, such as `ge`, with `partial`; validators of the application are not called
+        # here.
         if isinstance(function, partial):
             if _is_from_pydantic(function.func) and function.keywords:
                 yield function, ", ".join(function.keywords), node["schema"]

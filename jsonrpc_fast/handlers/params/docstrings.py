@@ -37,6 +37,7 @@ def read_docstring(text: str | None, names: Collection[str]) -> tuple[str | None
     index = 0
     while index < len(lines):
         read = _google(lines, index) or _numpy(lines, index) or _sphinx(lines, index)
+        # A heading such as "Parameters:" may begin another text: a block without a name of the function is not taken.
         if read is None or not read[1].keys() & set(names):
             kept.append(lines[index])
             index += 1
@@ -95,6 +96,7 @@ def _items(lines: list[str], pattern: re.Pattern[str]) -> Descriptions:
 
 def _end_of_block(lines: list[str], start: int, indent: int) -> int:
     """The index after the last line that is indented at least so far."""
+    # Blank lines belong to the block if more of it follows.
     end = start
     for index in range(start, len(lines)):
         if lines[index].strip():

@@ -20,6 +20,7 @@ IS_UNKNOWN: Final = "has an unknown member"
 TOO_DEEP: Final = "Nested too deeply"
 INVALID: Final = "Invalid value"
 
+# A peer chooses how many there are: without a bound, a small message would get a large response.
 MAX_PROBLEMS: Final = 16
 """Maximum number of problems in one response."""
 
@@ -113,12 +114,13 @@ def msgspec_problem(error: Exception, pointer_of: Callable[[str], str]) -> Probl
 
 def msgspec_pointers(names: Iterable[str]) -> Callable[[str], str]:
     """Return a function from a path of msgspec to its JSON pointer, as far as it has these names and indexes."""
+    # The longest first, because an alternative takes the first name that fits: `a.b` before `a`.
     known = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
     part = re.compile(rf"\.({known})(?![^.\[])|\[([0-9]+)\]" if known else r"\[([0-9]+)()\]")
 
     def pointer_of(path: str) -> str:
         parts = []
-        at = 1
+        at = 1  # behind the "$"
         while found := part.match(path, at):
             parts.append(found[1] or found[2])
             at = found.end()

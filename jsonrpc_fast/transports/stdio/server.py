@@ -44,11 +44,13 @@ class StandardChannel(DescriptorChannel):
         if self._streams is not None:
             self._reader.close()
             self._writer.close()
+            # Not where the program ends with the transport, as under `run_stdio`: what it prints at its exit would
+            # follow the last message.
             if self.restores_streams:
                 self._streams.restore()
             else:
                 self._streams.keep_away()
-            self._streams = None
+            self._streams = None  # a second `abort` does nothing, and reports no second loss
             asyncio.get_running_loop().call_soon(self._events.lost, self._fault)
 
 

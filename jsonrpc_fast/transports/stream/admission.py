@@ -78,6 +78,7 @@ class Admission:
 
     def enter(self, channel: asyncio.Transport) -> str | None:
         """Count a connection. Return its host, for `leave`; None if it is refused."""
+        # A peer that has gone already has no name, and is counted in total only, like one of a Unix socket.
         host = host_of(channel.get_extra_info("peername"))
         count = self._hosts.get(host, 0)
         if self.open >= self._maximum or (host and self._per_host is not None and count >= self._per_host):
@@ -91,6 +92,7 @@ class Admission:
         """Count a connection that `enter` accepted no longer."""
         self.open -= 1
         count = self._hosts[host] - 1
+        # A host without connections is forgotten: a client with a whole IPv6 network could fill the dict otherwise.
         if count:
             self._hosts[host] = count
         else:
@@ -112,10 +114,13 @@ class Admission:
         assert self._max_bytes is not None
         self.traffic = 0
         self.check_at = max(self._max_bytes / CHECKS, BYTES_FOR_EACH * len(self._connections))
+        # A dropped connection holds its bytes until asyncio reports the loss, in a later turn. Counting it again would
+        # drop others in its place.
         held = [(one.held_bytes(), one) for one in self._connections if one not in self._dropped]
         total = sum(bytes_ for bytes_, _ in held)
         if total <= self._max_bytes:
             return
+        # By the bytes alone: the connections cannot be compared where two hold the same.
         held.sort(key=lambda item: item[0], reverse=True)
         for bytes_, connection in held:
             if total <= self._max_bytes:
@@ -133,5 +138,6 @@ def host_of(address: Any) -> str:
     host = str(address[0])
     if ":" not in host:
         return host
-    parsed = ipaddress.IPv6Address(host.partition("%")[0])
+    parsed = ipaddress.IPv6Address(host)
+    # A socket for both families has IPv4 clients as ::ffff:a.b.c.d: all of them would be one host by the first 64 bits.
     return str(parsed.ipv4_mapped or ipaddress.IPv6Address(int(parsed) >> 64 << 64))

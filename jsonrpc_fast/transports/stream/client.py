@@ -30,6 +30,7 @@ async def within(seconds: float | None, opening: Coroutine[Any, Any, T]) -> T:
     """
     try:
         return await asyncio.wait_for(opening, seconds)
+    # Before Python 3.11 it is a class of its own, and no OSError as TimeoutError is.
     except asyncio.TimeoutError:
         raise TimeoutError(f"the connection was not open after {seconds} seconds") from None
 

@@ -238,6 +238,7 @@ class StreamServer:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        # Last: from Python 3.12 on it waits for all connections.
         if self._server is not None:
             await self._server.wait_closed()
 
@@ -269,6 +270,7 @@ class StreamServer:
 
     def _enter(self, channel: asyncio.Transport) -> bool:
         """Count a new socket. Return False if it has to be closed."""
+        # asyncio makes a connection in a later turn than it accepts it: the server may be closed by then.
         host = None if self._is_closed else self.admission.enter(channel)
         if host is None:
             return False

@@ -120,7 +120,7 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
     async def open(self, events: Events) -> None:
         self.events = events
         if self._connect is not None:
-            self.transport = None  # of an attempt that failed
+            self.transport = None  # that of an attempt that failed
             await self._connect(self)
         elif self.transport.is_closing():
             raise ConnectionResetError("the peer closed the connection")
@@ -144,6 +144,8 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
             self.transport.pause_reading()
 
     def finish(self) -> None:
+        # A half-closed socket still reads: what the peer has sent before it sees the end is not lost, and an unread
+        # byte does not turn the close into a reset, which would drop what is on its way to the peer.
         if self._has_ended or not self.transport.can_write_eof():
             self.transport.close()
             return

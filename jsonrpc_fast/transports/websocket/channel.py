@@ -230,7 +230,7 @@ class WebSocketChannel(Channel):
             self.handshake_received(head)
         if data and self._phase is _OPEN:
             self._frames_received(data)
-        elif data:
+        elif data and self._phase is Phase.HANDSHAKE:  # such as the body of a response that refuses the handshake
             self.handshake_received(data)
 
     # The events of the socket.

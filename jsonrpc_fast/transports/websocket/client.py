@@ -62,6 +62,7 @@ class ClientChannel(WebSocketChannel):
     async def _open(self) -> None:
         if self._socket_ended is not None:
             await self._socket_ended  # its end would be taken for that of the new one
+        # New for each attempt: the library's state serves one connection, and `connect` may be called again.
         wire = self._new_wire(self.max_bytes)
         self.begin_handshake(wire)
         loop = asyncio.get_running_loop()
@@ -69,7 +70,7 @@ class ClientChannel(WebSocketChannel):
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(self._abort_handshake, self._handshake)
             await self.socket.open(self.socket_events)
-            self.socket.set_reading(True)
+            self.socket.set_reading(True)  # for the handshake; `begin_frames` sets what the connection wants
             request = wire.connect()
             for name, value in self._headers:
                 request.headers[name] = value
@@ -79,6 +80,7 @@ class ClientChannel(WebSocketChannel):
             on_failure.pop_all()
 
     def _abort_handshake(self, handshake: asyncio.Future[None]) -> None:
+        # A socket that was never connected reports no loss, and the next attempt would wait for it.
         if self.socket.transport is None:
             self._socket_ended = None
         handshake.cancel()
@@ -103,7 +105,7 @@ class ClientChannel(WebSocketChannel):
         self._end_handshake(fault)
         if self._socket_ended is not None and not self._socket_ended.done():
             self._socket_ended.set_result(None)
-        return False
+        return False  # `open` raises: a channel that was not opened reports no loss
 
     def _end_handshake(self, fault: Exception | None) -> None:
         if self._handshake is not None and not self._handshake.done():
@@ -167,6 +169,8 @@ class WebSocketClient(WebSocketTransport):
                 max_size=max_bytes,
             )
 
+        # Pairs, because a field may occur several times (RFC 9110, section 5.3); a list, because each `connect` sends
+        # them.
         fields = list(headers.items() if isinstance(headers, Mapping) else headers)
         context = (ssl or tls.create_default_context()) if parsed.secure else None
 

@@ -31,7 +31,7 @@ from ..channel import Events
 from ..stream.server import AcceptedSocket, ListeningOptions, Serve, TcpServer
 from ..stream.tls import HANDSHAKE_SECONDS
 from ..stream.transport import SocketChannel, SocketTransport
-from .channel import CLOSE_SECONDS, CloseCode, WebSocketChannel
+from .channel import CLOSE_SECONDS, CloseCode, Phase, WebSocketChannel
 from .transport import WebSocketOptions, WebSocketTransport, limits_of
 
 Authorize = Callable[[str, Headers], HTTPStatus | None]
@@ -63,21 +63,21 @@ class AcceptedChannel(WebSocketChannel):
         self._run_callback = run_callback
 
     async def open(self, events: Events) -> None:
+        # The handshake is done: `serve` gets the connection only then, and opens it.
         self.events = events
         await self.socket.open(self.socket_events)
 
     def handshake_received(self, data: bytes) -> None:
         wire = self.wire
-        if self.handshake.done():
-            self.drop(len(data))
-            return
         wire.receive_data(data)
+        # The library ends the stream without a response to most heads that it cannot parse. A client should learn why.
         if wire.handshake_exc is not None:
             self._refuse(_status_of(data, wire.handshake_exc))
             return
         for event in wire.events_received():
             request = cast("Request", event)
             self.path, self.headers = request.path, request.headers
+            # The library's own verdict first: `authorize` sees valid requests of allowed origins only.
             response = wire.accept(request)
             if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
                 status = self._server.status_for(request, self._run_callback)
@@ -101,6 +101,7 @@ class AcceptedChannel(WebSocketChannel):
 
     def _refuse(self, status: HTTPStatus) -> None:
         """Refuse a request that the library cannot read."""
+        # RFC 9110, section 15.5.6: a 405 has to name the methods that are allowed.
         allow = "Allow: GET\r\n" if status is HTTPStatus.METHOD_NOT_ALLOWED else ""
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\n{allow}Content-Length: 0\r\nConnection: close\r\n\r\n"
         self.socket.write(head.encode())
@@ -109,6 +110,9 @@ class AcceptedChannel(WebSocketChannel):
 
     def _end_handshake(self) -> None:
         self.handshake.set_result(False)
+        # What a refused client goes on to send is read and dropped: a close with unread bytes would reset the
+        # connection, and the client would lose the response (RFC 9112, section 9.6).
+        self._phase = Phase.ENDING
         self.end_within(CLOSE_SECONDS)
 
 
@@ -149,6 +153,7 @@ def _status_of(head: bytes, fault: Exception) -> HTTPStatus:
     method, _, rest = head.partition(b"\r\n")[0].partition(b" ")
     if method.isalpha() and method != b"GET" and b" HTTP/1." in rest:
         return HTTPStatus.METHOD_NOT_ALLOWED
+    # RFC 6585, section 5, for what the library calls a SecurityError: too many headers, or one that is too long.
     causes = (fault, fault.__cause__, fault.__context__)
     if any(isinstance(cause, SecurityError) for cause in causes):
         return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
@@ -200,6 +205,8 @@ class WebSocketServer(TcpServer):
         check_type("subprotocols", subprotocols, list, tuple, may_be_none=True)
         check_callable("authorize", authorize)
         check_type("compression", compression, bool)
+        # None among them: only browsers send an Origin, so that a client without one is not a web page (RFC 6455,
+        # section 10.2).
         self._origins = None if origins is None else [None, *origins]
         self._subprotocols = subprotocols
         self._authorize = authorize
@@ -238,6 +245,7 @@ class WebSocketServer(TcpServer):
 
     async def _is_ready(self, connection: SocketTransport) -> bool:
         """Wait for the handshake of WebSocket."""
+        # Nothing else reads before `serve` has started the transport.
         channel = cast("AcceptedChannel", connection.channel)
         channel.socket.set_reading(True)
         if self._handshake_seconds is not None and not channel.handshake.done():

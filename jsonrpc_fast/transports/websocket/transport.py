@@ -64,6 +64,7 @@ class WebSocketTransport(SocketTransport):
     ) -> None:
         super().__init__(channel, channel.socket, **options)
         check_seconds("ping_seconds", ping_seconds)
+        # Before `open`: a server's channel has its socket, and can lose it, while the handshake is still on its way.
         channel.events = self.channel_events
         channel.socket.events = channel.socket_events
         channel.socket.on_idle = channel.abort_idle

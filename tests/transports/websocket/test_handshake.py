@@ -142,6 +142,23 @@ async def test_what_is_not_a_handshake_gets_a_status() -> None:
         await eventually(lambda: server.connections == 0)
 
 
+async def test_a_head_that_goes_on_after_its_refusal_is_dropped() -> None:
+    contexts: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
+    async with serving() as server:
+        reader, writer = await asyncio.open_connection(*server.address[:2])
+        writer.write(b"GET / HTTP/1.1\r\nX: " + b"y" * 66_000)
+        assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 431 ")
+        for _ in range(3):
+            writer.write(b"y" * 66_000)
+            await writer.drain()
+        assert await reader.read() == b"Content-Length: 0\r\nConnection: close\r\n\r\n"
+        writer.close()
+        await writer.wait_closed()
+        await eventually(lambda: server.connections == 0)
+    assert contexts == []
+
+
 async def test_a_request_and_a_close_in_one_chunk_with_the_handshake_are_answered() -> None:
     key = base64.b64encode(bytes(16)).decode()
     head = f"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: {key}\r\n"
