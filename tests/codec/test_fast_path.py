@@ -6,6 +6,7 @@ import ctypes
 import gc
 import json
 import marshal
+import random
 import re
 import sys
 import sysconfig
@@ -168,7 +169,11 @@ def test_raw_strings_are_checked_to_the_byte() -> None:
     pads = (b"", "\u4e2d".encode(), "\u0416".encode(), b"\\u4e2d", b"x")
     for body in bodies:
         for pad in pads:
-            for text in (b'"%b%b%b"' % (pad, body, pad), b'["%b%b%b"]' % (pad, body, 4 * pad)):
+            for text in (
+                b'"%b%b%b"' % (pad, body, pad),
+                b'["%b%b%b"]' % (pad, body, 4 * pad),
+                b'["%b%b%b","%b"]' % (pad, body, pad, b"x" * 48),
+            ):
                 eager, raw = _core.decode(RESULT % text), _core.decode(RESULT % text, raw=True)
                 try:
                     expected = orjson.loads(text)
@@ -221,6 +226,30 @@ def test_strings_of_every_kind_and_length() -> None:
                     found = _core._decode_fast(RESULT % written, JSONRPC, False)
                     assert found.result == text
                     assert hash(found.result) == hash(text)
+
+
+def test_short_strings() -> None:
+    """Characters and escapes of all kinds in any order, up to the lengths that are read in other ways, and faults."""
+    rng = random.Random(7)
+    parts = [b"x", b"path", b"\\n", b'\\"', b"\\\\", b"\\/", b"\\u00e9", b"\\ud83d\\ude00", b"\x7f"]
+    parts += [char.encode() for char in "\x80\xbf\xc0\xff\u0100\u07ff\u0800\ud7ff\ue000\uffff\U00010000\U0010ffff"]
+    faults = [b"\x00", b"\x1f", b"\\x", b"\\u12", b"\x80", b"\xc1\xbf", b"\xc3", b"\xe0\x9f\xbf"]
+    faults += [b"\xed\xa0\x80", b"\xe4\xb8", b"\xf0\x8f\xbf\xbf", b"\xf4\x90\x80\x80", b"\xf8\x88\x80\x80", b"\xff"]
+    for number in range(30_000):
+        chosen = rng.sample(parts, rng.randint(1, 4))
+        pieces = rng.choices(chosen, k=rng.randint(1, 12))
+        if number % 3 == 0:
+            pieces[rng.randrange(len(pieces))] = rng.choice(faults)
+        text = b'["%b","%b"]' % (b"".join(pieces), b"x" * rng.choice((0, 8, 30, 60)))
+        found = _core._decode_fast(RESULT % text, JSONRPC, False)
+        try:
+            expected = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            assert found is None, text
+        else:
+            assert found.result == expected, text
+            assert hash(found.result[0]) == hash(expected[0])
+            assert sys.getsizeof(found.result[0]) == sys.getsizeof("".join([*expected[0]])), text
 
 
 WIRE = Path(__file__).parents[1] / "vectors" / "wire"
@@ -350,6 +379,7 @@ def test_no_byte_outside_the_text_is_read(page: tuple[int, int]) -> None:
     texts = [text for text, _ in TAKEN] + LEFT
     texts += [b"[%b]" % text for text, _ in TAKEN]
     texts.append(RESULT % orjson.dumps([number / 7 for number in range(100)]))
+    texts.append(RESULT % '["größe","\\\\\\n","标题内容","ok \U0001f600","größe und länge"]'.encode())
     texts.append(RESULT % (b"[" + b",".join([b"\n" + b" " * size + b"1" * size for size in range(1, 40)]) + b"]"))
     for text in texts:
         for end in range(max(0, len(text) - 100), len(text) + 1):

@@ -145,6 +145,10 @@ cdef enum:
     FEW_BYTES = 64
     # How many units `fill` may write before it checks the room again.
     TEXT_UNITS = 32
+    # Shorter strings are read by ways of their own: narrow ones where so many bytes are left, wide ones of so many units.
+    SHORT_BYTES = 32
+    SHORT_ROOM = 48
+    SHORT_UNITS = 16
 
 cdef enum Filling:
     FILLED  # up to the closing quote
@@ -500,7 +504,190 @@ cdef PyObject* text_of(Text* text, Py_ssize_t unit) noexcept:
     return value
 
 
+cdef extern from *:
+    """
+    /* Its memory on the stack is not for short strings. */
+    static JSONRPC_FAST_APART PyObject *jsonrpc_fast_put_together(
+        struct jsonrpc_fast_value_reader *, const uint8_t *, const uint8_t *);
+
+    #if JSONRPC_FAST_SSE2
+    #define jsonrpc_fast_bits(first, second) \\
+        ((unsigned int)_mm_movemask_epi8(first) | (unsigned int)_mm_movemask_epi8(second) << 16)
+
+    /* Copies up to 32 bytes. Bounds: it reads and writes 16, or 32 if there are more. */
+    static CYTHON_INLINE void jsonrpc_fast_copy_short(unsigned char *to, const unsigned char *from, Py_ssize_t size) {
+        _mm_storeu_si128((__m128i *)to, _mm_loadu_si128((const __m128i *)from));
+        if (size > 16)
+            _mm_storeu_si128((__m128i *)(to + 16), _mm_loadu_si128((const __m128i *)(from + 16)));
+    }
+    #endif
+
+    /* Reads a string of less than 32 bytes that has either escapes of one letter or characters of Latin-1, not plain ASCII
+       alone. Sets how many bytes it has, and 0x7F or 0xFF, as the largest in it needs; returns how many units it has, 0
+       for any other string.
+
+       Bounds: 48 bytes at `start` can be read, and 64 units written. A copy begins in the first 32 bytes, and takes more
+       than 16 only if so many are left of these. */
+    static CYTHON_INLINE Py_ssize_t jsonrpc_fast_short_text(
+        const unsigned char *start, const unsigned char *escapes, unsigned char *units, Py_ssize_t *size,
+        unsigned int *largest) {
+    #if JSONRPC_FAST_SSE2
+        __m128i first = _mm_loadu_si128((const __m128i *)start), second = _mm_loadu_si128((const __m128i *)(start + 16));
+        __m128i bytes = _mm_set1_epi8(0x22);
+        unsigned int quotes = jsonrpc_fast_bits(_mm_cmpeq_epi8(first, bytes), _mm_cmpeq_epi8(second, bytes));
+        unsigned int slashes, others, high, leads, taken;
+        unsigned char *to = units;
+        Py_ssize_t from = 0, at;
+        if (quotes == 0)
+            return 0;
+        bytes = _mm_set1_epi8(0x5C);
+        slashes = jsonrpc_fast_bits(_mm_cmpeq_epi8(first, bytes), _mm_cmpeq_epi8(second, bytes));
+        high = jsonrpc_fast_bits(first, second);
+        bytes = _mm_set1_epi8(0x1F);
+        others = jsonrpc_fast_bits(
+            _mm_cmpeq_epi8(_mm_min_epu8(first, bytes), first), _mm_cmpeq_epi8(_mm_min_epu8(second, bytes), second));
+        if (slashes & (quotes ^ (quotes - 1))) {
+            *largest = 0x7F;
+            for (;;) {
+                unsigned char byte;
+                if ((quotes | slashes) == 0)
+                    return 0;
+                at = jsonrpc_fast_lowest(quotes | slashes);
+                jsonrpc_fast_copy_short(to, start + from, at - from);
+                to += at - from;
+                if (quotes >> at & 1)
+                    break;
+                byte = escapes[start[at + 1]];
+                if (at > 29 || byte == 0)
+                    return 0;
+                *to++ = byte;
+                from = at + 2;
+                quotes &= ~(3u << at);
+                slashes &= ~(3u << at);
+            }
+            *size = at;
+            return (others | high) & ((1u << at) - 1) ? 0 : to - units;
+        }
+        *size = at = jsonrpc_fast_lowest(quotes);
+        taken = (1u << at) - 1;
+        bytes = _mm_set1_epi8((char)0xFE);
+        leads = taken & jsonrpc_fast_bits(
+            _mm_cmpeq_epi8(_mm_and_si128(first, bytes), _mm_set1_epi8((char)0xC2)),
+            _mm_cmpeq_epi8(_mm_and_si128(second, bytes), _mm_set1_epi8((char)0xC2)));
+        bytes = _mm_set1_epi8((char)0xC0);
+        /* Each of them is followed by a byte that continues it, and there is no other. */
+        if ((others & taken) || (high & taken) != (leads | leads << 1)
+            || (jsonrpc_fast_bits(_mm_cmplt_epi8(first, bytes), _mm_cmplt_epi8(second, bytes)) & leads << 1) != leads << 1)
+            return 0;
+        *largest = 0xFF;
+        do {
+            at = jsonrpc_fast_lowest(leads);
+            jsonrpc_fast_copy_short(to, start + from, at - from);
+            to += at - from;
+            *to++ = (unsigned char)(start[at] << 6 | (start[at + 1] & 0x3F));
+            from = at + 2;
+            leads &= leads - 1;
+        } while (leads);
+        jsonrpc_fast_copy_short(to, start + from, *size - from);
+        return to + *size - from - units;
+    #else
+        return 0;
+    #endif
+    }
+    """
+    Py_ssize_t short_text "jsonrpc_fast_short_text"(
+        const uint8_t* start, const uint8_t* escapes, uint8_t* units, Py_ssize_t* size, unsigned int* largest
+    ) noexcept nogil
+
+
+cdef inline PyObject* short_wide_text(
+    ValueReader* reader, const uint8_t* start, const uint8_t* at, Unit* units, bint* is_left
+) noexcept:
+    """As `unusual_string`, for no more than SHORT_UNITS characters, plain ones and others of two bytes and more; else set
+    `is_left`."""
+    cdef Unit* to = units
+    cdef PyObject* value
+    cdef const uint8_t* end = reader.end
+    cdef uint64_t word
+    cdef uint32_t code
+    while start < at:
+        to[0] = start[0]
+        to += 1
+        start += 1
+    while end - at >= 8 and to < units + SHORT_UNITS:
+        memcpy(&word, at, 8)
+        if Unit is uint32_t:
+            if word & <uint32_t>0xC0C0C0F8 == <uint32_t>0x808080F0:
+                code = <uint32_t>((word & 0x07) << 18 | (word << 4 & 0x3F000) | (word >> 10 & 0xFC0) | (word >> 24 & 0x3F))
+                if not 0x10000 <= code <= 0x10FFFF:
+                    break
+                to[0] = code
+                to += 1
+                at += 4
+                continue
+        if word & 0xC0C0F0 == 0x8080E0:
+            code = <uint32_t>((word & 0x0F) << 12 | (word >> 2 & 0xFC0) | (word >> 16 & 0x3F))
+            if not is_of_three(<uint16_t>code):
+                break
+            at += 3
+            word >>= 24
+            if word & 0xC0C0F0 == 0x8080E0:
+                to[0] = <Unit>code
+                to += 1
+                code = <uint32_t>((word & 0x0F) << 12 | (word >> 2 & 0xFC0) | (word >> 16 & 0x3F))
+                if not is_of_three(<uint16_t>code):
+                    break
+                at += 3
+        elif word & 0xC0E0 == 0x80C0:
+            code = <uint32_t>((word & 0x1F) << 6 | (word >> 8 & 0x3F))
+            if code < 0x80:
+                break
+            at += 2
+        elif IS_PLAIN[at[0]]:
+            code = at[0]
+            at += 1
+        elif at[0] == c'"':
+            value = new_string(to - units, 0xFFFF if Unit is uint16_t else 0x10FFFF)
+            if value != NULL:
+                copy(<char*>string_data(value), <const char*>units, sizeof(Unit) * (to - units))
+                reader.at = at + 1
+            return value
+        else:
+            break
+        to[0] = <Unit>code
+        to += 1
+    is_left[0] = True
+    return NULL
+
+
 cdef PyObject* unusual_string(ValueReader* reader, const uint8_t* start, const uint8_t* at) noexcept:
+    """As `string_at`, for a string whose first escape or character beyond ASCII is at `at`."""
+    cdef uint32_t[SHORT_UNITS + 1] units
+    cdef PyObject* value
+    cdef Py_ssize_t size = 0
+    cdef Py_ssize_t count
+    cdef unsigned int largest = 0
+    cdef bint is_left = False
+    if at - start < SHORT_BYTES:
+        if at[0] < 0xC4:
+            count = short_text(start, SHORT_ESCAPES, <uint8_t*>units, &size, &largest) if reader.end - start >= SHORT_ROOM else 0
+            if count:
+                value = new_string(count, largest)
+                if value != NULL:
+                    copy(<char*>string_data(value), <const char*>units, count)
+                    reader.at = start + size + 1
+                return value
+        elif LITTLE_ENDIAN and at - start < SHORT_UNITS:
+            if at[0] < 0xF0:
+                value = short_wide_text(reader, start, at, <uint16_t*>units, &is_left)
+            else:
+                value = short_wide_text(reader, start, at, units, &is_left)
+            if not is_left:
+                return value
+    return put_together(reader, start, at)
+
+
+cdef PyObject* put_together "jsonrpc_fast_put_together"(ValueReader* reader, const uint8_t* start, const uint8_t* at) noexcept:
     """As `string_at`, for a string whose first escape or character beyond ASCII is at `at`.
 
     The units are as wide as this character needs, if few come before it, and widen with the others.
