@@ -103,7 +103,7 @@ def test_results_with_types() -> None:
     pytest.importorskip("msgspec", reason="the extra `typed` is not installed")
     assert output("typed_client.py") == (
         "tea 2.5\n[Item(name='salt', price=2.5), Item(name='rice', price=2.5)]\n"
-        "the result of shop.find has another type: /0: Expected `str`, got `object`\n"
+        'the result of shop.find has another type: /0: is not of type "string"\n'
     )
 
 

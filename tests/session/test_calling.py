@@ -65,7 +65,9 @@ async def test_a_result_with_a_type() -> None:
     pytest.importorskip("msgspec", reason="the extra `typed` is not installed")
     async with sessions({"echo": lambda value: value}) as (client, _):
         assert await client.call("echo", [[1, 2]], returns=set[int]) == {1, 2}
-        with pytest.raises(InvalidResponse, match=r"^the result of echo has another type: /1: Expected `int`"):
+        with pytest.raises(
+            InvalidResponse, match=r'^the result of echo has another type: /1: is not of type "integer"'
+        ):
             await client.call("echo", [[1, "secret"]], returns=list[int])
         with pytest.raises(TypeError):
             await client.call("unknown", returns=object)  # nothing is sent: the method would be an RpcError
@@ -79,7 +81,7 @@ async def test_a_batch_with_types() -> None:
         one, nothing, other, failed = await client.call_batch(items, returns=set[int])
         assert (one, nothing) == ({1, 2}, None)
         assert (type(other), type(failed)) == (InvalidResponse, RpcError)
-        assert str(other) == "the result of echo has another type: /0: Expected `int`, got `str`"
+        assert str(other) == 'the result of echo has another type: /0: is not of type "integer"'
         found = await client.call_batch(items[:3], returns=[list[int], None, tuple[str]])
         assert found == [[1, 2], None, ("secret",)]
         assert await client.call_batch(items[:2]) == [[1, 2], None]

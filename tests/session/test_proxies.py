@@ -81,7 +81,7 @@ async def test_calls(raw: bool) -> None:
         with pytest.raises(RpcError) as caught:
             await shop.price(Item("tea", "dear"))  # type: ignore[arg-type]
         data = caught.value.data.decode() if raw else caught.value.data
-        assert data == [{"path": "/item/price", "reason": "Expected `float`, got `str`"}]
+        assert data == [{"path": "/item/price", "reason": 'is not of type "number"'}]
         assert not hasattr(shop, "_private")
 
 

@@ -2,10 +2,14 @@
 
 A problem has a path and a reason. The path is a JSON pointer (RFC 6901) into the params, with the name of an argument
 even if the params are an array. Neither contains a value of the input.
+
+Reasons have the words that JSON Schema has for its types and bounds, whichever library finds the problem: a tool of MCP
+whose schema refuses a value says the same.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
@@ -25,12 +29,56 @@ MAX_PROBLEMS: Final = 16
 """Maximum number of problems in one response."""
 
 # msgspec has no structured errors. Its texts look like "Expected `int`, got `str` - at `$.a[0]`".
-_MSGSPEC_EXPECTED: Final = "Expected `"  # msgspec's messages with these beginnings quote only the type
+_TYPES: Final = {"int": "integer", "str": "string", "float": "number", "bool": "boolean"}
+"""The types of JSON Schema by msgspec's names, where these differ."""
+_BOUNDS: Final = {
+    ">": "is less than or equal to the minimum of",
+    ">=": "is less than the minimum of",
+    "<": "is greater than or equal to the maximum of",
+    "<=": "is greater than the maximum of",
+}
+_UNITS: Final = {
+    "str": ("character", "characters"),
+    "array": ("item", "items"),
+    "object": ("property", "properties"),
+}
+
+_MSGSPEC_EXPECTED: Final = re.compile(
+    r"Expected `(?P<types>[^`]+)`(?:"
+    r", got .*"
+    r"| (?P<bound>[<>]=?) (?P<limit>\S+)"
+    r"| that's a multiple of (?P<factor>\S+)"
+    r"| of (?:at least )?length (?:(?P<relation>[<>]=) )?(?P<length>\d+)(?:, got (?P<actual>\d+))?"
+    r"| matching regex (?P<pattern>.+))",
+    re.DOTALL,
+)
 _MSGSPEC_UNKNOWN: Final = "Object contains unknown field `"
 _MSGSPEC_VALUE: Final = re.compile(r"[`']| [-+]?[0-9]")  # the beginning of a value: a string in quotes, or a number
 _MSGSPEC_MISSING: Final = re.compile(r"Object missing required field `(.*)`")
 
 _PYDANTIC_REASONS: Final = {"missing": IS_REQUIRED, "extra_forbidden": IS_UNKNOWN}
+
+_PYDANTIC_TYPES: Final = {
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "integer"),
+    **dict.fromkeys(("float_type", "float_parsing"), "number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "boolean"),
+    **dict.fromkeys(("list_type", "tuple_type", "set_type", "frozen_set_type"), "array"),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type", "dataclass_type"), "object"),
+    "string_type": "string",
+    "none_required": "null",
+}
+_PYDANTIC_BOUNDS: Final = {
+    "greater_than": (">", "gt"),
+    "greater_than_equal": (">=", "ge"),
+    "less_than": ("<", "lt"),
+    "less_than_equal": ("<=", "le"),
+}
+_PYDANTIC_LENGTHS: Final = {
+    "string_too_short": (">=", "min_length"),
+    "string_too_long": ("<=", "max_length"),
+    "too_short": (">=", "min_length"),
+    "too_long": ("<=", "max_length"),
+}
 
 _PYDANTIC_CONTEXT: Final = frozenset(
     {
@@ -107,9 +155,38 @@ def msgspec_problem(error: Exception, pointer_of: Callable[[str], str]) -> Probl
         return Problem(pointer_of(f"{path[:-1]}.{found[1]}"), IS_REQUIRED)
     elif reason.startswith(_MSGSPEC_UNKNOWN):
         reason = IS_UNKNOWN
-    elif not reason.startswith(_MSGSPEC_EXPECTED):
+    elif expected := _MSGSPEC_EXPECTED.fullmatch(reason):
+        reason = _msgspec_reason(expected)
+    elif not reason.startswith("Expected `"):
         reason = _MSGSPEC_VALUE.split(reason)[0].rstrip()
     return Problem(pointer_of(path[:-1].removeprefix("key` in `")), reason)
+
+
+def _msgspec_reason(expected: re.Match[str]) -> str:
+    types = expected["types"].split(" | ")
+    if expected["bound"]:
+        return f"{_BOUNDS[expected['bound']]} {expected['limit']}"
+    if expected["factor"]:
+        return f"is not a multiple of {expected['factor']}"
+    if expected["pattern"]:
+        return f'does not match "{ast.literal_eval(expected["pattern"])}"'
+    if expected["length"]:
+        length = int(expected["length"])
+        is_short = expected["relation"] == ">=" or int(expected["actual"] or length) < length
+        return _length_reason(types[0], is_short, length)
+    return _type_reason(_TYPES.get(name, name) for name in types)
+
+
+def _type_reason(types: Iterable[str]) -> str:
+    return "is not of type " + " or ".join(f'"{name}"' for name in types)
+
+
+def _length_reason(kind: str, is_short: bool, length: int) -> str:
+    one, several = _UNITS.get(kind, _UNITS["array"])
+    unit = one if length == 1 else several
+    if kind == "str":
+        return f"is {'shorter' if is_short else 'longer'} than {length} {unit}"
+    return f"has {'less' if is_short else 'more'} than {length} {unit}"
 
 
 def msgspec_pointers(names: Iterable[str]) -> Callable[[str], str]:
@@ -171,6 +248,19 @@ def _pydantic_reason(found: Any) -> str:
     kind, context = found["type"], found.get("ctx", {})
     if kind in _PYDANTIC_REASONS:
         return _PYDANTIC_REASONS[kind]
+    if kind in _PYDANTIC_TYPES:
+        return _type_reason([_PYDANTIC_TYPES[kind]])
+    if kind in _PYDANTIC_BOUNDS:
+        bound, name = _PYDANTIC_BOUNDS[kind]
+        return f"{_BOUNDS[bound]} {context[name]}"
+    if kind in _PYDANTIC_LENGTHS:
+        relation, name = _PYDANTIC_LENGTHS[kind]
+        of = "str" if kind.startswith("string") else "object" if context.get("field_type") == "Dictionary" else "array"
+        return _length_reason(of, relation == ">=", context[name])
+    if kind == "multiple_of":
+        return f"is not a multiple of {context['multiple_of']}"
+    if kind == "string_pattern_mismatch":
+        return f'does not match "{context["pattern"]}"'
     try:
         if context.keys() <= _PYDANTIC_CONTEXT:
             return PydanticKnownError(kind, context or None).message()

@@ -90,7 +90,7 @@ def test_arguments_are_converted_to_the_annotated_types() -> None:
     [
         ({}, "/point: is required; /day: is required"),
         ({"point": {"x": 1}, "day": "2026-07-28", "secret": 1}, "/: has an unknown member"),
-        ({"point": {"x": "secret"}, "day": "2026-07-28"}, "/point/x: Expected `int`, got `str`"),
+        ({"point": {"x": "secret"}, "day": "2026-07-28"}, '/point/x: is not of type "integer"'),
         ({"point": {"x": 1}, "day": "secret"}, "/day: Invalid RFC3339 encoded date"),
     ],
 )
@@ -223,7 +223,7 @@ def test_a_fault_of_a_validator_names_its_place() -> None:
         ({"party": {"guests": [{"name": "a", "emails": ["SECRET"]}]}}, "^/party/guests/0/emails: Invalid value$"),
         (
             {"party": {"guests": [{"name": "a", "notes": {"SECRET": "x"}}]}},
-            "^/party/guests/0/notes: Input should be a valid integer",
+            '^/party/guests/0/notes: is not of type "integer"',
         ),
         (
             {"party": {"guests": [{}, {}]}},

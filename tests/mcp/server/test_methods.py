@@ -186,7 +186,7 @@ async def test_prompts() -> None:
         ({"name": "review", "arguments": {"code": 1}}, "arguments must be an object of strings"),
         ({"name": "review", "arguments": {"code": "", "x": ""}}, "arguments: /: has an unknown member"),
         ({"name": "review", "arguments": {"code": "", "language": "B"}}, "arguments: /language: Invalid enum value"),
-        ({"name": "dialogue", "arguments": {"count": "many"}}, "arguments: /count: Expected `int`, got `str`"),
+        ({"name": "dialogue", "arguments": {"count": "many"}}, 'arguments: /count: is not of type "integer"'),
     ],
 )
 async def test_an_invalid_request_for_a_prompt(params: dict[str, Any], message: str) -> None:
@@ -577,7 +577,7 @@ async def test_an_argument_of_a_prompt_is_a_json_text_where_the_function_takes_a
         assert result["messages"][0]["content"]["text"] == "3 Chain(next=None)"
         for numbers in ("1, 2", '["SECRET"]', "[1"):
             error = await client.error("prompts/get", {"name": "total", "arguments": {"numbers": numbers}})
-            assert error[:2] == (-32602, "arguments: /numbers: Expected `array`, got `str`")
+            assert error[:2] == (-32602, 'arguments: /numbers: is not of type "array"')
 
 
 async def test_params_that_nest_too_deep_for_their_class_are_invalid(caplog: pytest.LogCaptureFixture) -> None:
