@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 Kind = Literal["request", "notification", "result", "error", "batch", "invalid"]
 
@@ -60,6 +60,14 @@ UNSET: Final[Literal[Unset.UNSET]] = Unset.UNSET
 
 MessageId = int | str | float | None
 """The id of a message. None is JSON's null, or an absent id where the class says so."""
+
+IdKey: TypeAlias = "tuple[type, MessageId]"
+
+
+def id_key(id: MessageId) -> IdKey:
+    """Return a key for an id: 1 and 1.0 are equal in Python, and two ids."""
+    return type(id), id
+
 
 TIMEOUT_SECONDS: Final = 300.0
 """Seconds until a call times out, by default: in sessions, over HTTP and over NATS."""

@@ -24,7 +24,7 @@ from ..codes import ErrorCode
 from ..errors import CallTimeout, RpcError, standard_error
 from ..profile import PRESETS, Profile
 from ..recordings import Recorded, Sender, read_recording
-from ..types import UNSET
+from ..types import UNSET, id_key
 from .output import escape, printable, shorten
 
 _MAX_DIFFERENCES: Final = 5
@@ -140,10 +140,10 @@ def _messages(options: argparse.Namespace) -> Iterator[tuple[Recorded, Any]]:
 def _key(recorded: Recorded, message: Any) -> Any:
     """Return what a request and its response share: the connection, who asked, and the id with its type."""
     if isinstance(message, Request):
-        return recorded.connection, recorded.sender, type(message.id), message.id
+        return recorded.connection, recorded.sender, id_key(message.id)
     if isinstance(message, Response):
         asked: Sender = "server" if recorded.sender == "client" else "client"
-        return recorded.connection, asked, type(message.id), message.id
+        return recorded.connection, asked, id_key(message.id)
     return None
 
 

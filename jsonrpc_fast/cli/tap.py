@@ -33,7 +33,7 @@ from ..codes import ParseErrorCode
 from ..framing.frames import Framing
 from ..profile import PRESETS, Profile
 from ..recordings import Sender, record_line
-from ..types import MessageId
+from ..types import IdKey, MessageId, id_key
 from .output import (
     CANNOT_RUN,
     FAILURE,
@@ -53,7 +53,7 @@ Direction = Literal["->", "<-"]
 SENDERS: Final[dict[Direction, Sender]] = {"->": "client", "<-": "server"}
 """Who sends in a direction."""
 
-Pending: TypeAlias = "OrderedDict[tuple[type, MessageId], tuple[float, str]]"
+Pending: TypeAlias = "OrderedDict[IdKey, tuple[float, str]]"
 """Requests without a response, by id: the time at which each was sent, and its method."""
 
 _CHUNK_BYTES: Final = 65536  # what a pipe of Linux holds
@@ -459,7 +459,7 @@ class Side:
 
     def _line(self, now: float, message: Request | Notification | Response | ParseError, size: str, other: Side) -> str:
         if isinstance(message, Request):
-            self.pending[_key(message.id)] = now, message.method
+            self.pending[id_key(message.id)] = now, message.method
             # A peer that never responds must not fill the memory of the tap.
             if len(self.pending) > _PENDING_CALLS:
                 self.pending.popitem(last=False)
@@ -470,7 +470,7 @@ class Side:
             id = "" if message.id is None else f" id={_shown_id(message.id)}"
             return f"invalid from the {SENDERS[self.direction]}{id}{size} {message.code.name}: {message.message}"
         kind = "result" if message.error is None else f"error {message.error.code}"
-        called, method = other.pending.pop(_key(message.id), (None, ""))
+        called, method = other.pending.pop(id_key(message.id), (None, ""))
         ending = (
             f"{size} to no request of the {SENDERS[other.direction]}"
             if called is None
@@ -482,11 +482,6 @@ class Side:
 def _shown_text(text: bytes) -> str:
     """Return the text of a message on one line, without control characters."""
     return escape(" ".join(text.decode("utf-8", "backslashreplace").splitlines()))
-
-
-def _key(id: MessageId) -> tuple[type, MessageId]:
-    """Return a key that differs for the ids 1 and 1.0."""
-    return type(id), id
 
 
 def _shown_id(id: MessageId) -> str:

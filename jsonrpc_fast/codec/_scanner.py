@@ -270,20 +270,12 @@ def _scan_object(
     pieces: dict[str, tuple[int, int]] = {}  # the last piece that holds a name, to be read member by member
     while True:
         piece = None if at < slow_until else _prove_piece(text, at, size, any_width, _NEXT, _IN_OBJECT)
-        end = at if piece is None else piece.end
-        # The piece ends inside a member. `_walk` reads on to the end of that value, which may be a long one.
-        if piece is not None and (piece.due or piece.state == _VALUE):
-            try:
-                end, inner_depth, _ = _walk(text, end, any_width, piece.state, bytearray(piece.due))
-                depth = max(depth, inner_depth)
-            except Malformed:
-                if "id" not in piece.value:
-                    raise
-                piece = None  # it may be the value of an id, where integers may have any width
-                size = _SMALL_PIECE
-        if piece is not None:
-            start = at
-            depth = max(depth, piece.depth)
+        ended = None if piece is None else _end_of_member(text, piece, any_width)
+        if piece is not None and ended is None:
+            size = _SMALL_PIECE
+        if piece is not None and ended is not None:
+            start, (end, inner_depth) = at, ended
+            depth = max(depth, inner_depth)
             size = min(2 * size, _LARGE_PIECE)
             slow_until = end
             found = names.intersection(piece.value)
@@ -316,6 +308,20 @@ def _scan_object(
         at = _skip_space(text, _expect(text, at, _COMMA))
     duplicates = _locate(text, pieces, any_width, names, members) or duplicates
     return Envelope(members, depth, duplicates, unexpected, opened), at + 1
+
+
+def _end_of_member(text: bytes, piece: Piece, any_width: bool) -> tuple[int, int] | None:
+    """Where the last member of a piece ends, and the depth so far; None if its value may be an integer of any width."""
+    if not piece.due and piece.state != _VALUE:
+        return piece.end, piece.depth
+    # The piece ends inside the member. `_walk` reads on to the end of that value, which may be a long one.
+    try:
+        end, depth, _ = _walk(text, piece.end, any_width, piece.state, bytearray(piece.due))
+    except Malformed:
+        if "id" not in piece.value:
+            raise
+        return None
+    return end, max(depth, piece.depth)
 
 
 def _locate(

@@ -23,6 +23,7 @@ from ..codec import Error, Notification, Request, Response, decode
 from ..codes import ErrorCode
 from ..profile import JSONRPC, Profile
 from ..recordings import Recorded
+from ..types import IdKey, MessageId, id_key
 
 ReplayedMessage: TypeAlias = "Request[Any] | Notification[Any] | Response[Any]"
 Fits: TypeAlias = Callable[[Any, Any], bool]
@@ -62,7 +63,7 @@ class Replay:
         self.faults: list[str] = []
         self._fits = fits
         self._steps: list[_Step] = []
-        self._ids: dict[tuple[type, Any], Any] = {}  # from the ids in the recording to those that the requests have now
+        self._ids: dict[IdKey, MessageId] = {}  # from the ids in the recording to those that the requests have now
         # Holds what the server sends before the client has sent anything. No message of the client fits it.
         first = _Step(None)
         for recorded in recording:
@@ -78,7 +79,7 @@ class Replay:
         if isinstance(message, Response):
             # The latest one: a client may use an id again.
             for step in reversed(self._steps):
-                if isinstance(step.message, Request) and _key(step.message.id) == _key(message.id):
+                if isinstance(step.message, Request) and id_key(step.message.id) == id_key(message.id):
                     return step
         return self._steps[-1] if self._steps else first
 
@@ -94,7 +95,7 @@ class Replay:
             return [Response(message.id, error=Error(ErrorCode.METHOD_NOT_FOUND, reason))]
         step.has_come = True  # each recorded message serves once, so that repeated ones are told apart
         if isinstance(message, Request):
-            self._ids[_key(step.message.id)] = message.id
+            self._ids[id_key(step.message.id)] = message.id
         return [self._with_present_id(follower) for follower in step.followers]
 
     def check(self) -> None:
@@ -112,16 +113,16 @@ class Replay:
         if type(recorded) is not type(message):
             return False
         if isinstance(message, Response):
-            return _key(recorded.id) == _key(message.id)
+            return id_key(recorded.id) == id_key(message.id)
         if recorded.method != message.method:
             return False
         return bool(self._fits(recorded.params, message.params) if self._fits else recorded.params == message.params)
 
     def _with_present_id(self, message: ReplayedMessage) -> ReplayedMessage:
-        if not isinstance(message, Response) or _key(message.id) not in self._ids:
+        if not isinstance(message, Response) or id_key(message.id) not in self._ids:
             return message
         # The client under test chooses its ids anew: the recorded one would lead nowhere.
-        id = self._ids[_key(message.id)]
+        id = self._ids[id_key(message.id)]
         return Response(id, message.result) if message.error is None else Response(id, error=message.error)
 
 
@@ -137,10 +138,6 @@ def _messages_of(recorded: Recorded, profile: Profile) -> list[ReplayedMessage]:
 
 def _is_extension(message: ReplayedMessage) -> bool:
     return not isinstance(message, Response) and message.method.startswith("rpc.")
-
-
-def _key(id: Any) -> tuple[type, Any]:
-    return type(id), id  # 1 is not 1.0
 
 
 def _shown(message: ReplayedMessage) -> str:

@@ -24,7 +24,7 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from ..._checks import check_count, check_headers, check_seconds
 from ..._typing import Unpack
@@ -36,7 +36,7 @@ from ...session.tracker import unknown_response
 from ...transports.channel import Channel, Events
 from ...transports.connection import Connection, State
 from ...transports.options import MessageOptions
-from ...types import MessageId
+from ...types import IdKey, MessageId, id_key
 from ..protocol.meta import object_members
 from .client_session import NegotiatedSession, RequestHeaders, begin_again, session_headers, session_of
 from .event_reader import END_SECONDS, Cursor, EventReader, SessionEnded
@@ -84,14 +84,6 @@ _OWN_STATUSES: Final = (401, 403, 407, 429)
 """Statuses that say more than the JSON-RPC error in the same response."""
 
 
-Key: TypeAlias = "tuple[type, MessageId]"
-
-
-def _key_of(id: MessageId) -> Key:
-    """Return a key that differs for the ids 1 and 1.0."""
-    return type(id), id
-
-
 @dataclass(slots=True, eq=False)
 class _Post:
     """A request, or a batch with requests, and the responses that it waits for.
@@ -108,7 +100,7 @@ class _Post:
 
     body: Body
     method: str
-    ids: dict[Key, MessageId]
+    ids: dict[IdKey, MessageId]
     headers: dict[str, str]
     is_modern: bool = False
     session: NegotiatedSession | None = None
@@ -206,10 +198,10 @@ class StreamableHttpClient(Connection):
         self._events = EventReader(self._sender, self.profile.limits.message_bytes, max_stream_bytes)
         self._headers = RequestHeaders()
 
-        self._posts: dict[Key, _Post] = {}
+        self._posts: dict[IdKey, _Post] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._notices: set[asyncio.Task[None]] = set()  # of notifications
-        self._open_requests: set[Key] = set()  # requests of the server
+        self._open_requests: set[IdKey] = set()  # requests of the server
         self._is_reading_wanted = False
         self._last_notice: asyncio.Task[None] | None = None
         self._listener: asyncio.Task[None] | None = None  # reads the GET stream
@@ -304,12 +296,12 @@ class StreamableHttpClient(Connection):
         message = decode(data, JSONRPC, raw=True)
         if isinstance(message, Request):
             headers = self._headers_of(message)
-            body, ids = Body(data, self._written), {_key_of(message.id): message.id}
+            body, ids = Body(data, self._written), {id_key(message.id): message.id}
             self._begin(_Post(body, message.method, ids, headers or {}, is_modern=headers is not None))
             if message.method == "initialize":
                 self._initialize = data
         elif isinstance(message, list):
-            ids = {_key_of(item.id): item.id for item in message if isinstance(item, Request)}
+            ids = {id_key(item.id): item.id for item in message if isinstance(item, Request)}
             if ids:
                 self._begin(_Post(Body(data, self._written), "", ids, {}))
             else:
@@ -319,7 +311,7 @@ class StreamableHttpClient(Connection):
         elif isinstance(message, Notification):
             self._notify(data, message.method, self._headers_of(message) or {})
         else:
-            self._begin_request(self._run_response(data, _key_of(message.id)))
+            self._begin_request(self._run_response(data, id_key(message.id)))
 
     def _headers_of(self, message: Request[Any] | Notification[Any]) -> dict[str, str] | None:
         """Return the headers that depend on a message; None if it belongs to a revision with sessions."""
@@ -339,9 +331,9 @@ class StreamableHttpClient(Connection):
     def _cancel(self, message: Notification[Any], data: bytes) -> None:
         """Free the connection of a cancelled request, and notify the server if it needs that."""
         id = object_members(message.params).get("requestId")
-        post = self._posts.pop(_key_of(id), None)
+        post = self._posts.pop(id_key(id), None)
         if post is not None:
-            del post.ids[_key_of(id)]
+            del post.ids[id_key(id)]
             if not post.ids:
                 post.task.cancel()
         if self._session is None and (post is None or post.is_modern):
@@ -437,7 +429,7 @@ class StreamableHttpClient(Connection):
                 raise error from None
             if isinstance(found, Response) and found.error is not None and len(post.ids) == 1:
                 [id] = post.ids.values()
-                if _key_of(found.id) == _key_of(id) or (status < 500 and status not in _OWN_STATUSES):
+                if id_key(found.id) == id_key(id) or (status < 500 and status not in _OWN_STATUSES):
                     self._receive(post, Response(id, error=found.error))
                     return
         if post.method == "initialize" and status in _OLD_STATUSES and await self._events.are_of_2024():
@@ -448,7 +440,7 @@ class StreamableHttpClient(Connection):
         if response.status_code == 202 or not body:
             raise InvalidResponse("the server accepted a request without a response")
         item = decode(body, self.profile, raw=self._raw)
-        if isinstance(item, ParseError) and (item.id is None or _key_of(item.id) not in post.ids):
+        if isinstance(item, ParseError) and (item.id is None or id_key(item.id) not in post.ids):
             raise InvalidResponse("the response is malformed") from item
         if isinstance(item, Response) and post.method == "initialize":
             self._session = session_of(response, item) or self._session
@@ -493,8 +485,8 @@ class StreamableHttpClient(Connection):
 
     def _receive(self, post: _Post | None, item: Any) -> None:
         if post is not None:
-            if isinstance(item, (Response, ParseError)) and post.ids.pop(_key_of(item.id), None) is not None:
-                self._posts.pop(_key_of(item.id), None)
+            if isinstance(item, (Response, ParseError)) and post.ids.pop(id_key(item.id), None) is not None:
+                self._posts.pop(id_key(item.id), None)
             if post.method == "tools/list" and post.is_modern and isinstance(item, Response) and item.error is None:
                 item = self._headers.without_invalid_tools(item, self._report_fault)
         self._receive_items([item])
@@ -502,10 +494,10 @@ class StreamableHttpClient(Connection):
     def _belongs(self, post: _Post | None, item: Any) -> bool:
         """Return whether an item may be delivered: a response only to the request that it was sent for."""
         if isinstance(item, ParseError):
-            is_response = item.id is not None and _key_of(item.id) in self._posts
+            is_response = item.id is not None and id_key(item.id) in self._posts
         else:
             is_response = isinstance(item, Response)
-        if is_response and (post is None or _key_of(item.id) not in post.ids):
+        if is_response and (post is None or id_key(item.id) not in post.ids):
             self._report_fault(unknown_response())
             return False
         return True
@@ -572,7 +564,7 @@ class StreamableHttpClient(Connection):
 
     # Notifications and responses.
 
-    async def _run_response(self, data: bytes, key: Key) -> None:
+    async def _run_response(self, data: bytes, key: IdKey) -> None:
         """Send the response to a request of the server, or to an invalid message."""
         try:
             async with self._response_slots:
@@ -584,13 +576,13 @@ class StreamableHttpClient(Connection):
         """Note the requests of the server, and those that it cancels: they get no response."""
         for one in item if isinstance(item, list) else [item]:
             if isinstance(one, Request):
-                self._open_requests.add(_key_of(one.id))
+                self._open_requests.add(id_key(one.id))
             elif isinstance(one, Notification) and one.method == "notifications/cancelled":
-                self._settle_request(_key_of(object_members(one.params).get("requestId")))
+                self._settle_request(id_key(object_members(one.params).get("requestId")))
         if len(self._open_requests) >= MAX_OPEN_REQUESTS:
             self._events.may_read.clear()
 
-    def _settle_request(self, key: Key) -> None:
+    def _settle_request(self, key: IdKey) -> None:
         self._open_requests.discard(key)
         if self._is_reading_wanted and len(self._open_requests) <= MAX_OPEN_REQUESTS // 2:
             self._events.may_read.set()
