@@ -419,8 +419,8 @@ class ParseError(ValueError):
 
     __replace__ = replace  # for `copy.replace`
 
-    # One factory for each code, written out because type checkers do not see attributes that a loop sets. What looks
-    # like a response gets none by default.
+    # One factory for each code, written out because type checkers do not see attributes that a loop sets. A message
+    # that looks like a response gets none by default.
 
     malformed_json: ClassVar[_Factory] = _factory(ParseErrorCode.MALFORMED_JSON)
     invalid_utf8: ClassVar[_Factory] = _factory(ParseErrorCode.INVALID_UTF8)

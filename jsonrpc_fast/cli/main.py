@@ -50,7 +50,7 @@ Write a Python module with the typed interface of a server, for `proxy` in
 jsonrpc_fast.session.proxies, from an OpenRPC document.
 
 SOURCE is a file, - for standard input, a URL whose path ends in .json, or a
-TARGET or a command as in `call`, which is asked by rpc.discover.
+TARGET or a command as in `call`, which gets the request rpc.discover.
 """
 _CHECK: Final = """\
 Validate streams of JSON-RPC messages. Print the first faults of each file, and
@@ -68,7 +68,7 @@ command in front of the server's command in the client's configuration.
 Every byte is passed on at once and unchanged, in both directions. The log has
 one line for each message: time, direction (-> from the client, <- from the
 server), kind, method, id, size, response time and fault. Payloads are logged
-with --payloads alone, and kept by --record. The server's standard error is not
+only with --payloads; --record keeps them. The server's standard error is not
 changed.
 
 With --http, run an HTTP server that passes every request on to the server of
@@ -76,7 +76,7 @@ the URL, and log the messages in the bodies and in the streams of events.
 """
 _RUN: Final = """\
 Run a program in Python that uses pygls, python-lsp-server, aiorpcX or the MCP
-SDK, with the adapter of this package installed. Nothing else of it changes.
+SDK, with the adapter of this package installed. The program stays as it is.
 
 PROGRAM is a file, or the name of a script on the path that belongs to the
 Python of this command.
@@ -103,7 +103,7 @@ each session gets a process of its own.
 """
 _GATEWAY: Final = """\
 Serve many MCP servers as one, on standard input and output, or over HTTP. FILE
-is what hosts read: {"mcpServers": {"NAME": {"command": ..., "args": [...]}}},
+has the format of MCP hosts: {"mcpServers": {"NAME": {"command": ..., "args": [...]}}},
 or "url" and "headers" in place of a command. ${VARIABLE} and
 ${VARIABLE:-default} are replaced from the environment, as in Claude Code.
 
@@ -129,7 +129,7 @@ exit status:
 _CALL_STATUS: Final = """\
 exit status:
   0    the server responded with a result, or the notification was sent
-  1    the server responded with an error, or the tool's result is one
+  1    the server responded with an error, or the tool's result is an error
   2    the command line is wrong, or an extra is not installed
   3    the server cannot be reached, the connection was lost, or what it sent is
        not a response
@@ -488,7 +488,7 @@ def _add_serving(add: _Add) -> None:
         type=_seconds,
         default=10.0,
         metavar="SECONDS",
-        help="how long a list waits for a server; a slower one is told of later (default: %(default)s)",
+        help="how long a list waits for a server; a slower one is announced later (default: %(default)s)",
     )
     _add_shared(command, "--debug")
 

@@ -19,7 +19,7 @@ Theory of operation:
     if orjson reads it.
   - Pieces double in size while orjson reads them, and shrink where it refuses one: few tokens are left to read until
     the fault is found, and the time is linear in the text.
-  - A proof gives no places. Where a member is needed, the piece that holds it is read again, token by token.
+  - A proof does not say where members are. The piece that holds a wanted member is read again, token by token.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def parts_of(text: bytes) -> list[tuple[bytes, bytes]]:
     is_object = text.startswith(b"{")
     if not is_object and not text.startswith(b"["):
         return parts
-    # Each string ends at the next quote then.
+    # In the masked text, each string ends at the next quote.
     masked = text.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in text else text
     at = _skip_space(text, 1)
     while text[at] not in _CLOSING:
@@ -238,7 +238,7 @@ def _end_of_value(masked: bytes, at: int) -> int:
             depth -= 1
             if depth == 0:
                 return at + 1
-        # At a quote more strings follow than the pattern repeats.
+        # At a quote, more strings follow than the pattern repeats: it goes on there.
         at = _to_bracket(masked, at if byte == _QUOTE else at + 1).end()  # type: ignore[union-attr]
 
 

@@ -41,7 +41,7 @@ class LocatingDecoder(StreamDecoder[Message]):
     def __init__(self, framing: Framing = "newline", profile: Profile = JSONRPC, *, raw: bool = False) -> None:
         super().__init__(framing, profile, None, raw)
         self._blocks = Decoder("newline", profile, raw=raw)
-        # Past the start of its stream, where a byte order mark would be dropped: blocks begin in the middle of a file.
+        # An empty line first: blocks begin in the middle of a file, and only at its start a byte order mark is dropped.
         self._blocks.feed(b"\n")
 
     def feed_located(self, data: bytes) -> Iterator[Located]:

@@ -21,7 +21,7 @@ from ..errors import EncodeError
 _MAX_DEPTH: Final = 1000
 TOO_DEEP: Final = "the value is circular, or nests too deep"
 _SAFE_LIMIT: Final = 1000 if sys.version_info < (3, 12) else sys.maxsize
-"""With a recursion limit (`sys.getrecursionlimit()`) up to this one, msgspec finds out by itself."""
+"""With a recursion limit (`sys.getrecursionlimit()`) up to this one, msgspec refuses such a value by itself."""
 
 _SCALARS: Final = frozenset(
     {str, int, float, bool, type(None), bytes, bytearray, memoryview, uuid.UUID}
@@ -30,7 +30,7 @@ _SCALARS: Final = frozenset(
 
 
 def check_depth(value: Any, hook: Callable[[Any], Any]) -> None:
-    """Check that a value is not circular, if msgspec would not find out.
+    """Check that a value is not circular, if msgspec would not notice.
 
     Args:
         value: The value to write.

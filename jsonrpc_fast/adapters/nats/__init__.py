@@ -5,8 +5,8 @@
         total = await ServiceClient(connection, "calculator").call("add", [1, 2])
 
 Rules:
-  - The members of a queue group share the requests of a subject; the broker sends each to one of them. Reconnecting and
-    subscribing again are done by nats-py.
+  - The members of a queue group share the requests of a subject; the broker sends each to one of them. nats-py
+    reconnects, and subscribes again.
   - Core NATS delivers a message once or not at all. A call whose worker dies, or whose messages are lost with a
     connection, ends with `CallTimeout`; without any worker it ends with `ConnectionLost` at once. Nothing is sent
     twice.
@@ -15,8 +15,9 @@ Rules:
     and subject has a consumer of its own.
   - A service that has too many messages responds with `SessionErrorCode.SERVER_BUSY`; a response over the broker's
     `max_payload` becomes an error with the same id, or one without an id if the errors of a batch are too large, too.
-  - A session needs every message, so its transport has a connection of its own, which does not reconnect. Whatever may
-    lose a message closes it: the connection breaks, the peer is not subscribed, or this side reads too slowly.
+  - A session needs every message, so its transport has a connection of its own, which does not reconnect. Any event
+    that may lose a message closes it: the connection breaks, the peer is not subscribed, or this side reads too
+    slowly.
 """
 
 from __future__ import annotations
