@@ -16,8 +16,7 @@ A server:
     settings          the options of the application
     authorization     `Authorization`: bearer tokens
     verifiers         `JwtVerifier`, `IntrospectionVerifier`: which tokens are valid
-    session_requests  the requests of sessions, up to 2025-11-25
-    sessions          the table of sessions, and the server interface that the application uses
+    sessions          the requests of sessions, up to 2025-11-25, and the table of sessions
     stateless         the requests without a session, from 2026-07-28 on
     transport         the transport of one session, or of one request without a session, and its streams of messages
     responses         responses that carry the messages of a stream

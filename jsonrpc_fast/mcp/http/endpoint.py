@@ -3,8 +3,8 @@
     app = server.asgi_app()  # uvicorn module:app
 
 Rules:
-  - A POST carries one message, or a batch if the revision of its session has batches. `session_requests` serves those
-    of a session, `stateless` the others.
+  - A POST carries one message, or a batch if the revision of its session has batches. `sessions` serves those of a
+    session, `stateless` the others.
   - A fault of the HTTP request gets a status and plain text; a fault of a message gets a status and an error response.
 """
 
@@ -57,7 +57,7 @@ from .headers import (
     value_of,
 )
 from .responses import EVENT_TYPE, RETRY_SOON, AsgiRequest, Responder
-from .session_requests import SessionRequests
+from .sessions import SessionRequests
 from .settings import HttpSettings
 from .stateless import StatelessRequests
 
