@@ -96,11 +96,11 @@ def test_python_clients(target: list[str], client: str) -> None:
 @pytest.mark.parametrize("client", ["sdk1", "sdk2,legacy", "sdk2,auto", "fastmcp"])
 def test_python_clients_through_a_gateway(gateway_url: str, client: str) -> None:
     found = output_of(python_client(client, gateway_url), MCP_PREFIX="g_")
-    assert found.pop("version", None) == (None if client == "fastmcp" else "2025-11-25")
+    assert found.pop("version", None) == REVISIONS.get(client)
     assert found == EXPECTED
 
 
-@pytest.mark.parametrize("client", ["1", "2,legacy", "2,auto"])
+@pytest.mark.parametrize("client", TYPESCRIPT_CLIENTS)
 def test_typescript_clients_through_a_gateway(gateway_url: str, client: str) -> None:
     assert output_of(node_command("mcp_client.mjs", client, gateway_url), MCP_PREFIX="g_") == EXPECTED
 
