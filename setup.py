@@ -51,7 +51,7 @@ HOME = os.environ.get("JSONRPC_FAST_HOME", "https://example.org/jsonrpc_fast")
 ORJSON = "orjson>=3.11.7; platform_python_implementation == 'CPython' and sys_platform != 'emscripten'"
 PYX = f"{FOLDER}/_core.pyx"
 SOURCES = ("*.pyx", "*.pxd", "*.pxi", "*.h")
-REFERENCE = re.compile(r'`(_messages|_pure)\.([\w.]+)`(?=""")')
+REFERENCE = re.compile(r'`(_messages|_pure|_serving)\.([\w.]+)`(?=""")')
 SETTINGS = ("CFLAGS", "CPPFLAGS", "LDFLAGS", "ARCHFLAGS", "MACOSX_DEPLOYMENT_TARGET")
 """Variables that change what a compiler makes."""
 

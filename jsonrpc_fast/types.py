@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from types import CoroutineType
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 Kind = Literal["request", "notification", "result", "error", "batch", "invalid"]
@@ -71,6 +72,16 @@ def id_key(id: MessageId) -> IdKey:
 
 TIMEOUT_SECONDS: Final = 300.0
 """Seconds until a call times out, by default: in sessions, over HTTP and over NATS."""
+
+
+NEVER_AWAITABLE: Final = frozenset({dict, list, str, int, float, bool, type(None)})
+"""The types of most results: a quick check before the type is asked for `__await__`."""
+
+
+def is_awaitable(result: object) -> bool:
+    """Return whether `await` accepts a result. Like `await`, ask the type: an attribute of a result may run code."""
+    kind = type(result)
+    return kind is CoroutineType or (kind not in NEVER_AWAITABLE and hasattr(kind, "__await__"))
 
 
 def has_type(value: object, kind: type | tuple[type, ...]) -> bool:

@@ -126,3 +126,5 @@ else:
     Params = dict[str, Any] | list[Any] | Raw | None
 
 too_large_fault = backend._too_large_fault
+serve_plain = backend._serve_plain
+PlainServer = backend.PlainServer

@@ -17,7 +17,8 @@ Python code may run, change every container and buffer of the caller, call the c
   - Where keys are compared: `member_of`, `extra_of` and `has_own`, because a key is any object.
   - In comparisons and texts of payloads: `is_same`, `shorten`, pickling.
   - In an object that is written: `check_depth`, orjson's `dumps`, `default`, the iterator of `encode_many`.
-  - In a profile: `Rules.__init__`; in callbacks: the handler of `respond`, the decoder of `Raw.decode`.
+  - In a profile: `Rules.__init__`; in callbacks: the handler of `respond`, the decoder of `Raw.decode`, and all that
+    `_serve_plain` and `PlainServer` are given, with the handlers that `find` returns.
   - In the Python functions of this package, which let other threads run: `find_verdict`, `find_batch_fault` (rules);
     `plain_profile`, `numbers_of`, `is_plain`; `is_error_code`, `plain_error_code`, `error_for`, `internal_error` (the
     log), `remake_parse_error`; `loads_as`, `check_numbers`, `exact_number`, `is_longer`, `is_integer_longer`,
@@ -107,7 +108,7 @@ from codecs import utf_8_decode
 from enum import EnumMeta
 from gc import is_tracked as _is_tracked
 from inspect import Parameter, Signature
-from types import GenericAlias
+from types import CoroutineType, GenericAlias
 
 from .. import errors
 from .._checks import MISSING, missing_arguments, not_a_message
@@ -258,6 +259,7 @@ include "_core_parts/write_strings.pxi"
 include "_core_parts/write_numbers.pxi"
 include "_core_parts/write_values.pxi"
 include "_core_parts/encoding.pxi"
+include "_core_parts/serving.pxi"
 include "_core_parts/invariants.pxi"
 
 check_invariants()

@@ -17,7 +17,7 @@ from ..codes import ParseErrorCode
 from ..errors import HANDLER_FAILURES, RpcError, error_for, internal_error
 from ..framing.frames import Framing
 from ..profile import HEAD_BYTES, JSONRPC, Limits, Profile, is_plain
-from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, Classification
+from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, Classification, is_awaitable
 from ._dicts import dicts_of, write_dict
 from ._json import Default, JSONDecodeError, check_option, exact_number, loads
 from ._json import dumps as _dumps  # noqa: F401  # the core has one of its own
@@ -59,6 +59,8 @@ from ._scanner import (
     scan_unexpected,
     without_surrogates,
 )
+from ._serving import Called, Find, call_plain
+from ._serving import PlainServer as PlainServer
 from ._stream import StreamDecoder
 from .rules import bits
 
@@ -509,6 +511,35 @@ def _respond(
     elif not isinstance(received, Response):
         raise TypeError(f"received must be what decode returned, not {type(received).__name__}")
     return b""
+
+
+def _serve_plain(text: bytes, find: Find, raw: bool) -> bytes | Called:
+    """Return the response to a text, or what has to be concluded in the ordinary way.
+
+    Args:
+        text: The text, in the default profile.
+        find: Returns the handler of a method, or None.
+        raw: Whether to decode with `raw=True`. Only handlers that take `Raw` params get them.
+    """
+    message: Any = decode(text, raw=raw)
+    if type(message) is not Request:
+        return message, None, None, None
+    handler = find(message.method)
+    if handler is None:
+        return message, None, None, None
+    params = message.params
+    if handler.plain is None and (handler.wants_context or (type(params) is Raw and not handler.takes_raw)):
+        return message, None, None, None
+    try:
+        result = call_plain(handler, params)
+    except HANDLER_FAILURES as error:
+        return message, handler, None, error
+    if not is_awaitable(result):
+        try:
+            return encode_result(message.id, result)
+        except HANDLER_FAILURES:
+            pass  # encoded again in the ordinary way, which says why
+    return message, handler, result, None
 
 
 # Users and pickles find the names here, as those of the core in `_core`.

@@ -8,15 +8,15 @@ Sessions, HTTP endpoints and the NATS adapter build on it. `handlers.openrpc.ope
 
 from __future__ import annotations
 
+from ..types import is_awaitable
 from .dispatch import DispatchOptions
-from .handler import NEVER_AWAITABLE, Handler, RequestContext, is_awaitable
+from .handler import Handler, RequestContext
 from .middleware import CallNext, Middleware
 from .options import HandlerOptions
 from .registry import Function, Handlers
 from .results import to_jsonable
 
 __all__ = [
-    "NEVER_AWAITABLE",
     "CallNext",
     "DispatchOptions",
     "Function",

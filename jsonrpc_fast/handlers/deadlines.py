@@ -18,7 +18,8 @@ from typing import Any, Final
 
 from ..codes import DEADLINE_MESSAGE, SessionErrorCode
 from ..errors import RpcError, StateError
-from .handler import Handler, OuterHandler, RequestContext, is_awaitable
+from ..types import is_awaitable
+from .handler import Handler, OuterHandler, RequestContext
 
 _COUNTS_CANCELLATIONS: Final = sys.version_info >= (3, 11)
 

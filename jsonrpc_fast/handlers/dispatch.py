@@ -25,7 +25,8 @@ from ..codec.encoders import Encoders, has_jsonrpc
 from ..codes import DEADLINE_MESSAGE, ErrorCode, SessionErrorCode
 from ..errors import HANDLER_FAILURES, EncodeError, RpcError, internal_error, standard_error
 from ..profile import JSONRPC, Profile
-from .handler import NEVER_AWAITABLE, Handler, RequestContext, is_awaitable
+from ..types import is_awaitable
+from .handler import Handler, RequestContext
 from .responses import ReportFailure, response_to_error, response_to_failure
 from .results import encode_models
 
@@ -310,8 +311,7 @@ class Dispatch:
             result = handler.invoke(params, shown)
         except HANDLER_FAILURES as error:
             return self._fail(item, error, is_line)
-        kind = type(result)
-        if kind not in NEVER_AWAITABLE and hasattr(kind, "__await__"):  # `is_awaitable`, inlined
+        if is_awaitable(result):
             awaitable: Awaitable[Any] = result
             return awaitable
         return self._write(item, result, is_line)

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..errors import HANDLER_FAILURES
+from ..types import is_awaitable
 from .cancellation import is_foreign_cancellation
-from .handler import is_awaitable
 
 
 def is_failure(error: BaseException | None) -> bool:

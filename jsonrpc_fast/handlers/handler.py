@@ -24,8 +24,6 @@ from .params.problems import IS_UNKNOWN, Misfit, Problem, missing, too_many
 
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _NAMED: Final = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-NEVER_AWAITABLE: Final = frozenset({dict, list, str, int, float, bool, type(None)})
-"""The types of most results: a quick check before the type is asked for `__await__`."""
 
 
 class RequestContext:
@@ -266,11 +264,6 @@ class OuterHandler(Handler):
         self.takes_raw: bool = inner.takes_raw
         self._inner = self._function = inner
         self._unpack = False
-
-
-def is_awaitable(result: object) -> bool:
-    """Return whether `await` accepts a result. Like `await`, ask the type: an attribute of a result may run code."""
-    return type(result) not in NEVER_AWAITABLE and hasattr(type(result), "__await__")
 
 
 def is_context(annotation: object) -> bool:

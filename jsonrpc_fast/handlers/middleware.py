@@ -24,7 +24,8 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypeVar
 
-from .handler import Handler, OuterHandler, RequestContext, is_awaitable
+from ..types import is_awaitable
+from .handler import Handler, OuterHandler, RequestContext
 
 CallNext: TypeAlias = Callable[[Any], Any]
 """Calls the next middleware, or the handler, with the params, and returns its result or an awaitable of it."""

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .._checks import check_callable, check_seconds, check_type
 from .._typing import Unpack
-from ..codec import Message, RawMessage, Request, decode, encode_result
+from ..codec import Message, RawMessage
+from ..codec._backend import serve_plain
 from ..codec.encoders import depends_on_peer
-from ..errors import HANDLER_FAILURES
 from ..profile import JSONRPC, Profile
 from .dispatch import Dispatch, DispatchByForm, DispatchOptions, EncodeOptions, ParamsReading
-from .handler import NEVER_AWAITABLE, Handler
+from .handler import Handler
 from .interface import methods_of
 from .middleware import Middleware
 from .options import HandlerOptions, make_handler
@@ -54,6 +54,7 @@ class Handlers:
             check_callable("a function of middleware", function, may_be_none=False)
         check_seconds("timeout", timeout, may_be_infinite=True)
         self._handlers: dict[str, Handler] = {}
+        self._get = self._handlers.get
         self._functions: dict[str, tuple[Callable[..., Any], HandlerOptions]] = {}
         self._middleware = tuple(middleware)
         self._timeout = timeout
@@ -234,32 +235,15 @@ class Handlers:
         """
         if options or profile is not self._fast_profile or type(data) is not bytes:
             return self._dispatch_for(profile, options).serve(data, options.get("context"), options.get("peer"))
-        # Fast path: what `Dispatch.serve` does with one request whose function takes no context, in this frame.
-        request = decode(data, raw=True) if self._reads_raw else decode(data)
-        if type(request) is not Request or (handler := self._handlers.get(request.method)) is None:
-            return self._dispatch.serve(request)
-        function = handler.plain
-        params = request.params
-        try:
-            if function is None:
-                if handler.wants_context or not handler.takes_raw:
-                    return self._dispatch.serve(request)
-                result = handler.invoke(params, None)
-            elif type(params) is dict:
-                result = function(**params)
-            elif type(params) is list:
-                result = function(*params)
-            else:
-                result = handler.invoke(params, None)
-        except HANDLER_FAILURES as error:
-            return self._dispatch.fail(request, handler.explained(error, params))
-        # The types that results usually have; asking them for `__await__` would take longer.
-        if type(result) in NEVER_AWAITABLE:
-            try:
-                return encode_result(request.id, result)
-            except HANDLER_FAILURES:
-                pass  # `conclude` says why
-        return self._dispatch.conclude(request, result)
+        served = serve_plain(data, self._get, self._reads_raw)
+        if isinstance(served, bytes):
+            return served
+        message, handler, result, error = served
+        if handler is None:
+            return self._dispatch.serve(message)
+        if error is not None:
+            return self._dispatch.fail(message, handler.explained(error, message.params))
+        return self._dispatch.conclude(message, result)
 
     async def dispatch_async(
         self,

@@ -41,7 +41,8 @@ def look_ahead(convention: Convention) -> Callable[[list[Any]], None] | None:
 
 
 def _look_ahead(convention: Convention, method: str, items: list[Any]) -> None:
-    if Notification in map(type, items) or list in map(type, items):  # in C, for the many chunks without either
+    kinds = set(map(type, items))  # in C, for the many chunks without a notification or a batch
+    if Notification in kinds or list in kinds:
         _withdraw(convention, method, items, {})
 
 

@@ -30,18 +30,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from contextvars import Context, copy_context
 from math import inf
-from types import CoroutineType
 from typing import Any, Final
 
-from ..codec import Error, Message, Notification, ParseError, Raw, Request, Response
+from ..codec import Error, Message, Notification, ParseError, Request, Response
 from ..codec._json import Default
 from ..codec._payloads import decoded
 from ..codec.encoders import PLAIN, Encoders
 from ..codes import RPC_MESSAGES, ErrorCode
 from ..errors import (
-    HANDLER_FAILURES,
     CallCancelled,
     CallTimeout,
     ConnectionLost,
@@ -49,7 +46,7 @@ from ..errors import (
     StateError,
     run_callback,
 )
-from ..handlers import NEVER_AWAITABLE, Handlers, RequestContext
+from ..handlers import Handlers, RequestContext
 from ..handlers.cancellation import CancelledError
 from ..hooks import FoundHooks, Hooks, Outcome
 from ..transports.connection import TURN_SECONDS
@@ -99,6 +96,7 @@ class Engine:
         inbox: The messages that wait to be served, and the handlers at work.
         may_call: Whether calls and notifications may be sent.
         is_leaving: Whether the peer has said goodbye.
+        serve: As `receive`, but a response for the stream that is known at once is returned, for the driver to write.
         look_ahead: To be called with a list of messages that were read together, before the first of them is received:
             it replaces the requests that are cancelled among them. None if the convention does not cancel.
         succeeded: To be called with a run and its result: responds to the request of a handler that has returned; see
@@ -136,7 +134,11 @@ class Engine:
         self.requests.keeps_extra = found.request_received is not None
         make_context = _make_context if make_context is None else make_context
         bounds = Bounds() if bounds is None else bounds
-        self.inbox: Inbox = Inbox(driver, handlers, found, make_context, clock, self.requests, bounds)
+        self.inbox: Inbox = Inbox(
+            driver, handlers, found, make_context, clock, self.requests, bounds, self._receive_other
+        )
+        self._plain = self.inbox.plain
+        self.serve: Callable[..., bytes | None] = self._plain.receive
         self.succeeded: Callable[[Run, Any], None] = self.inbox.succeeded  # not a method: a call less for each handler
         self.may_call: bool = True
         self.is_leaving: bool = False
@@ -146,17 +148,16 @@ class Engine:
         self._driver = driver
         self._write = driver.write
         self._clock = clock
-        self._new_context: Callable[[], Context] = copy_context().copy
-        self._serving = self.requests.serving
-        self._encode_result = self.requests.encode_result
         self._errors = dict(errors or {})
         self._budget = budget_for(response_policy)
         self._is_lost = False  # set by `lose`: of a batch that is being received, only the responses still count
         self._batch: Iterator[None] | None = None  # the rest of a batch that takes several turns
-        # For the goodbye. UNSET and not None: null is an id, too.
-        self._last_read: MessageId | Unset = UNSET  # the id of the last request that was read before this side drained
 
     # Receiving.
+
+    def serve_with(self, handlers: Handlers) -> None:
+        """Look up methods in other handlers from now on."""
+        self._plain.find = handlers.finder()
 
     def receive(self, message: Any, destination: Destination | None = None) -> None:
         """Handle a decoded message or batch.
@@ -166,57 +167,16 @@ class Engine:
                 fault of the peer.
             destination: The place for the responses; None: the stream.
         """
+        text = self.serve(message, destination)
+        if text is not None:
+            with suppress(ConnectionLost, StateError):  # the driver learns of the loss by itself
+                self._write(text)
+
+    def _receive_other(self, message: Any, destination: Destination | None) -> bytes | None:
+        """Handle what is not plain, see `PlainServer`."""
         kind = type(message)
-        if kind is Request:
-            # Fast path: a request that is served at once, in this frame: each call costs as much as a small message.
-            inbox = self.inbox
-            id = message.id
-            if (
-                (inbox.unchecked_bytes > 0 or inbox.may_serve_at_once())
-                and (handler := inbox.find(message.method)) is not None
-                and not handler.wants_context
-                and (not self._serving or self.requests.find(id) is None)
-            ):
-                self._last_read = id
-                # Whatever made the transport read, such as another handler, has a context of its own. Where messages
-                # have destinations, each arrives in the context of its own exchange.
-                context = self._new_context() if destination is None else copy_context()
-                params, function = message.params, handler.plain
-                try:
-                    if function is None or params is None or type(params) is Raw:
-                        result = context.run(handler.invoke, params, None)
-                    elif type(params) is dict:
-                        result = context.run(function, **params)
-                    else:
-                        result = context.run(function, *params)
-                # Not only `Exception`: a CancelledError or a SystemExit of a function is its own failure, too. Passed
-                # on, it would end the reading of the stream, and the request would get no response.
-                except BaseException as error:
-                    inbox.failed_at_once(message, destination, context, handler.explained(error, params))
-                    if isinstance(error, KeyboardInterrupt):
-                        raise
-                    return
-                result_kind = type(result)
-                # `is_awaitable`, inlined. The set answers for nearly all results without a look-up of `__await__`.
-                if result_kind is CoroutineType or (
-                    result_kind not in NEVER_AWAITABLE and hasattr(result_kind, "__await__")
-                ):
-                    inbox.begin_at_once(message, destination, context, result)
-                    return
-                try:
-                    text = self._encode_result(id, result)
-                except HANDLER_FAILURES:
-                    inbox.succeeded_at_once(message, destination, context, result)
-                    return
-                if destination is not None:
-                    destination.respond(id, text)
-                    return
-                inbox.unchecked_bytes -= len(text)
-                try:  # noqa: SIM105  # a context manager would cost as much as the sending
-                    self._write(text)
-                except (ConnectionLost, StateError):
-                    pass  # the driver learns of the loss by itself
-                return
+        if kind is Request and destination is None and self._plain.room <= 0 and self.inbox.make_room():
+            return self.serve(message)
         if self._batch is not None:
             self.finish_batch()
         if kind is list:
@@ -228,13 +188,14 @@ class Engine:
             else:
                 for _ in steps:
                     pass
-            return
+            return None
         if (kind is Request or kind is Withdrawn) and not self.inbox.is_draining:
-            self._last_read = message.id
+            self._plain.last_read = message.id
         if kind is Request:
             self._receive_request(message, destination, None, 0)
         else:
             self._receive(message, destination)
+        return None
 
     def _receive(
         self, message: Any, destination: Destination | None, batch: InboundBatch | None = None, index: int = 0
@@ -259,7 +220,7 @@ class Engine:
         # A batch is read as a whole: the goodbye says so although its items are received later.
         if not self.is_draining:
             ids = (item.id for item in reversed(items) if isinstance(item, (Request, Withdrawn)))
-            self._last_read = next(ids, self._last_read)
+            self._plain.last_read = next(ids, self._plain.last_read)
         batch = InboundBatch(len(items) + 1, self.is_draining)
         batch.wait()  # for the end of the batch
         for index, item in enumerate(items):
@@ -612,7 +573,7 @@ class Engine:
                     destination.send(data)
 
     def _write_message(self, data: bytes) -> None:
-        self.inbox.unchecked_bytes -= len(data)  # a peer that does not read these gets no responses, either
+        self._plain.room -= len(data)  # a peer that does not read these gets no responses, either
         self._write(data)
 
     # The end.
@@ -629,11 +590,12 @@ class Engine:
     @property
     def has_read_a_request(self) -> bool:
         """Whether the peer has sent a request while this side did not drain."""
-        return self._last_read is not UNSET
+        return self._plain.last_read is not UNSET
 
     def goodbye(self) -> bytes:
         """Return the notification that this side begins to close; b"" if the convention has none."""
-        return self.calls.goodbye(None if isinstance(self._last_read, Unset) else self._last_read)
+        last = self._plain.last_read
+        return self.calls.goodbye(None if isinstance(last, Unset) else last)
 
     def give_up(self, fault: ConnectionLost) -> None:
         """Settle all calls as lost, and end the connection to a peer that gives no sign of life."""

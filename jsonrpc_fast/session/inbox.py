@@ -39,8 +39,9 @@ Rules:
 from __future__ import annotations
 
 import contextvars
+import sys
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextvars import Context
 from functools import partial
 from math import inf
@@ -48,9 +49,10 @@ from types import CoroutineType
 from typing import Any, Final
 
 from ..codec import Notification, Request
+from ..codec._backend import PlainServer
 from ..codes import BUSY_MESSAGE, RPC_MESSAGES, ErrorCode, SessionErrorCode
 from ..errors import HANDLER_FAILURES, ConnectionLost, RpcError, StateError, standard_error
-from ..handlers import NEVER_AWAITABLE, Handler, Handlers, RequestContext
+from ..handlers import Handler, Handlers, RequestContext, is_awaitable
 from ..handlers.cancellation import CancelledError, is_future
 from ..handlers.responses import response_to_error, response_to_failure
 from ..hooks import FoundHooks, Outcome
@@ -88,14 +90,12 @@ class Inbox:
         clock: As in `Engine`.
         requests: The requests that are being served.
         bounds: The bounds of what waits and runs.
+        receive: Receives what `plain` does not serve.
 
     Attributes:
-        find: Returns the handler of a method, or None.
+        plain: Receives all messages, and serves those that need no registration.
         reading: Whether the stream is read.
         is_draining: Whether new requests are refused. `begin_draining` alone changes it.
-        unchecked_bytes: While it is positive, messages need not wait, and requests may be served without registration.
-            What is written is subtracted, until `may_serve_at_once` asks again how much is unwritten. It is never
-            positive while messages must wait.
         dropped_requests: The number of requests that were dropped or cut off because the session was closed.
     """
 
@@ -108,8 +108,8 @@ class Inbox:
         clock: Callable[[], float],
         requests: Requests,
         bounds: Bounds,
+        receive: Callable[[Any, Destination | None], bytes | None],
     ) -> None:
-        self.find: Callable[[str], Handler | None] = handlers.finder()
         self._driver = driver
         self._make_context = make_context
         self._clock = clock
@@ -120,7 +120,16 @@ class Inbox:
         self._group = bounds.group
         self._room = Room(bounds)
         self.reading: Reading = Reading(driver, clock)
-        self._new_context: Callable[[], Context] = contextvars.copy_context().copy
+        context = contextvars.copy_context()
+        self._new_context: Callable[[], Context] = context.copy
+        self.plain: PlainServer = PlainServer(
+            handlers.finder(),
+            requests.serving,
+            requests.encode_result,
+            context,
+            receive,
+            self._conclude_at_once,
+        )
         # The handlers. Ordered dicts as sets: they start, and are cancelled, in the order of arrival.
         self._runs: dict[Run, None] = {}  # at work, or waiting for a peer
         self._queue: OrderedDict[Run, None] = OrderedDict()  # called, but without a slot yet
@@ -129,7 +138,6 @@ class Inbox:
         self._held: deque[tuple[Item, int, Destination | None, Context | None]] = deque()  # with their sizes in bytes
         # The end.
         self.is_draining: bool = False
-        self.unchecked_bytes: int = 0
         self.dropped_requests: int = 0
         self._spared: set[Run] = set()  # handlers that close the session
 
@@ -169,55 +177,56 @@ class Inbox:
 
     def admit(self, item: Item, destination: Destination | None) -> None:
         """Serve a message now or as soon as there is room, or refuse it."""
-        if self.unchecked_bytes > 0:  # so that nothing is held, and no ordered handler is at work
+        if self.plain.room > 0:  # so that nothing is held, and no ordered handler is at work
             self._serve(item, destination)
         elif self._is_blocked() or ((self._held or self._barrier is not None) and not self._is_ping(item)):
             self._hold(item, destination)
         else:
             self._serve(item, destination)
 
-    def may_serve_at_once(self) -> bool:
-        """Return whether the next request may be served without its registration, and set `unchecked_bytes`.
+    def make_room(self) -> bool:
+        """Let requests be served without registration, if nothing is against it. Return whether they may be.
 
         Asking for each message how much is unwritten would cost as much as serving it.
         """
         if self._held or self._barrier is not None or self._is_traced or self.is_draining or self.reading.is_in_batch:
             return False
-        self.unchecked_bytes = self._room.bounds.response_bytes - self._driver.unwritten_bytes
-        return self.unchecked_bytes >= 0
+        self.plain.room = min(self._room.bounds.response_bytes - self._driver.unwritten_bytes, sys.maxsize)
+        return self.plain.room > 0
 
-    def failed_at_once(
-        self, message: Request, destination: Destination | None, context: Context, error: BaseException
-    ) -> None:
-        """Conclude a function that has raised, and whose request is not registered."""
-        request = self._requests.register(message, destination)
-        context.run(self._failed, request, request, None, error)
-
-    def succeeded_at_once(
-        self, message: Request, destination: Destination | None, context: Context, result: Any
-    ) -> None:
-        """Conclude a function with a result that is not easy to encode, and whose request is not registered."""
-        request = self._requests.register(message, destination)
-        context.run(self._succeeded, request, request, None, result)
-
-    def begin_at_once(
-        self, message: Request, destination: Destination | None, context: Context, work: Awaitable[Any]
-    ) -> None:
-        """Start an async function whose request is not registered."""
-        room = self._room
-        if type(work) is CoroutineType and destination is None and not room.waiting.items and room.has_slot():
-            context.run(self._start_unregistered, Run(self, work, message, None, None, context))
+    def _conclude_at_once(
+        self, message: Request, handler: Handler, context: Context, result: Any, error: BaseException | None
+    ) -> bytes | None:
+        """Conclude a function that was called without a registration of its request, see `PlainServer`."""
+        if type(result) is CoroutineType and not self._room.waiting.items and self._room.has_slot():
+            run = Run(self, result, message, None, None, context)
+            context.run(current_run.set, run)
+            context.run(self._hand_over, run)
+            if run.state is not _ENDED:  # only now the request is registered, and the handler gets a slot
+                self._register(run)
+                context.run(self._count, run)
+                return None
+            if run.request is not None:  # it has failed
+                return None
+            result = run.work
+            is_work = False
+            try:
+                text = self._encode_result(message.id, result)
+            except HANDLER_FAILURES:
+                pass  # encoded again below, which says why
+            else:
+                self.plain.room -= len(text)
+                return text
         else:
-            request = self._requests.register(message, destination)
-            context.run(self._begin, Run(self, work, request, request, None, context))
-
-    def _start_unregistered(self, run: Run) -> None:
-        """Start a handler. Only if its first step does not end it, register its request and give it a slot."""
-        current_run.set(run)
-        self._hand_over(run)
-        if run.state is not _ENDED:
-            self._register(run)
-            self._count(run)
+            is_work = is_awaitable(result)
+        request = self._requests.register(message, None)
+        if error is not None:
+            context.run(self._failed, request, request, None, handler.explained(error, message.params))
+        elif is_work:
+            context.run(self._begin, Run(self, result, request, request, None, context))
+        else:  # it is not easy to encode
+            context.run(self._succeeded, request, request, None, result)
+        return None
 
     def _register(self, run: Run) -> InboundRequest:
         """Register the request of a handler that was started before."""
@@ -227,7 +236,7 @@ class Inbox:
         return request
 
     def _serve(self, item: Item, destination: Destination | None) -> None:
-        handler = self.find(item.method)
+        handler = self.plain.find(item.method)
         if handler is not None:
             # Whatever made the transport read, such as another handler, has a context of its own. Where messages have
             # destinations, each arrives in the context of its own exchange.
@@ -239,11 +248,11 @@ class Inbox:
     def begin_draining(self) -> None:
         """Refuse new requests."""
         self.is_draining = True
-        self.unchecked_bytes = 0
+        self.plain.room = 0
 
     def begin_batch(self) -> None:
         """Stop reading until `end_batch`, because a batch takes several turns."""
-        self.unchecked_bytes = 0
+        self.plain.room = 0
         self.reading.begin_batch()
 
     def end_batch(self) -> None:
@@ -285,7 +294,7 @@ class Inbox:
             self._write(data)
 
     def _write(self, data: bytes) -> None:
-        self.unchecked_bytes -= len(data)
+        self.plain.room -= len(data)
         try:  # noqa: SIM105  # a context manager would cost as much as the sending
             self._driver.write(data)
         except (ConnectionLost, StateError):
@@ -337,7 +346,7 @@ class Inbox:
                 return
             self.reading.pause()
         context = None if destination is None else contextvars.copy_context()
-        self.unchecked_bytes = 0
+        self.plain.room = 0
         held = (item, size, destination, context)
         # Its response says that this side is alive: behind what is held, the peer would take this side for dead.
         if self._is_ping(item):
@@ -416,13 +425,12 @@ class Inbox:
             if isinstance(error, KeyboardInterrupt):
                 raise
             return
-        kind = type(result)
-        if kind is CoroutineType or (kind not in NEVER_AWAITABLE and hasattr(kind, "__await__")):
+        if is_awaitable(result):
             run = Run(self, result, item, request, trace, context)
             # Most handlers are asked no more than this.
             if (handler.wants_context or self._requests.ordered) and self._is_ordered(handler, item):
                 self._barrier = run
-                self.unchecked_bytes = 0
+                self.plain.room = 0
             self._begin(run)
         else:
             self._succeeded(item, request, trace, result)
@@ -526,20 +534,12 @@ class Inbox:
         """Conclude a handler that has returned."""
         run.is_concluded = True
         item = run.item
-        if type(item) is not Request:
-            self._succeeded(item, run.request, run.trace, result)
-        else:  # it ended in its first step: its request was not needed, and it has no slot
-            try:
-                text = self._encode_result(item.id, result)
-            except HANDLER_FAILURES:
-                request = self._register(run)
-                self._succeeded(request, request, None, result)
-            else:
-                self._write(text)
-                if not self.is_draining:
-                    run.state = _ENDED
-                    run.context = None
-                    return
+        if type(item) is Request:  # in the first step
+            if not self.is_draining:
+                run.work, run.state, run.context = result, _ENDED, None
+                return
+            item = self._register(run)
+        self._succeeded(item, run.request, run.trace, result)
         self._leave(run)
 
     def failed(self, run: Run, error: BaseException, is_cancelled: bool) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import chain
 from sys import getsizeof
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ..codec import Raw
 from .group import Account, SessionGroup
@@ -19,7 +19,8 @@ from .group import Account, SessionGroup
 _LEAF_BYTES: Final = 32  # estimate for a number or a short string
 
 
-class Bounds(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Bounds:
     """The bounds of an inbox; see `SessionOptions`."""
 
     max_handlers: int = 256

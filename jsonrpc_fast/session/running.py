@@ -51,7 +51,7 @@ class Run:
     """An async handler, from its call to its end.
 
     Attributes:
-        work: What the handler returned.
+        work: What the handler returned; its result, if it has ended in its first step.
         item: The message that it serves.
         request: That message, if it is a registered request; otherwise None.
         context: The context that it runs in; None when it has ended.
@@ -84,7 +84,7 @@ class Run:
         context: Context,
     ) -> None:
         self.owner: RunOwner = owner
-        self.work: Awaitable[Any] = work
+        self.work: Any = work
         self.item: Item = item
         self.request: InboundRequest | None = request
         self.trace: Trace = trace

@@ -104,7 +104,7 @@ class Session(Caller):
             clock=lambda: self._loop.time(),
             hooks=checked["hooks"],
             make_context=partial(SessionContext, self),
-            bounds=Bounds(*(checked[name] for name in Bounds._fields)),  # type: ignore[literal-required]
+            bounds=Bounds(*(checked[name] for name in Bounds.__match_args__)),  # type: ignore[arg-type]
             errors=checked["errors"],
             convention=checked["convention"],
             response_policy=response_policy,
@@ -146,6 +146,7 @@ class Session(Caller):
         before = Callbacks.of(transport)
         Callbacks(
             onmessage=self._receiver(),
+            respond=self._engine.serve,
             onread=self._engine.look_ahead,
             onerror=self._on_error,
             onclose=self._on_close,
@@ -413,7 +414,7 @@ class Session(Caller):
         own = self._own_handlers
         if own is None:
             own = self._own_handlers = self.handlers.child()
-            self._engine.inbox.find = own.finder()
+            self._engine.serve_with(own)
         return own.register(method, function, **options)
 
     def _receiver(self) -> Callable[..., None]:

@@ -462,6 +462,8 @@ class Delivery:
     _max_faults: int | None
     _loop: asyncio.AbstractEventLoop = field(init=False)
     _time: Callable[[], float] = field(init=False)  # the loop's
+    _respond: Callable[[Any], bytes | None] | None = None  # called in place of `_replaced`
+    _replaced: Callable[..., None] | None = None  # the `onmessage` of the start
     _is_open: bool = False  # from `open` to `close`
     _is_paused: bool = False  # by the user
     _may_deliver: bool = False  # open, and neither paused nor blocked
@@ -483,6 +485,8 @@ class Delivery:
         # asyncio's clock is a Python function, which costs as much as handling a small message: it returns this.
         self._time = time.monotonic if type(loop).time is asyncio.BaseEventLoop.time else loop.time
         self._is_open = True
+        if self._connection.send == self._outbox.send:  # otherwise a subclass or a user sends in another way
+            self._respond, self._replaced = self._connection.respond, self._connection.onmessage
         self.update()
 
     def close(self) -> None:
@@ -566,7 +570,10 @@ class Delivery:
             else:
                 # Inlined from `Connection.run_callback`: a call costs half as much as the decoding.
                 try:
-                    connection.onmessage(item)
+                    if self._respond is None or connection.onmessage is not self._replaced:
+                        connection.onmessage(item)
+                    elif (response := self._respond(item)) is not None:
+                        outbox.respond(response)
                 except LOOP_EXITS:
                     raise
                 except BaseException as error:  # a CancelledError would break the channel
@@ -661,19 +668,22 @@ class Delivery:
 
     def _deliver_items(self, items: Iterable[Any], end: float) -> None:
         """Deliver items until the loop's time is `end`, at least one. The others are `_undelivered`."""
-        connection, now = self._connection, self._time
+        connection, outbox, now, respond = self._connection, self._outbox, self._time, self._respond
         pending = iter(items)
         try:
             for item in pending:
                 if not self._may_deliver:
                     self._undelivered.append(item)
                     return
-                kind = type(item)
-                if kind is ParseError or kind is list or connection.onmessage is None:
+                kind, onmessage = type(item), connection.onmessage
+                if kind is ParseError or kind is list or onmessage is None:
                     self._deliver_item(item)
                 else:
                     try:
-                        connection.onmessage(item)
+                        if respond is None or onmessage is not self._replaced:
+                            onmessage(item)
+                        elif (response := respond(item)) is not None:
+                            outbox.respond(response)
                     except LOOP_EXITS:
                         raise
                     except BaseException as error:  # as in `received`
@@ -791,6 +801,16 @@ class Outbox:
             else:
                 self._is_flush_due = True
                 self._loop.call_soon(self._flush_turn)
+
+    def respond(self, line: bytes) -> None:
+        """Queue what `Transport.respond` has returned, as `send`, unless the connection is closed."""
+        if self._takes_lines:
+            self._queue.append(line)
+            self._queued_bytes = queued = self._queued_bytes + len(line)
+            if queued >= WRITE_BYTES:
+                self._write()
+        elif self.is_open:
+            self.send(line)
 
     def _frame(self, message: Sendable) -> bytes:
         """Return a message as a frame, or b"" if nothing is to be sent. Raises like `send`."""

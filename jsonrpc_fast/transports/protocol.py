@@ -9,6 +9,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from ..codec import Notification, ParseError, Request, Response
@@ -34,6 +35,9 @@ class Transport(Protocol):
     onmessage: Callable[..., None] | None = None
     """Called with each message or batch (`Received`). Where each request has an exchange of its own, a `Destination` of
     sessions may follow as the second argument: the place for the responses."""
+    respond: Callable[[Any], bytes | None] | None = None
+    """If set before the start, a transport may call it in place of the `onmessage` of then, for messages of the stream
+    that are no batches. It returns a response to be sent, as `encode_result` does, or None."""
     onread: Callable[[list[Any]], None] | None = None
     """If set, called with what was read together, before any of it is delivered. It may replace items of the list,
     which then go to `onmessage`. A transport that reads one message at a time never calls it."""
@@ -162,6 +166,7 @@ class Callbacks(NamedTuple):
     """What the layer above sets in a transport: the attributes of `Transport` with these names."""
 
     onmessage: Callable[..., None] | None
+    respond: Callable[[Any], bytes | None] | None
     onread: Callable[[list[Any]], None] | None
     onerror: Callable[[Exception], None] | None
     onclose: Callable[[], None] | None
@@ -174,33 +179,12 @@ class Callbacks(NamedTuple):
     @classmethod
     def of(cls, transport: Transport) -> Callbacks:
         """Return what is set in a transport."""
-        t = transport
-        return cls(
-            t.onmessage,
-            t.onread,
-            t.onerror,
-            t.onclose,
-            t.onend,
-            t.onstop,
-            t.onfail,
-            t.kept_bytes,
-            t.pauses_when_blocked,
-        )
+        return cls(*attrgetter(*cls._fields)(transport))
 
     def give(self, transport: Transport) -> None:
         """Set them in a transport."""
-        t = transport
-        (
-            t.onmessage,
-            t.onread,
-            t.onerror,
-            t.onclose,
-            t.onend,
-            t.onstop,
-            t.onfail,
-            t.kept_bytes,
-            t.pauses_when_blocked,
-        ) = self
+        for name, value in self._asdict().items():
+            setattr(transport, name, value)
 
 
 _MEMBERS: Final = sorted(name for name in {*Transport.__annotations__, *vars(Transport)} if not name.startswith("_"))

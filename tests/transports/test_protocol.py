@@ -23,6 +23,7 @@ DEFAULTS = {
     "dropped_requests": 0,
     "pauses_when_blocked": True,
     "has_exchanges": False,
+    "respond": None,
     "profile": None,
     "responds_after_end": False,
     "responds_to_faults": True,

@@ -364,13 +364,17 @@ cdef object call_encode_notification(PyObject* function, PyObject** arguments, s
 
 
 cdef object call_encode_result(PyObject* function, PyObject** arguments, size_t flags, PyObject* names):
-    cdef Output output
-    cdef char* at
     if names != NULL or PyVectorcall_NARGS(flags) != 2:
         return slow_encode_result(function, arguments, flags, names)
-    at = open_output(&output)
+    return result_line(<object>arguments[0], <object>arguments[1])
+
+
+cdef inline bytes result_line(id, result):
+    """What `encode_result` returns without options."""
+    cdef Output output
+    cdef char* at = open_output(&output)
     try:
-        at = write_result(&output, at, <object>arguments[0], <object>arguments[1], None, ZERO)
+        at = write_result(&output, at, id, result, None, ZERO)
         return finish(&output, at + 1)
     finally:
         close_output(&output)

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from operator import attrgetter
-from types import CoroutineType, MappingProxyType
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -29,7 +29,7 @@ from ..._logs import logger_of
 from ...codec._backend import dumps
 from ...codes import ErrorCode
 from ...errors import EncodeError, RpcError, invalid_params
-from ...handlers import NEVER_AWAITABLE, is_awaitable
+from ...handlers import is_awaitable
 from ...handlers.deadlines import TimedAwaitable
 from ...handlers.json_values import to_json
 from ...handlers.middleware import within
@@ -321,7 +321,7 @@ class Methods:
             value = function.call(arguments, context)
         except Exception as error:
             return _failure(tool, context, error)
-        if type(value) is CoroutineType or (type(value) not in NEVER_AWAITABLE and is_awaitable(value)):
+        if is_awaitable(value):
             if tool.timeout is not None:
                 value = TimedAwaitable(value, tool.timeout, partial(_late, tool))
             return _finish_tool(tool, value, context)
