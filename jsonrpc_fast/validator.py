@@ -170,7 +170,7 @@ class JsonRpcValidator:
         parsed: Any = parse(obj, profile)
         if isinstance(parsed, ParseError):
             return Report(False, (Fault(parsed.code, "", parsed.code.value),), "batch")
-        # Section 6: each item is judged alone, and an invalid one gets a response of its own.
+        # Section 6: each item is checked by itself, and an invalid one gets a response of its own.
         items = tuple(
             _as_request(self._validate(item, rules.apparent_kind(self._kinds(item), profile), index), parsed[index])
             for index, item in enumerate(obj)
@@ -180,7 +180,7 @@ class JsonRpcValidator:
 
     def _validate(self, obj: object, kind: rules.ExpectedKind, index: int | None = None) -> Report:
         # A valid message costs one `parse`; its kinds are named only if it has a fault.
-        # `parse` would take an array for a batch; here one message is expected.
+        # `parse` would read an array as a batch; here one message is expected.
         message: Any = ParseError.not_an_object() if isinstance(obj, list) else parse(obj, self._profile)
         id = None if isinstance(message, Notification) else message.id
         if type(message) is _CLASSES[kind]:

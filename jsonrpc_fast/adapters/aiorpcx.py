@@ -62,7 +62,7 @@ class _FastDecoding(_Fast):
                 error = received.error
                 result = received.result if error is None else jsonrpc.RPCError(error.code, error.message)
                 return jsonrpc.Response(result), received.id
-            # aiorpcX takes a request with the id null for a notification: it decides about that itself.
+            # aiorpcX reads a request with the id null as a notification: its own code handles that.
             if kind is Request and received.id is not None:
                 return jsonrpc.Request(received.method, [] if received.params is None else received.params), received.id
             if kind is Notification:

@@ -177,7 +177,7 @@ def dumps(
 
 def to_bytes(value: Any, default: Callable[[Any], Any] | None = None, sort_keys: bool = False) -> bytes | None:
     """Return a value as compact UTF-8; None if orjson would not write what the json module writes."""
-    # What the json module leaves to `default`, orjson must leave to it, too.
+    # orjson must leave a value to `default` wherever the json module does.
     option = _orjson.OPT_PASSTHROUGH | (_orjson.OPT_SORT_KEYS if sort_keys else 0)
     converted: list[Any] = []
     convert = default

@@ -129,7 +129,7 @@ class _FastProtocol(JsonRPCProtocol):
         if isinstance(fault, ParseError):
             if not fault.reply_expected:
                 self._end_call(fault.id, fault)
-            # After these two the stream is over: nobody reads a response.
+            # After these two the stream ends: no response is read.
             elif fault.code not in (ParseErrorCode.INVALID_FRAMING, ParseErrorCode.TRUNCATED):
                 self._send_data(fault.to_response().to_dict())
         if not isinstance(fault, OSError):

@@ -298,7 +298,7 @@ class RedisEventStore:
                 self._fail(some, error)
                 self._fail(self._queue, error)
                 self._queue.clear()
-            # The task was cancelled by `aclose`: whoever waits for a response must not wait for ever.
+            # The task was cancelled by `aclose`: a caller must not wait forever for its response.
             except BaseException:
                 self._fail(some + self._queue, StateError("the event store is closed"))
                 self._queue.clear()

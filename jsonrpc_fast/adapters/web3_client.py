@@ -5,7 +5,7 @@
     w3 = AsyncWeb3(AsyncClientProvider(Batching(client)))
 
 Rules:
-  - Errors of the node are responses, as web3.py expects them. What the client raises otherwise, such as ConnectionLost
+  - Errors of the node are responses, as web3.py expects them. Other exceptions of the client, such as ConnectionLost
     and CallTimeout, passes through web3.py.
   - The requests of `w3.batch_requests()` begin in one turn of the loop, so `Batching` sends them together.
 """

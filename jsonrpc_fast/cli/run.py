@@ -52,7 +52,7 @@ def run(words: Sequence[str]) -> int:
         words: A file, the name of a program on the path, or -m and the name of a module; and its arguments.
 
     Returns:
-        The exit status. What the program raises, such as SystemExit, is raised.
+        The exit status. Exceptions of the program, such as SystemExit, propagate.
     """
     name, *arguments = words
     is_module = name == "-m"

@@ -297,7 +297,7 @@ class Shapes:
         elif one.values is not None or other.values is not None:
             classes = one.classes or other.classes
         met = Shape(plain, literals, items, values, classes)
-        # No value would be valid: the document is wrong, and a type that refuses everything helps nobody.
+        # No value would be valid: the document is wrong, and a type that refuses every value is useless.
         return one if met == NEVER else met
 
     def _both(self, one: int, other: int) -> int:

@@ -151,7 +151,7 @@ def _tap(command: Sequence[str], logs: Logs, framing: Framing, profile: Profile)
         ending = f"signal {-status}" if status < 0 else f"status {status}"
         watcher.finish(f"the server ended with {ending}")
         written = -1
-        # Wait as long as the log makes progress: a pipe that nobody reads would hold the tap for ever.
+        # Wait as long as the log makes progress: a pipe that is not read would hold the tap forever.
         while watching.is_alive() and watcher.written_lines > written:
             written = watcher.written_lines
             watching.join(_LAST_LINES_SECONDS)
@@ -388,7 +388,7 @@ class Watcher:
         try:
             _write(self._log, "".join([f"{start}{self._styled(line)}\n" for line in lines]).encode())
         except BrokenPipeError:
-            self._log = None  # nobody reads the log; the messages still pass
+            self._log = None  # the reader of the log is gone; the messages still pass
         except OSError as error:
             self._log = None
             print_error(f"no more messages are logged: {error.strerror}")

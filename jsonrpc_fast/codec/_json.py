@@ -152,7 +152,7 @@ def check_depth(value: object, option: int = 0, depth: int = 0, left: Left | Non
     orjson has no limit for tuples, nor for enumerations of enumerations, and would overflow the stack.
 
     Args:
-        value: What orjson is to write.
+        value: The value to write.
         option: The option for orjson.
         depth: How many containers are around the value.
         left: Gets the objects that have no parts.

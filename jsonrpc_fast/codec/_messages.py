@@ -669,7 +669,7 @@ def to_bytes(data: object) -> bytes | ParseError:
 
 # From a dict to a message.
 
-# An error is judged as a part of a response that is valid otherwise.
+# An error is checked as a part of a response that is valid otherwise.
 _RESPONSE_BITS: Final = bits("jsonrpc", "2.0") + bits("id", "integer")
 _HAS_EXTRA_IN_ERROR: Final = bits("has_extra_in_error")
 

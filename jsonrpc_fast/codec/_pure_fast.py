@@ -5,8 +5,8 @@ it to the slow path, and knows no rule: `Rules` says which kinds make a valid me
 and `tests/fuzz` test the law.
 
 Theory of operation:
-  - What orjson reads is JSON. The dict shows everything in it except duplicate members, integers that became floats,
-    and the places of payloads. `_is_lossless` proves that the first two are absent.
+  - A text that orjson reads is JSON. The dict shows everything in it except duplicate members, integers that became
+    floats, and the places of payloads. `_is_lossless` proves that the first two are absent.
   - Most messages have one payload, and around it members that a regular expression can read. orjson reads only the
     payload: if that is a single value, the input is JSON and has exactly these members. Therefore `Raw` payloads need
     no scanner, and larger messages are not read twice.

@@ -109,7 +109,7 @@ def _call_faults(kinds: Kinds, profile: Profile, expected: ExpectedKind | None) 
     """The faults of a request or a notification (section 4)."""
     found: list[RuleFault] = []
     is_notification = _is_notification(kinds, profile)
-    # `expected` is the validator's: decoding takes a call without an id for a notification, and has no other
+    # `expected` is the validator's: decoding reads a call without an id as a notification, and has no other
     # expectation.
     if is_notification and expected == "request":
         found.append(RuleFault(ParseErrorCode.MISSING_ID, "id"))

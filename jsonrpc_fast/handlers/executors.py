@@ -107,6 +107,6 @@ def _call_unless_cancelled(end: _End, handler: Handler, params: Any, context: Re
 def _call(handler: Handler, params: Any, context: RequestContext | None) -> Any:
     try:
         return handler.invoke(params, context)
-    # A future cannot hold a StopIteration: `await` would take it for the end of the coroutine.
+    # A future cannot hold a StopIteration: `await` would read it as the end of the coroutine.
     except StopIteration as error:
         raise RuntimeError("the function raised StopIteration") from error

@@ -81,7 +81,7 @@ class ObservedDispatch(Dispatch):
         return response if isinstance(response, bytes) else self._run_to_end(received, response)
 
     async def _run_to_end(self, received: Any, work: Coroutine[Any, Any, bytes]) -> bytes:
-        # What is left was not concluded: the caller gave up, or the task was cancelled.
+        # Requests that are left were not concluded: the caller gave up, or the task was cancelled.
         try:
             return await work
         finally:

@@ -53,7 +53,7 @@ class HandlerOptions(TypedDict, total=False):
 
 
 class OrderedHandler(OuterHandler):
-    """A handler with the option `ordered`. What it does is up to the session."""
+    """A handler with the option `ordered`. The session decides what that means."""
 
     __slots__ = ("is_ordered",)
 

@@ -55,7 +55,7 @@ class TypedHandler(OuterHandler):
         text = bytes(params) if type(params) is Raw else None
         is_array = type(params) is list if text is None else text[0] == _ARRAY
         one_pass = self._by_position if is_array else self._by_name
-        # Absent params go to `_convert`, which takes them for an empty object.
+        # Absent params go to `_convert`, which reads them as an empty object.
         if one_pass is not None and params is not None:
             type_, call = one_pass
             try:

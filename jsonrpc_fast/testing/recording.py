@@ -37,7 +37,7 @@ async def recorded(path: str | os.PathLike[str], transport: Transport) -> AsyncI
 
     def passes(sender: Any, target: Transport) -> Callable[..., None]:
         def pass_on(message: Any, *_: Any) -> None:
-            if isinstance(message, list):  # a batch, whose invalid items nobody can serve
+            if isinstance(message, list):  # a batch: its invalid items cannot be served
                 message = [item for item in message if not isinstance(item, ParseError)]
             text = encode(message, written, delimited=False)
             lines.append(record_line(text, sender, time=time.time()))

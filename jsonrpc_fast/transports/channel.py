@@ -5,8 +5,8 @@ framing, the bounds and the callbacks.
 
 Rules for a channel:
   - Everything happens on the event loop's thread. No event is reported inside `write`, `set_reading` and `abort`.
-  - `open` comes first, and once. What arrives is reported while reading is wanted, which it is not at first. What
-    arrives nevertheless may be reported: the connection keeps it.
+  - `open` comes first, and once. Data is reported while reading is wanted; at first it is not. Data that arrives
+    nevertheless may be reported: the connection keeps it.
   - `lost` is reported exactly once after a successful `open`, also after `finish` and `abort`, and is the last event.
   - `abort` may come at any time, also before `open`, during it and after `lost`. It then releases what is held.
 """
@@ -96,7 +96,7 @@ class Channel:
     def finish(self) -> None:
         """Write what is unwritten, then close the channel and report `lost`, during this call or later.
 
-        What arrives until then is reported, or dropped.
+        Data that arrives until then is reported, or dropped.
         """
         raise NotImplementedError
 

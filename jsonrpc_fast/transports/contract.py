@@ -35,7 +35,7 @@ class _End:
 
     Args:
         name: The name of the end.
-        faults: Gets the rules that the channel breaks in an event, where an exception would be out of reach.
+        faults: Gets the rules that the channel breaks in an event, whose exceptions would not reach the caller.
     """
 
     def __init__(self, name: str, faults: list[str]) -> None:
@@ -155,7 +155,7 @@ async def check_channel(pair: Pair, *, can_wait: bool = True) -> None:
 
 
 async def _check_order(pair: Pair) -> None:
-    """What is written arrives in order, both ways, and each text as a whole."""
+    """Written data arrives in order, both ways, and each text as a whole."""
     two = _Two()
     one, other = await two.open(pair)
     one.read()
@@ -173,7 +173,7 @@ async def _check_order(pair: Pair) -> None:
     assert one.has_prefix_of(back), "what arrives is not what was written"
     await two.until(lambda: one.channel.unwritten == 0, "`unwritten` does not fall to 0")
     is_over = one.is_over or other.is_over
-    assert not is_over, "a channel that nobody closes has ended"
+    assert not is_over, "a channel has ended that neither end has closed"
     await two.close()
 
 

@@ -6,7 +6,7 @@ Rules:
   - An end keeps what it has written (`_wire`) until the other end reads it, one chunk in a turn of the loop.
   - An end that has finished is lost when its wire is empty and it has seen the end of the other wire, so that both
     sides get what was written before either closed.
-  - An end that is lost takes nothing more. What is written to it is dropped, and the writer is lost once it knows.
+  - A lost end accepts no more data. Data written to it is dropped, and the writer is lost when it notices.
 """
 
 from __future__ import annotations

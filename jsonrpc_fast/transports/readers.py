@@ -144,7 +144,7 @@ class StreamReader:
 class TextReader:
     """Reads whole texts, in any spacing: each is one message or batch, or a fault.
 
-    The arguments and members are those of `StreamReader`; there is no framing, and nothing partial.
+    The arguments and members are those of `StreamReader`; there is no framing, and no partial message.
     """
 
     __slots__ = ("_kept", "_log", "_read", "feed", "partial_bytes")

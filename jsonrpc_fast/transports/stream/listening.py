@@ -3,7 +3,7 @@
 Rules:
   - A server owns the socket that it is given, and closes it with itself. The same socket in other processes goes on.
   - A server removes the path of a Unix socket that it has bound, unless another server has replaced it. The path of a
-    given socket belongs to whoever has bound it.
+    given socket belongs to the program that has bound it.
   - No client can connect to a Unix socket before it has its mode.
 """
 

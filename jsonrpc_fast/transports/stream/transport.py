@@ -162,7 +162,7 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         self.abort()
 
     def _end_when_written(self) -> None:
-        """Half-close the socket when all is written: otherwise asyncio raises the system's error out of reach."""
+        """Half-close the socket when all is written: asyncio would do it out of reach, with an error of the system, too."""
         self._is_finishing = True
         # With the limit 0, asyncio calls `resume_writing` when the buffer is empty.
         if self.unwritten:
@@ -252,7 +252,7 @@ class SocketTransport(Connection):
 
     Args:
         channel: The channel.
-        socket: The channel over the socket, which `channel` is or stands on.
+        socket: The channel over the socket: `channel` itself, or the one below it.
         idle_seconds: A connection on which nothing arrives for this time is aborted. Time in which this side does not
             read does not count. None: without limit.
         options: Options of `Connection`.

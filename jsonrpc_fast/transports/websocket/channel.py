@@ -12,8 +12,8 @@ Rules:
   - If the peer closes with 1000, 1001 or without a code, there is no fault; other codes are a `ConnectionLost`.
   - A ping gets a pong unless too much is unwritten. Of several that arrive together, only the last one before a message
     gets one (section 5.5.3).
-  - What arrives before reading is wanted is read then, so that a request gets its response although a close frame
-    follows. A close frame gets one back at once, so handlers that are still at work cannot respond.
+  - Data that arrives before reading is wanted is read when it is, so that a request gets its response although a close
+    frame follows. A close frame gets one back at once, so handlers that are still at work cannot respond.
 """
 
 from __future__ import annotations
@@ -438,7 +438,7 @@ class WebSocketChannel(Channel):
         self._skip_frames()
 
     def _skip_frames(self) -> None:
-        """Take one step to the close frame of the peer. What comes before it is too late."""
+        """Take one step to the close frame of the peer. Frames before it are too late, and dropped."""
         if self._phase is not Phase.CLOSING or self._loss is not None:
             return
         time = asyncio.get_running_loop().time

@@ -51,7 +51,7 @@ class ReceivedFrame(NamedTuple):
 
 
 class FrameReader:
-    """What has arrived and is not read yet.
+    """The bytes that have arrived and are not read yet.
 
     Args:
         is_server: Whether the peer masks its frames.
@@ -83,7 +83,7 @@ class FrameReader:
         if not self._unread:
             self._unread = data
             return
-        # What is read is cut off only when more arrives, so that each byte is moved once for each chunk at most.
+        # Read bytes are cut off only when more arrive, so that each byte is moved once for each chunk at most.
         if self._read_bytes or type(self._unread) is not bytearray:
             self._unread = bytearray(self._unread[self._read_bytes :])
             self._read_bytes = 0
