@@ -28,6 +28,7 @@ from ...codec._backend import dumps
 from ...codec._json import loads
 from ...codes import ErrorCode, McpErrorCode
 from ...errors import RpcError, invalid_params
+from ...handlers.failures import on_failure
 from ...session import Destination
 from ...session.running import current_run, waiting
 from ..protocol.capabilities import ClientCapabilities, Implementation
@@ -225,11 +226,11 @@ class Rounds:
         Raises:
             RpcError: Too many calls wait (-32000), or the state would be too large.
         """
-        if len(self._waiting) >= self._max_calls:
-            long.task.cancel()
-            raise RpcError(RELAY_ERROR, "too many calls wait for input")
         number = next(self._numbers)
-        state = self._sealed(long.call, server, number, None)
+        with on_failure(long.task.cancel):
+            if len(self._waiting) >= self._max_calls:
+                raise RpcError(RELAY_ERROR, "too many calls wait for input")
+            state = self._sealed(long.call, server, number, None)
         self._waiting[number] = long
         long.timer = asyncio.get_running_loop().call_later(INPUT_SECONDS, self._expire, number)
         return object_of({"resultType": "input_required", "inputRequests": long.requests(), "requestState": state})
@@ -316,6 +317,15 @@ class ModernClient(CatalogClient):
         Raises:
             RpcError: The error of the server; or there is no such server, or it cannot be reached.
         """
+        try:
+            return await self._serve(call)
+        except RpcError as error:
+            if call.method != "resources/read" or error.code != McpErrorCode.RESOURCE_NOT_FOUND:
+                raise
+            # 2026-07-28 has no code of its own for that.
+            raise RpcError(ErrorCode.INVALID_PARAMS, error.message, error.data) from None
+
+    async def _serve(self, call: ModernCall) -> Raw:
         state = self._rounds.opened(call)
         if state is None:
             result: Raw = await self.catalog.call(call.method, call.params, call, call.rules.revision)
@@ -342,13 +352,7 @@ class ModernClient(CatalogClient):
             upstream = self._process(upstream, lambda each: not each.is_full and each not in self._calls) or upstream
             if not upstream.is_modern:
                 await self._set_level(upstream, call)
-            try:
-                result = as_raw(await upstream.call(method, params, call))
-            except RpcError as error:
-                if upstream.is_modern or error.code != McpErrorCode.RESOURCE_NOT_FOUND:
-                    raise
-                # 2026-07-28 has no code of its own for that.
-                raise RpcError(ErrorCode.INVALID_PARAMS, error.message, error.data) from None
+            result = as_raw(await upstream.call(method, params, call))
             if not upstream.is_modern:
                 return call.connection.completed(call, result)
             return self._rounds.passed_on(call, upstream.name, result) if is_input_required(result) else result
@@ -358,16 +362,18 @@ class ModernClient(CatalogClient):
         # The task outlives the request that starts it, so it must not count as a wait of that handler.
         context.run(current_run.set, None)
         long.task = context.run(asyncio.ensure_future, self._call_long(upstream, method, params, long))
-        long.task.add_done_callback(_retrieve)
+        long.task.add_done_callback(partial(self._on_done, upstream, long))
         return await self.go_on(long, upstream.name)
 
     async def _call_long(self, upstream: Upstream, method: str, params: Raw, long: LongCall) -> Any:
-        try:
-            await self._set_level(upstream, long.call)
-            return await upstream.call(method, params, long)
-        finally:
-            del self._calls[upstream]
-            long.end()
+        await self._set_level(upstream, long.call)
+        return await upstream.call(method, params, long)
+
+    def _on_done(self, upstream: Upstream, long: LongCall, task: asyncio.Future[Any]) -> None:
+        # Not in the coroutine, which does not run if it is cancelled before it begins.
+        del self._calls[upstream]
+        long.end()
+        _retrieve(task)
 
     async def go_on(self, long: LongCall, server: str) -> Raw:
         """Return the result of a call, or what its server asks the client."""

@@ -189,6 +189,27 @@ async def test_a_client_that_cancels_a_round_cancels_the_call() -> None:
         await eventually(lambda: shop.cancelled)
 
 
+async def test_a_call_that_is_cancelled_at_any_moment_frees_its_server() -> None:
+    gateway = Gateway({"one": Shop("one", HANDSHAKE_VERSIONS).server})
+    async with modern(gateway) as client:
+        await once(client, "one_price", {"item": "a"})
+        for turns in range(30):
+            call = asyncio.ensure_future(once(client, "one_ask", {"question": "1"}))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            call.cancel()
+            await settle()
+            if not call.cancelled():  # it has its question already
+                await once(client, "one_ask", {"question": "1"}, **answered(call.result()))
+                break
+        assert turns > 3
+        await asyncio.sleep(600)  # its question was under way when some were cancelled
+        running = gateway.running
+        for _ in running:
+            assert (await once(client, "one_ask", {"question": "1"}))["resultType"] == "input_required"
+        assert gateway.running == running
+
+
 async def test_what_a_server_with_a_handshake_is_sent() -> None:
     """Nothing that only 2026-07-28 has, and the numbers as they were."""
     script = Scripted({**NO_PROBE, "tools/call": {"content": [], "resultType": "input_required", "_meta": {"a": 1}}})

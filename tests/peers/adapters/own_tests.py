@@ -107,7 +107,8 @@ def version_in(python: str, name: str) -> str:
 
 def get_sources(wanted: str, folder: Path) -> Path:
     """Download and unpack the sources of a library."""
-    options = ["-q", "--no-deps", "--no-binary", ":all:", "-d", str(folder)]
+    # Not ":all:": what builds the library would be built from sources, too.
+    options = ["-q", "--no-deps", "--no-binary", wanted.partition("==")[0], "-d", str(folder)]
     subprocess.run([sys.executable, "-m", "pip", "download", *options, wanted], check=True, timeout=SECONDS)
     [archive] = folder.glob("*.tar.gz")
     with tarfile.open(archive) as files:
