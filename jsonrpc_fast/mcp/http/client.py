@@ -187,14 +187,7 @@ class StreamableHttpClient(Connection):
         check_headers(headers)
         super().__init__(_Channel(self), **options)
         self._raw = options.get("raw", False)
-        self._sender = HttpSender(
-            url,
-            headers=headers,
-            auth=auth,
-            http_client=http_client,
-            connect_seconds=connect_seconds,
-            read_seconds=read_seconds,
-        )
+        self._sender = HttpSender(url, headers, auth, http_client, connect_seconds, read_seconds)
         self._events = EventReader(self._sender, self.profile.limits.message_bytes, max_stream_bytes)
         self._headers = RequestHeaders()
 

@@ -9,20 +9,12 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ...errors import ConnectionLost, InvalidResponse
+from ...errors import ConnectionLost, HttpStatusError, InvalidResponse
 from ...framing.sse import Event, EventDecoder
 from ...http.inflating import PIECE_BYTES
 from .client_session import NegotiatedSession, session_headers
 from .headers import LAST_EVENT_ID_HEADER
-from .sending import (
-    EVENT_STREAM,
-    TRANSIENT_STATUSES,
-    HttpSender,
-    content_type,
-    move_on_after,
-    pieces_of,
-    status_error,
-)
+from .sending import EVENT_STREAM, TRANSIENT_STATUSES, HttpSender, content_type, move_on_after, pieces_of, status_error
 
 MAX_ATTEMPTS: Final = 5
 """How often in succession resuming a stream may fail."""
@@ -131,27 +123,32 @@ class EventReader:
         Raises:
             ConnectionLost: As `resume`.
         """
+        found = await self._get(session_headers(session))
+        if not isinstance(found, Exception):
+            return found
+        is_refused = isinstance(found, HttpStatusError) and found.status not in TRANSIENT_STATUSES
+        return None if is_refused else await self.resume(Cursor(), session)
+
+    async def _get(self, headers: dict[str, str]) -> Any:
+        """Send a GET. Return the HTTP response if it carries a stream of events; else why there is none."""
         try:
-            http_response = await self._sender.send("GET", session_headers(session))
-        except self._sender.library.TransportError:
-            return await self.resume(Cursor(), session)
+            http_response = await self._sender.send("GET", headers)
+        except self._sender.library.TransportError as error:
+            return self._sender.translated(error)
         if http_response.status_code == 200 and content_type(http_response) == EVENT_STREAM:
             return http_response
         await self._sender.release(http_response)
-        return await self.resume(Cursor(), session) if http_response.status_code in TRANSIENT_STATUSES else None
+        return status_error(http_response)
 
     async def are_of_2024(self) -> bool:
         """Return whether a GET opens a stream of HTTP+SSE of 2024-11-05, whose first event is an "endpoint"."""
         events: list[Event] = []
         decoder = EventDecoder(_MAX_FIRST_BYTES)
         with move_on_after(_FIRST_SECONDS):
-            try:
-                http_response = await self._sender.send("GET", {})
-            except self._sender.library.HTTPError:
+            http_response = await self._get({})
+            if isinstance(http_response, Exception):
                 return False
             try:
-                if http_response.status_code != 200 or content_type(http_response) != EVENT_STREAM:
-                    return False
                 size = 0
                 async with aclosing(pieces_of(http_response)) as pieces:
                     async for piece in pieces:
@@ -178,19 +175,13 @@ class EventReader:
             headers = session_headers(session)
             if cursor.id:
                 headers[LAST_EVENT_ID_HEADER] = cursor.id
-            fault: Exception
-            try:
-                http_response = await self._sender.send("GET", headers)
-            except self._sender.library.TransportError as error:
-                fault = self._sender.translated(error)
-            else:
-                if http_response.status_code == 200 and content_type(http_response) == EVENT_STREAM:
-                    return http_response
-                await self._sender.release(http_response)
-                fault = status_error(http_response)
-                if http_response.status_code == 404 and session is not None and session.id is not None:
+            fault = await self._get(headers)
+            if not isinstance(fault, Exception):
+                return fault
+            if isinstance(fault, HttpStatusError):
+                if fault.status == 404 and session is not None and session.id is not None:
                     raise SessionEnded("the server ended the session") from fault
-                if http_response.status_code not in TRANSIENT_STATUSES:
+                if fault.status not in TRANSIENT_STATUSES:
                     raise ConnectionLost("the stream ended, and the server does not resume it") from fault
             failures += 1
             if failures == MAX_ATTEMPTS:

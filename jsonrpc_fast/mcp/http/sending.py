@@ -95,7 +95,6 @@ class HttpSender:
     def __init__(
         self,
         url: str,
-        *,
         headers: Mapping[str, str] | None,
         auth: HttpAuth | None,
         http_client: httpx.AsyncClient | httpx2.AsyncClient | None,
