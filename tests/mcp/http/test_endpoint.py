@@ -15,6 +15,7 @@ from ...support.mcp_http import (
     ACCEPT,
     LEGACY,
     MODERN,
+    Exchange,
     Gate,
     begin,
     call,
@@ -217,6 +218,7 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
         406,
         "The client must accept application/json and text/event-stream.\n",
     ),
+    ({"headers": {"content-encoding": "gzip"}}, 415, "Content codings are not supported.\n"),
     ({"content": b" " * 1001}, 413, "The body must have at most 1000 bytes.\n"),
     ({"headers": {"mcp-session-id": "guessed"}}, 404, "There is no session with this id.\n"),
     ({"method": "GET"}, 400, "The header Mcp-Session-Id is missing.\n"),
@@ -241,12 +243,21 @@ async def test_what_is_refused(changes: dict[str, Any], status: int, text: str) 
     async with client_of(Gate().server.asgi_app(max_body_bytes=1000)) as client:
         headers = {"content-type": "application/json", **changes.get("headers", {})}
         arguments = {"method": "POST", "url": "/mcp", "content": PING, **changes, "headers": headers}
+        assert (await client.post("/mcp", json=initialize())).status_code == 200  # what it allows is remembered
         answer = await client.request(**arguments)
         assert answer.status_code == status
         assert text in ("", answer.text)
         if status == 405:
             assert answer.headers["allow"] == "GET, POST, DELETE"
         assert (await client.post("/mcp", json=initialize())).status_code == 200
+
+
+async def test_a_host_that_was_allowed_at_one_address_is_refused_at_loopback() -> None:
+    app, headers = Gate().server.asgi_app(), {"host": "example.org"}
+    for address, status in (("192.0.2.1", 200), ("127.0.0.1", 421), ("192.0.2.1", 200)):
+        start, _ = await Exchange(app, initialize(), headers=headers, server=(address, 80)).events()
+        assert start["status"] == status
+    await app.close()
 
 
 @rows("header", ["mcp-session-id", "mcp-protocol-version", "authorization", "last-event-id"])
