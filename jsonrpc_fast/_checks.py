@@ -74,7 +74,7 @@ def check_count(
     """
     if value is None and may_be_none:
         return
-    if type(value) is not int:
+    if type(value) is not int:  # True is not a number of anything
         raise TypeError(f"{name} must be an int, not {type(value).__name__}")
     if value < minimum or (maximum is not None and value > maximum):
         rest = "or more" if maximum is None else f"to {show(maximum)}"

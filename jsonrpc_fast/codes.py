@@ -76,6 +76,7 @@ def error_band(code: int) -> ErrorBand:
 
 def is_error_code(value: object) -> TypeGuard[int]:
     """Return whether `value` is a valid error code: an integer of 64 bits, because wider integers decode to floats."""
+    # True is an int in Python; 2**64 - 1 is the largest integer that orjson writes and reads.
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**64
 
 
@@ -198,6 +199,7 @@ class ParseErrorCode(enum.Enum):
         return ErrorCode.INVALID_REQUEST
 
 
+# Section 5.1: -32700 if the server cannot parse the text, -32600 for JSON that is not a valid request.
 _TEXT_FAULTS: Final = frozenset(
     {
         ParseErrorCode.MALFORMED_JSON,

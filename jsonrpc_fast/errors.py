@@ -103,11 +103,12 @@ class HttpStatusError(RuntimeError):
     """
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        super().__init__(status, headers, body)
+        super().__init__(status, headers, body)  # all arguments: a pickled exception is made from its `args`
         self.status = status
         self.headers = headers
         self.body = body
 
+    # Not the default, which is the `args`: headers and body may hold secrets, and the text goes to logs.
     def __str__(self) -> str:
         return f"HTTP status {self.status}"
 
@@ -161,11 +162,12 @@ class RpcError(Exception):
         plain_error_code(code)
         if not isinstance(message, str):
             raise TypeError(f"message must be a str, not {type(message).__name__}")
-        super().__init__(code, message, data)
+        super().__init__(code, message, data)  # all of them, for pickling
         self.code = code
         self.message = message
         self.data = data
 
+    # Without the data, which may be large or secret.
     def __str__(self) -> str:
         return f"{self.message} ({self.code})"
 

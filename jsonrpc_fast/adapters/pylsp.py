@@ -68,6 +68,7 @@ class JsonRpcStreamWriter(streams.JsonRpcStreamWriter):  # type: ignore[misc]
             super().write(message)
             return
         try:
+            # The header of the library, byte for byte: its charset has the spelling that LSP keeps for old clients.
             header = b"Content-Length: %d\r\nContent-Type: application/vscode-jsonrpc; charset=utf8\r\n\r\n" % len(text)
             with self._wfile_lock:
                 if not self._wfile.closed:

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps({**facts, "profiles": profiles}))
         return SUCCESS
     for name, fact in facts.items():
-        if fact is not None:
+        if fact is not None:  # a fault is shown only where there is one
             print(f"{name:<12}  {fact}")
     print()
     for line in _table(profiles):

@@ -330,6 +330,7 @@ class Response(_Message, Generic[R]):
                 raise TypeError(f"error must be an Error or None, not {type(error).__name__}")
             if result is not None:
                 raise ValueError("a response has a result or an error, not both")
+        # Neither is a result of null: section 5 requires the member `result` on success.
         _check_result(result)
         return with_extra(make_response(id, result, error), check_extra(extra, RESERVED_IN_RESPONSES))
 
@@ -552,6 +553,8 @@ class Raw:
         """Return the names and values of the members of an object; an empty list for any other value."""
         if not self._data.startswith(b"{"):
             return []
+        # Of equal names the last one stays, as in `decode`: names are equal when they are decoded, however they are
+        # spelled.
         members = {loads(name): make_raw(value, self._numbers) for name, value in parts_of(self._data)}
         return list(members.items())
 
@@ -564,6 +567,7 @@ class Raw:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Raw):
             return NotImplemented
+        # By the spelling: 1.0 and 1e0 differ. Comparing values would decode both.
         return self._data == other._data
 
     def __hash__(self) -> int:
@@ -608,6 +612,7 @@ def make_raw(data: bytes, numbers: int) -> Raw:
 
 def _part_of(raw: Raw, name: str | None, index: int) -> Raw | None:
     """The member of an object with a name, or the item of an array with an index; None if it has no such part."""
+    # A step such as "0" is a name in an object and an index in an array (RFC 6901, section 4).
     if not raw._data.startswith(b"["):
         return None if name is None else dict(raw.items()).get(name)
     parts = parts_of(raw._data)
@@ -619,7 +624,8 @@ def _part_of(raw: Raw, name: str | None, index: int) -> Raw | None:
 
 def _check_id(id: object) -> None:
     if type(id) is int and -(2**63) <= id < 2**64:
-        return  # nearly every id
+        return  # nearly every id; a wider one is only accepted if it is not too long
+    # Section 4: a string, a number or null. A bool is an int in Python alone.
     if isinstance(id, bool) or not (id is None or isinstance(id, (int, str, float))):
         raise TypeError(f"id must be an int, a str, a float or None, not {type(id).__name__}")
     if isinstance(id, float) and not math.isfinite(id):

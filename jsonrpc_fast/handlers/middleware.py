@@ -48,7 +48,7 @@ class MiddlewareHandler(OuterHandler):
     def __init__(self, inner: Handler, middleware: Iterable[Middleware]) -> None:
         super().__init__(inner)
         self.wants_context: bool = True
-        self.takes_raw: bool = False
+        self.takes_raw: bool = False  # a middleware gets values
         self._invoke: Callable[[Any, RequestContext], Any] = within(inner.invoke, middleware)
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:
@@ -77,6 +77,7 @@ def _within_one(invoke: Callable[[Any, C], Any], middleware: Callable[[C, Any, C
     is_async = inspect.iscoroutinefunction(middleware) or inspect.iscoroutinefunction(type(middleware).__call__)
 
     async def invoke_async(params: Any, context: C) -> Any:
+        # A sync handler has run by now: only what it returns, such as a future, may be awaited.
         result = invoke(params, context)
         return await result if is_awaitable(result) else result
 

@@ -33,13 +33,15 @@ def result_reader(returns: Any) -> Callable[[str, Any], Any]:
     try:
         type_ = _type_of(returns)
     except TypeError:  # it is not hashable, or not supported
-        type_ = _type_of.__wrapped__(returns)
+        type_ = _type_of.__wrapped__(returns)  # raises for one that is not supported, with its own text
 
     def read(method: str, result: Any) -> Any:
         try:
             return type_.convert(result)
         except Misfit as misfit:
             path, reason = misfit.problems[0]
+        # Outside of `except`, as in `TypedHandler`. One problem: a caller expects a type, and cannot correct the
+        # result.
         raise InvalidResponse(f"the result of {method} has another type: {path or 'the result'}: {reason}")
 
     return read

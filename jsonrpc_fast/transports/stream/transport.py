@@ -162,7 +162,7 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         self.abort()
 
     def _end_when_written(self) -> None:
-        """Half-close the socket when all is written: asyncio would do it out of reach, with an error of the system, too."""
+        """Half-close the socket when all is written: asyncio would do it later, and keep the error of the system."""
         self._is_finishing = True
         # With the limit 0, asyncio calls `resume_writing` when the buffer is empty.
         if self.unwritten:
