@@ -385,7 +385,7 @@ class ModernClient(CatalogClient):
         """Return the first process of a server that fits, if necessary a new one; None if there are too many."""
         more = self._more.setdefault(upstream.name, [])
         found = next(filter(fits, (upstream, *more)), None)
-        if found is None and len(more) < MAX_PROCESSES:
+        if found is None and len(more) + 1 < MAX_PROCESSES:
             found = self.catalog.make(upstream.name)
             more.append(found)
         return found
