@@ -249,7 +249,8 @@ def test_short_strings() -> None:
         else:
             assert found.result == expected, text
             assert hash(found.result[0]) == hash(expected[0])
-            assert sys.getsizeof(found.result[0]) == sys.getsizeof("".join([*expected[0]])), text
+            if len(expected[0]) > 1:  # a single character is shared, and may have its UTF-8
+                assert sys.getsizeof(found.result[0]) == sys.getsizeof("".join([*expected[0]])), text
 
 
 WIRE = Path(__file__).parents[1] / "vectors" / "wire"
@@ -533,7 +534,6 @@ def test_more_profiles_than_places() -> None:
                 assert (found == Request(1, "mm", [])) is (number % 2 == 1)
 
 
-@pytest.mark.skipif(FREE_THREADED, reason="without the GIL messages are not recycled")
 def test_the_garbage_collector_tracks_messages_that_can_be_in_cycles() -> None:
     for text, expected in (
         (b'{"jsonrpc":"2.0","id":1,"method":"m"}', False),

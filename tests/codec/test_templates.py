@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import importlib
 import json
 import marshal
 import pickle
@@ -18,6 +19,7 @@ import pytest
 
 from jsonrpc_fast.codec import _core, _pure  # type: ignore[attr-defined]
 
+from ..support import needs
 from ..support.forked import forked
 from ..support.oracle import orjson
 from ..support.places import ROOT
@@ -39,7 +41,6 @@ MODES: dict[str, tuple[int, ...]] = {
 EXPECTED = (
     sys.implementation.name == "cpython"
     and (3, 11) <= sys.version_info < (3, 15)
-    and not sysconfig.get_config_var("Py_GIL_DISABLED")
     and not sysconfig.get_config_var("Py_DEBUG")
 )
 """Whether this Python has templates."""
@@ -345,10 +346,11 @@ def test_memory_is_bounded() -> None:
 
 
 @of_templates
+@needs.FAILING_ALLOCATIONS
 @forked
 def test_failing_allocations() -> None:
     """Without memory for a dict or a template, the call fails or returns what it should, and the next one works."""
-    testcapi = pytest.importorskip("_testcapi")
+    testcapi = importlib.import_module("_testcapi")
     kept: list[Any] = [{"a": number} for number in range(300)]  # so that no dict comes from a free list
     for text in [text_of(names_of(count), value) for count in (3, 6, 32) for value in (1, [1])]:
         expected = json.loads(text)["result"]

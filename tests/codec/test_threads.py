@@ -66,3 +66,4 @@ def test_messages_profiles_and_payloads_are_shared(impl: ModuleType) -> None:
 
 def test_threads_change_what_others_write(impl: ModuleType) -> None:
     threads.change_payloads(impl, 60)
+    threads.change_own_payloads(impl, 60)

@@ -208,6 +208,54 @@ def change_payloads(impl: ModuleType, rounds: int) -> None:
     run_threads(work)
 
 
+def change_own_payloads(impl: ModuleType, rounds: int) -> None:
+    """Write dicts and lists that the same thread has made, while two others reach into them from the outermost one.
+
+    Without the GIL, the core locks such a payload as a whole, until it waits for a lock or calls Python code.
+    """
+    if impl.__name__.endswith("_pure") and ORJSON_FAULT is not None:
+        return
+    shared: list[Any] = [1]
+    payloads: dict[int, dict[str, Any]] = {}
+
+    def own() -> dict[str, Any]:
+        return {
+            "before": [[1.5, "text"], {"a": [{"b": None}]}],
+            "inner": {"items": [[0], {"c": [1]}], "shared": shared, "tuple": ([2], {"d": 3}), "last": [4, [5]]},
+            "after": {"e": {"f": [True]}},
+        }
+
+    def write(thread: int) -> None:
+        for number in range(rounds):
+            payloads[thread] = own()
+            for _ in range(4):
+                Cycle()
+                text = impl.encode_result(number, payloads[thread])
+                assert json.loads(text)["result"].keys() == {"before", "inner", "after"}, text
+
+    def change(thread: int) -> None:
+        for number in range(4 * rounds):
+            Cycle()
+            payload = payloads.get(thread - 1)
+            if payload is None:
+                continue
+            inner = payload["inner"]
+            shared[:] = [[number]] * (number % 9)
+            for place in range(number % 12):
+                inner[f"name {place}"] = [place, {"g": "\u00e9"}]
+                inner["items"].append({"h": [place]})
+                payload["before"][0].append([place])
+            for place in range(number % 12):
+                inner.pop(f"name {place}", None)
+            del inner["items"][number % 3 :]
+            del payload["before"][0][2:]
+            payload["after"].clear()
+            payload["after"]["e"] = {"f": [number]}
+            inner["tuple"][0].append(number)
+
+    run_threads(lambda thread: change(thread) if thread % 2 else write(thread))
+
+
 def fuzz(seconds: float, seed: int) -> int:
     """Run the fuzz targets of the codec in all threads at once. Return how many inputs that were."""
     from ..fuzz import codec_targets, differential
@@ -249,6 +297,7 @@ def main() -> None:
                 tear_messages(impl, framing, 200, options.seed + rounds)
             share_messages(impl, 200)
             change_payloads(impl, 200)
+            change_own_payloads(impl, 200)
         inputs += fuzz(FUZZED_SECONDS, options.seed + rounds)
         rounds += 1
     print(f"{rounds} rounds on both backends with {THREADS} threads; {refused} calls refused, {inputs} fuzzed inputs")

@@ -35,6 +35,8 @@ TEST: Final = "test"
 CPYTHON: Final = pytest.mark.skipif(
     sys.implementation.name != "cpython", reason="it is about CPython: its collector, its stack, its strings"
 )
+THREADS: Final = pytest.mark.skipif(sys.platform == "emscripten", reason="it starts threads")
+PROCESSES: Final = pytest.mark.skipif(sys.platform == "emscripten", reason="it starts a process")
 FAILING_ALLOCATIONS: Final = pytest.mark.skipif(
     importlib.util.find_spec("_testcapi") is None or bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
     reason="it needs _testcapi, and the GIL: without it a list without memory corrupts the heap (CPython, gh-152125)",

@@ -1,16 +1,16 @@
 """Decoded messages, made and freed at the least cost.
 
 Rules:
-  - Freed messages wait in a list, long enough for the messages of one chunk of a stream, until they are made again; they
-    keep their type, and their fields hold no references.
+  - Freed messages wait in a list in the caches, long enough for the messages of one chunk of a stream, until they are
+    made again; they keep their type, and their fields hold no references.
   - The garbage collector tracks a message only if a field can be part of a cycle: messages do not change.
   - The structs are the layout of the classes in `messages.pxi`, which `use_free_list` checks.
 """
 
 cdef extern from *:
     """
-    /* Free lists need one lock around all code, and types whose slots may be set. */
-    #if CYTHON_COMPILING_IN_CPYTHON && !CYTHON_USE_TYPE_SPECS && !defined(Py_GIL_DISABLED)
+    /* Free lists need types whose slots may be set. */
+    #if CYTHON_COMPILING_IN_CPYTHON && !CYTHON_USE_TYPE_SPECS
     #define JSONRPC_FAST_FREE_LISTS 1
     #else
     #define JSONRPC_FAST_FREE_LISTS 0
@@ -66,13 +66,25 @@ cdef extern from "Python.h":
 cdef enum:
     FREE_MESSAGES = 2048
 
+cdef enum:
+    # A class whose freed objects wait, and their place in the caches.
+    REQUESTS
+    NOTIFICATIONS
+    RESPONSES
+    ERRORS
+    KEPT_CLASSES
 
-cdef struct FreeList:
+
+cdef struct FreeMessages:
+    # Those of one class.
+    Py_ssize_t count
+    PyObject* values[FREE_MESSAGES]
+
+
+cdef struct MessageClass:
     PyTypeObject* type
     PyObject* (*make)(PyTypeObject*, PyObject*, PyObject*) noexcept  # the class's `tp_new`
     Py_ssize_t fields
-    Py_ssize_t count
-    PyObject* values[FREE_MESSAGES]
 
 
 cdef struct RequestFields:
@@ -103,35 +115,43 @@ cdef struct ErrorFields:
     PyObject* stored
 
 
-cdef FreeList requests
-cdef FreeList notifications
-cdef FreeList responses
-cdef FreeList free_errors
+cdef MessageClass[KEPT_CLASSES] message_classes
 cdef tuple NO_ARGUMENTS = ()
 
 
-cdef PyObject* new_message(FreeList* free) noexcept:
-    cdef PyObject* value = free.make(free.type, <PyObject*>NO_ARGUMENTS, NULL)
+cdef PyObject* new_message(MessageClass* kept) noexcept:
+    cdef PyObject* value = kept.make(kept.type, <PyObject*>NO_ARGUMENTS, NULL)
     cdef Py_ssize_t i
     if value != NULL:
         untrack(value)
-        for i in range(free.fields):
+        for i in range(kept.fields):
             drop(NULL_VALUE)
     return value
 
 
-cdef inline PyObject* take_message(FreeList* free) noexcept:
+cdef inline PyObject* take_message(int kept) noexcept:
     """An untracked message whose fields hold no references; NULL with an exception if there is no memory."""
+    cdef Caches* caches = caches_of_thread()
+    cdef FreeMessages* free
     cdef PyObject* value
+    if FREE_THREADED and caches == NULL:
+        return new_message(&message_classes[kept])
+    free = &caches.free[kept]
     if free.count == 0:
-        return new_message(free)
+        return new_message(&message_classes[kept])
     free.count -= 1
     value = free.values[free.count]
     renew(value)
     return value
 
 
-cdef inline void give_message(FreeList* free, PyObject* value) noexcept:
+cdef inline void give_message(int kept, PyObject* value) noexcept:
+    cdef Caches* caches = caches_of_thread() if not FREE_THREADED else thread_caches  # a thread may be about to end
+    cdef FreeMessages* free
+    if FREE_THREADED and caches == NULL:
+        delete_tracked(value)
+        return
+    free = &caches.free[kept]
     if free.count == FREE_MESSAGES:
         delete_tracked(value)
         return
@@ -174,7 +194,7 @@ cdef inline bint can_be_in_cycle(PyObject* value) noexcept:
 
 cdef inline PyObject* new_request(PyObject* id, PyObject* method, PyObject* params, bint tracked) noexcept:
     """A request that takes over the references to its fields; NULL with an exception if there is no memory."""
-    cdef RequestFields* fields = <RequestFields*>take_message(&requests)
+    cdef RequestFields* fields = <RequestFields*>take_message(REQUESTS)
     if unlikely(fields == NULL):
         return refuse_message(id, method, params)
     fields.id = id
@@ -187,7 +207,7 @@ cdef inline PyObject* new_request(PyObject* id, PyObject* method, PyObject* para
 
 cdef inline PyObject* new_notification(PyObject* method, PyObject* params, bint tracked) noexcept:
     """A notification, as `new_request`."""
-    cdef NotificationFields* fields = <NotificationFields*>take_message(&notifications)
+    cdef NotificationFields* fields = <NotificationFields*>take_message(NOTIFICATIONS)
     if unlikely(fields == NULL):
         return refuse_message(method, params, NULL)
     fields.method = method
@@ -199,7 +219,7 @@ cdef inline PyObject* new_notification(PyObject* method, PyObject* params, bint 
 
 cdef inline PyObject* new_response(PyObject* id, PyObject* result, PyObject* error, bint tracked) noexcept:
     """A response, as `new_request`."""
-    cdef ResponseFields* fields = <ResponseFields*>take_message(&responses)
+    cdef ResponseFields* fields = <ResponseFields*>take_message(RESPONSES)
     if unlikely(fields == NULL):
         return refuse_message(id, result, error)
     fields.id = id
@@ -213,7 +233,7 @@ cdef inline PyObject* new_response(PyObject* id, PyObject* result, PyObject* err
 
 cdef inline PyObject* new_error(PyObject* code, PyObject* message, PyObject* data, bint tracked) noexcept:
     """An error, as `new_request`."""
-    cdef ErrorFields* fields = <ErrorFields*>take_message(&free_errors)
+    cdef ErrorFields* fields = <ErrorFields*>take_message(ERRORS)
     if unlikely(fields == NULL):
         return refuse_message(code, message, data)
     fields.code = code
@@ -266,7 +286,7 @@ cdef void free_request(PyObject* value) noexcept:
     drop(fields.id)
     drop(fields.method)
     drop(fields.stored)
-    give_message(&requests, value)
+    give_message(REQUESTS, value)
 
 
 cdef void free_notification(PyObject* value) noexcept:
@@ -274,7 +294,7 @@ cdef void free_notification(PyObject* value) noexcept:
     untrack(value)
     drop(fields.method)
     drop(fields.stored)
-    give_message(&notifications, value)
+    give_message(NOTIFICATIONS, value)
 
 
 cdef void clear_response(PyObject* value) noexcept:
@@ -282,7 +302,7 @@ cdef void clear_response(PyObject* value) noexcept:
     drop(fields.id)
     drop(fields.stored)
     drop(fields.error)
-    give_message(&responses, value)
+    give_message(RESPONSES, value)
 
 
 cdef void free_response(PyObject* value) noexcept:
@@ -299,7 +319,7 @@ cdef void clear_error(PyObject* value) noexcept:
     drop(fields.code)
     drop(fields.message)
     drop(fields.stored)
-    give_message(&free_errors, value)
+    give_message(ERRORS, value)
 
 
 cdef void free_error(PyObject* value) noexcept:
@@ -324,27 +344,27 @@ cdef object call_response(PyObject* type, PyObject** arguments, size_t flags, Py
 
 
 cdef int use_free_list(
-    FreeList* free,
+    int kept,
     type,
     Py_ssize_t fields,
     Py_ssize_t size,
     void (*release)(PyObject*) noexcept,
 ) except -1:
-    free.type = <PyTypeObject*>type
-    if free.type.tp_basicsize != size:
+    cdef MessageClass* used = &message_classes[kept]
+    used.type = <PyTypeObject*>type
+    if used.type.tp_basicsize != size:
         raise SystemError(f"{type.__name__} has another layout")
-    free.make = free.type.tp_new
-    free.fields = fields
-    free.count = 0
+    used.make = used.type.tp_new
+    used.fields = fields
     if FREE_LISTS:
-        free.type.tp_dealloc = release
+        used.type.tp_dealloc = release
     return 0
 
 
-use_free_list(&requests, Request, 3, sizeof(RequestFields), free_request)
-use_free_list(&notifications, Notification, 2, sizeof(NotificationFields), free_notification)
-use_free_list(&responses, Response, 3, sizeof(ResponseFields), free_response)
-use_free_list(&free_errors, Error, 3, sizeof(ErrorFields), free_error)
-cdef Call slow_response = <Call>responses.type.tp_vectorcall
+use_free_list(REQUESTS, Request, 3, sizeof(RequestFields), free_request)
+use_free_list(NOTIFICATIONS, Notification, 2, sizeof(NotificationFields), free_notification)
+use_free_list(RESPONSES, Response, 3, sizeof(ResponseFields), free_response)
+use_free_list(ERRORS, Error, 3, sizeof(ErrorFields), free_error)
+cdef Call slow_response = <Call>message_classes[RESPONSES].type.tp_vectorcall
 if FREE_LISTS and slow_response != NULL:
-    responses.type.tp_vectorcall = <vectorcallfunc>call_response
+    message_classes[RESPONSES].type.tp_vectorcall = <vectorcallfunc>call_response

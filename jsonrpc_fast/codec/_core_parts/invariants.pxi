@@ -37,8 +37,8 @@ cdef check_invariants():
         broken.append("exceptions")
     if new_classification(REQUEST, "m", 1) != Classification(REQUEST, "m", 1):
         broken.append("records")
-    first = name_at(<const uint8_t*>b"params", 6)
-    second = name_at(<const uint8_t*>b"params", 6)
+    first = name_at(caches_of_thread(), <const uint8_t*>b"params", 6)
+    second = name_at(caches_of_thread(), <const uint8_t*>b"params", 6)
     if <object>first != "params" or hash(owned(first)) != hash("params") or <char*>string_data(second) - <char*>second < 8:
         broken.append("strings")
     drop(second)

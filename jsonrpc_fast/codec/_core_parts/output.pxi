@@ -16,6 +16,9 @@ cdef extern from *:
         struct jsonrpc_fast_output *, char *, PyObject *);
     static inline __attribute__((always_inline)) char *jsonrpc_fast_write_value(
         struct jsonrpc_fast_output *, char *, PyObject *, Py_ssize_t);
+    struct jsonrpc_fast_guard;
+    static inline __attribute__((always_inline)) char *jsonrpc_fast_write_items(
+        struct jsonrpc_fast_output *, char *, PyObject *, int, Py_ssize_t, struct jsonrpc_fast_guard *);
     static inline __attribute__((always_inline)) char *jsonrpc_fast_write_id(
         struct jsonrpc_fast_output *, char *, PyObject *);
     static inline __attribute__((always_inline)) char *jsonrpc_fast_write_payload(
@@ -42,6 +45,8 @@ cdef struct Output "jsonrpc_fast_output":
     char* full  # MARGIN before the end of the memory
     PyObject* owner  # the bytes object with the memory, owned; NULL: the memory is `small`
     Py_ssize_t payload  # where the payload begins
+    Py_ssize_t breaks  # without the GIL, as in `Guard`
+    bint is_guarded  # likewise: whether others are kept from the innermost open container
     char[OUTPUT_BYTES] small
 
 
@@ -50,6 +55,9 @@ cdef inline char* open_output(Output* output) noexcept:
     output.start = output.small
     output.full = output.small + OUTPUT_BYTES - MARGIN
     output.owner = NULL
+    if FREE_THREADED:
+        output.breaks = 0
+        output.is_guarded = False
     return output.small
 
 

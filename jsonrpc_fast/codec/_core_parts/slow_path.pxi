@@ -337,7 +337,7 @@ cdef object string_of_method(Value* value):
 
 cdef inline object method_of(const uint8_t* start, Py_ssize_t size):
     """The str of an ASCII method name, cached with its hash."""
-    return made(name_at(start, size))
+    return made(name_at(caches_of_thread(), start, size))
 
 
 cdef inline void open_cursor(Cursor* cursor, const uint8_t* start, Py_ssize_t size, bint any_width) noexcept:

@@ -1,22 +1,33 @@
 """Strings and names as str objects, in one pass: escapes and UTF-8 are checked while they are decoded."""
 
+cdef extern from *:
+    """
+    /* So that the some hundred names of real traffic rarely share a place; without the GIL, those of one thread. */
+    #ifdef Py_GIL_DISABLED
+    #define JSONRPC_FAST_NAME_BITS 10
+    #else
+    #define JSONRPC_FAST_NAME_BITS 13
+    #endif
+    #define JSONRPC_FAST_NAME_PLACES (1 << JSONRPC_FAST_NAME_BITS)
+    """
+    enum:
+        NAME_BITS "JSONRPC_FAST_NAME_BITS"
+        NAME_PLACES "JSONRPC_FAST_NAME_PLACES"
+
 cdef enum:
-    NAME_PLACES = 8192  # so that the some hundred names of real traffic rarely share one
-    THREAD_NAME_PLACES = 1024  # without the GIL, of each thread
     NAME_BYTES = 64  # longer names are not cached
     UNUSUAL = 128
 
 
-cdef struct Name "jsonrpc_fast_name":
+# A cache of names and methods. Each hash has one place, so that a flood of names cannot make it grow. Names with escapes
+# or beyond ASCII are found by the bytes that they have in the text, which have been read once and need no second check.
+
+
+cdef struct Name:
     uint64_t first  # what `words_of` makes of its bytes in the text
     uint64_t last
     Py_ssize_t size  # of these; with UNUSUAL if they are not those of the str; below 0 if they are to be kept next time
     PyObject* text  # owned: the str, or a tuple of it and the bytes, where `words_of` is not all; NULL: there is none
-
-
-# A cache of names and methods. Each hash has one place, so that a flood of names cannot make it grow. Names with escapes
-# or beyond ASCII are found by the bytes that they have in the text, which have been read once and need no second check.
-cdef Name[NAME_PLACES] names
 
 
 cdef inline void words_of(const uint8_t* at, Py_ssize_t size, uint64_t* first, uint64_t* last) noexcept:
@@ -49,33 +60,29 @@ cdef extern from *:
     struct jsonrpc_fast_value_reader;
     static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_name_in_text(
         struct jsonrpc_fast_value_reader *, const uint8_t *, Py_ssize_t);
-    static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_name_at(const uint8_t *, Py_ssize_t);
+    struct jsonrpc_fast_caches;
+    static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_name_at(
+        struct jsonrpc_fast_caches *, const uint8_t *, Py_ssize_t);
     #endif
     """
 
 
-cdef inline Name* place_of_name(uint64_t first, uint64_t last, Py_ssize_t size) noexcept:
-    """The place of a name; NULL if there is no memory for a cache."""
+cdef inline Name* place_of_name(Caches* caches, uint64_t first, uint64_t last, Py_ssize_t size) noexcept:
+    """The place of a name."""
     cdef uint64_t hash = (last * <uint64_t>0x9E3779B97F4A7C15) ^ first ^ <uint64_t>size
-    cdef Name* place
     hash *= <uint64_t>0x9E3779B97F4A7C15
-    if not FREE_THREADED:
-        return &names[<size_t>(hash >> 51)]
-    place = thread_names if thread_names != NULL else names_of_thread()
-    return NULL if unlikely(place == NULL) else place + <size_t>(hash >> 54)
+    return &caches_in(caches).names[<size_t>(hash >> (64 - NAME_BITS))]
 
 
-cdef inline PyObject* name_at "jsonrpc_fast_name_at"(const uint8_t* start, Py_ssize_t size) noexcept:
+cdef inline PyObject* name_at "jsonrpc_fast_name_at"(Caches* caches, const uint8_t* start, Py_ssize_t size) noexcept:
     """The cached str, with its hash, of an ASCII name or method."""
     cdef uint64_t first
     cdef uint64_t last
     cdef Name* name
-    if size == 0 or size > NAME_BYTES:
+    if size == 0 or size > NAME_BYTES or (FREE_THREADED and unlikely(caches == NULL)):
         return ascii_at(start, size)
     words_of(start, size, &first, &last)
-    name = place_of_name(first, last, size)
-    if FREE_THREADED and unlikely(name == NULL):
-        return ascii_at(start, size)
+    name = place_of_name(caches, first, last, size)
     if (
         name.first == first
         and name.last == last
@@ -85,15 +92,6 @@ cdef inline PyObject* name_at "jsonrpc_fast_name_at"(const uint8_t* start, Py_ss
         hold(name.text)
         return name.text
     return keep_name(name, first, last, size, ascii_at(start, size), NULL)
-
-
-cdef Name* names_of_thread() noexcept:
-    """The cache of this thread; NULL if there is no memory for one."""
-    try:
-        return make_names()
-    except MemoryError:
-        pass
-    return NULL
 
 
 cdef PyObject* keep_name(
@@ -755,11 +753,11 @@ cdef PyObject* unusual_name(ValueReader* reader, const uint8_t* start, const uin
         at += 2 if at[0] == c"\\" else 1
     if at >= end or before > 2 * MAX_NAMES:  # it is too long, or one of many, or the text ends
         return unusual_string(reader, start, unusual)
+    if FREE_THREADED and unlikely(reader.caches == NULL):
+        return unusual_string(reader, start, unusual)
     size = at - start
     words_of(start, size, &first, &last)
-    name = place_of_name(first, last, size)
-    if FREE_THREADED and unlikely(name == NULL):
-        return unusual_string(reader, start, unusual)
+    name = place_of_name(reader.caches, first, last, size)
     if (
         name.first == first
         and name.last == last
@@ -796,7 +794,7 @@ cdef inline PyObject* name_in_text "jsonrpc_fast_name_in_text"(
     if unlikely(at[0] != c'"'):
         return unusual_name(reader, start, at, before)
     reader.at = at + 1
-    return name_at(start, at - start)
+    return name_at(reader.caches, start, at - start)
 
 
 cdef inline PyObject* name_before_colon(ValueReader* reader, const uint8_t* at, Py_ssize_t before) noexcept:

@@ -25,9 +25,9 @@ All else is left to CPython: which allocator and which free list a table comes f
 empty dicts, the versions of a dict and of its keys, and the watchers of a dict, of which a new one has none. A dict that
 can be part of a cycle is tracked by the garbage collector, as by insertion.
 
-CPython 3.11 to 3.14 have this layout. In 3.10 the entries have the hash, too. There, without the GIL, where tables are
-shared between threads, and in debug builds, which count all references, JSONRPC_FAST_TEMPLATES is 0. When the core is
-imported, `can_make_templates` compares dicts made so with dicts made by insertion, on the interpreter that runs;
+CPython 3.11 to 3.14 have this layout, without the GIL, too: there a table has a lock in a byte that is not used
+otherwise, and a dict that no other thread has seen yet is filled as with the GIL. In 3.10 the entries have the hash, too.
+There and in debug builds, which count all references, JSONRPC_FAST_TEMPLATES is 0. When the core is imported, `can_make_templates` compares dicts made so with dicts made by insertion, on the interpreter that runs;
 `has_known_layout` checks each new template. Where anything differs, all dicts are made by insertion.
 
 A template is found by the addresses of its names: a name of the cache (`name_at`) has one address. Their hash chooses the
@@ -43,14 +43,14 @@ A dict from a template is as large as one made by insertion into an empty dict. 
 for its names at once (`new_dict_for`), which is faster, and takes a third more memory from 6 names on.
 
 Making a dict may start a garbage collection, which may run any code, and so come back here. What is used after it is owned
-or local: the template by a reference of its own, the items by the stack of the reader. A place is static, and is set when
-its new template is complete.
+or local: the template by a reference of its own, the items by the stack of the reader. A place is in the caches, and is
+set when its new template is complete.
 """
 
 cdef extern from *:
     """
     #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030F0000 \\
-        && !defined(Py_GIL_DISABLED) && !defined(Py_DEBUG) && !defined(Py_REF_DEBUG) && !defined(Py_TRACE_REFS)
+        && !defined(Py_DEBUG) && !defined(Py_REF_DEBUG) && !defined(Py_TRACE_REFS)
     #define JSONRPC_FAST_TEMPLATES 1
     #define jsonrpc_fast_table_of(value) ((struct jsonrpc_fast_key_table *)((PyDictObject *)(value))->ma_keys)
     #define jsonrpc_fast_has_values_apart(value) (((PyDictObject *)(value))->ma_values != NULL)
@@ -111,13 +111,14 @@ cdef struct Template:
     PyObject* items  # owned; NULL: insertion makes dicts of this shape
 
 
-cdef Template[TEMPLATE_PLACES] templates
-cdef uint64_t used_places = TEMPLATE_PLACES - 1  # a mask, as the next one: tests make shapes share places and hashes
-cdef uint64_t used_bits = ~<uint64_t>0
-cdef Py_ssize_t most_misses = MAX_MISSES
-cdef Py_ssize_t misses = 0
-cdef Py_ssize_t dicts_to_rest = PY_SSIZE_T_MAX  # how many are made by insertion without a search; now, all
-cdef Py_ssize_t dicts_from_templates = 0
+cdef struct Templates "jsonrpc_fast_templates":
+    Template[TEMPLATE_PLACES] places
+    uint64_t used_places  # a mask, as the next one: tests make shapes share places and hashes
+    uint64_t used_bits
+    Py_ssize_t most_misses
+    Py_ssize_t misses
+    Py_ssize_t dicts_to_rest  # how many are made by insertion without a search
+    Py_ssize_t dicts_made
 
 
 cdef inline PyObject** entries_of(KeyTable* table, int index_bits) noexcept:
@@ -222,16 +223,18 @@ cdef inline PyObject* dict_like(PyObject* template, PyObject** items, Py_ssize_t
     return made
 
 
-cdef PyObject* miss_template(Template* place, uint64_t shape, PyObject** items, Py_ssize_t count) noexcept:
+cdef PyObject* miss_template(
+    Caches* caches, Template* place, uint64_t shape, PyObject** items, Py_ssize_t count
+) noexcept:
     """Remember a shape that has no template here, or make one of it for the next time. Returns NULL."""
-    global misses, dicts_to_rest
+    cdef Templates* templates = templates_in(caches)
     cdef PyObject* template
     cdef PyObject* old
     cdef Py_ssize_t i
-    misses += 1
-    if misses >= most_misses:
-        misses -= RETRIED_MISSES
-        dicts_to_rest = RESTED_DICTS
+    templates.misses += 1
+    if templates.misses >= templates.most_misses:
+        templates.misses -= RETRIED_MISSES
+        templates.dicts_to_rest = RESTED_DICTS
     if place.missed != shape:
         place.missed = shape
         return NULL
@@ -244,7 +247,7 @@ cdef PyObject* miss_template(Template* place, uint64_t shape, PyObject** items, 
     if template == NULL_VALUE:
         drop(template)
         template = NULL
-    misses += TEMPLATE_MISSES
+    templates.misses += TEMPLATE_MISSES
     old = place.items
     place.shape = shape
     place.missed = 0
@@ -253,12 +256,12 @@ cdef PyObject* miss_template(Template* place, uint64_t shape, PyObject** items, 
     return NULL
 
 
-cdef PyObject* dict_from_template(PyObject** items, Py_ssize_t size) noexcept:
+cdef PyObject* dict_from_template(Caches* caches, PyObject** items, Py_ssize_t size) noexcept:
     """A dict of alternating names and values, which takes over the references.
 
     NULL without an exception if it is to be made by insertion; the caller keeps them then.
     """
-    global misses, dicts_from_templates
+    cdef Templates* templates = templates_in(caches)
     cdef Py_ssize_t count = size >> 1
     cdef uint64_t shape = <uint64_t>count
     cdef Template* place
@@ -268,40 +271,40 @@ cdef PyObject* dict_from_template(PyObject** items, Py_ssize_t size) noexcept:
     cdef Py_ssize_t i
     for i in range(0, size, 2):
         shape = (shape ^ <size_t>items[i]) * <uint64_t>0x9E3779B97F4A7C15
-    place = &templates[(shape >> 55) & used_places]
-    shape = shape & used_bits | 1
+    place = &templates.places[(shape >> 55) & templates.used_places]
+    shape = shape & templates.used_bits | 1
     if place.shape != shape:
-        return miss_template(place, shape, items, count)
+        return miss_template(caches, place, shape, items, count)
     template = place.items
     if template == NULL:
         return NULL
     if unlikely(table_of(template).count != count):
-        return miss_template(place, shape, items, count)
+        return miss_template(caches, place, shape, items, count)
     entries = entries_of(table_of(template), table_of(template).bits)
     for i in range(0, size, 2):
         if unlikely(entries[i] != items[i]):
-            return miss_template(place, shape, items, count)
+            return miss_template(caches, place, shape, items, count)
     place.missed = 0
-    if misses > 0:
-        misses -= 1
+    if templates.misses > 0:
+        templates.misses -= 1
     made = dict_like(template, items, size)
     if unlikely(made == NULL):
         clear_raised()
         return NULL
-    dicts_from_templates += 1
+    templates.dicts_made += 1
     return made
 
 
-cdef inline PyObject* dict_of(PyObject** items, Py_ssize_t size) noexcept:
+cdef inline PyObject* dict_of(Caches* caches, PyObject** items, Py_ssize_t size) noexcept:
     """A dict of alternating names and values, which takes over the references; NULL if there is no memory."""
-    global dicts_to_rest
+    cdef Templates* templates = templates_in(caches)
     cdef PyObject* value
     cdef Py_ssize_t i
-    if TEMPLATES and 2 * MIN_NAMES <= size <= 2 * MAX_NAMES:
-        if dicts_to_rest > 0:
-            dicts_to_rest -= 1
+    if TEMPLATES and 2 * MIN_NAMES <= size <= 2 * MAX_NAMES and templates != NULL:
+        if templates.dicts_to_rest > 0:
+            templates.dicts_to_rest -= 1
         else:
-            value = dict_from_template(items, size)
+            value = dict_from_template(caches, items, size)
             if value != NULL:
                 return value
     value = new_dict_for(size >> 1)
@@ -400,30 +403,39 @@ cdef bint can_make_templates() except -1:
 cdef bint HAS_TEMPLATES = TEMPLATES and can_make_templates()
 
 
+cdef void forget_templates(Templates* templates) noexcept:
+    cdef Template free_place
+    cdef PyObject* old
+    cdef int i
+    free_place.shape = free_place.missed = 0
+    free_place.items = NULL
+    for i in range(TEMPLATE_PLACES):
+        old = templates.places[i].items
+        templates.places[i] = free_place
+        drop_if_any(old)
+
+
+cdef void set_templates(Templates* templates, Py_ssize_t places, int bits, Py_ssize_t misses_at_most) noexcept:
+    templates.used_places = max(places, 1) - 1
+    templates.used_bits = ~<uint64_t>0 >> (64 - bits) if bits > 0 else 0
+    templates.most_misses = misses_at_most
+    templates.misses = templates.dicts_made = 0
+    templates.dicts_to_rest = 0 if HAS_TEMPLATES and places > 0 else PY_SSIZE_T_MAX
+
+
 def _use_templates(Py_ssize_t places=TEMPLATE_PLACES, int bits=64, Py_ssize_t misses_at_most=MAX_MISSES):
-    """Forget all templates, and use so many places, a power of two, and so many bits of a hash. For tests.
+    """Forget the templates, without the GIL those of this thread, and use so many places, a power of two, and so many bits
+    of a hash. For tests.
 
     places: 0 turns the templates off.
     misses_at_most: more than hits, before the search rests.
     Returns how many dicts were made from templates before; None if this Python has none.
     """
-    global used_places, used_bits, most_misses, misses, dicts_to_rest, dicts_from_templates
-    cdef Template free_place
-    cdef PyObject* old
-    cdef Py_ssize_t made = dicts_from_templates
-    cdef int i
-    free_place.shape = free_place.missed = 0
-    free_place.items = NULL
-    for i in range(TEMPLATE_PLACES):
-        old = templates[i].items
-        templates[i] = free_place
-        drop_if_any(old)
-    used_places = max(places, 1) - 1
-    used_bits = ~<uint64_t>0 >> (64 - bits) if bits > 0 else 0
-    most_misses = misses_at_most
-    misses = dicts_from_templates = 0
-    dicts_to_rest = 0 if HAS_TEMPLATES and places > 0 else PY_SSIZE_T_MAX
+    cdef Templates* templates = templates_in(caches_of_thread())
+    cdef Py_ssize_t made
+    if templates == NULL:
+        raise MemoryError
+    made = templates.dicts_made
+    forget_templates(templates)
+    set_templates(templates, places, bits, misses_at_most)
     return made if HAS_TEMPLATES else None
-
-
-_use_templates()

@@ -1,10 +1,11 @@
 """What the core does where threads run at the same time: on a Python without the GIL.
 
 Rules:
-  - What is written is not shared: each thread has a cache of names, and there are no free lists.
+  - What is written is not shared: each thread has its own caches (`caches.pxi`).
   - What every message refers to is immortal: threads that count the references to one object wait for each other.
   - A list or a dict of the caller is locked while its items are read. The lock is given up where this thread waits, so
-    that what the core says about Python code that runs meanwhile holds for other threads, too.
+    that what the core says about Python code that runs meanwhile holds for other threads, too. One that only the locked
+    one around it refers to needs no lock of its own (`Guard`), which would cost as much as two or three items.
   - The rules of a preset have their place when the core is imported, those of other profiles are in a dict, which has a
     lock of its own; the tables of verdicts are filled atomically.
   - A `Reader` has a lock, so that no two threads are in it.
@@ -13,12 +14,25 @@ With the GIL, FREE_THREADED is False when the core is compiled, and nothing of t
 
 cdef extern from *:
     """
-    struct jsonrpc_fast_name;
-
     #ifdef Py_GIL_DISABLED
     #define JSONRPC_FAST_FREE_THREADED 1
     #define jsonrpc_fast_begin_section(value) Py_BEGIN_CRITICAL_SECTION(value)
     #define jsonrpc_fast_end_section() Py_END_CRITICAL_SECTION()
+    #define jsonrpc_fast_begin_guard(section, value) PyCriticalSection_Begin(section, value)
+    #define jsonrpc_fast_end_guard(section) PyCriticalSection_End(section)
+    typedef PyCriticalSection jsonrpc_fast_section;
+
+    /* Holds an object and returns 1, if there is one reference to it, of this thread: what
+       PyUnstable_Object_IsUniquelyReferenced of CPython 3.14 says. What other threads did before is seen then. */
+    static CYTHON_INLINE int jsonrpc_fast_hold_single(PyObject *value) {
+        if (_Py_atomic_load_uint32_relaxed(&value->ob_ref_local) != 1
+            || _Py_atomic_load_uintptr_relaxed(&value->ob_tid) != _Py_ThreadId()
+            || _Py_atomic_load_ssize_acquire(&value->ob_ref_shared) != 0)
+            return 0;
+        _Py_atomic_store_uint32_relaxed(&value->ob_ref_local, 2);
+        return 1;
+    }
+    #define jsonrpc_fast_drop_single(value) _Py_atomic_store_uint32_relaxed(&(value)->ob_ref_local, 1)
 
     typedef struct {
         PyMutex mutex;
@@ -45,12 +59,6 @@ cdef extern from *:
     #endif
     }
 
-    #if defined(_MSC_VER)
-    static __declspec(thread) struct jsonrpc_fast_name *jsonrpc_fast_thread_names;
-    #else
-    static _Thread_local struct jsonrpc_fast_name *jsonrpc_fast_thread_names;
-    #endif
-
     /* A table that several threads fill: a page is complete before others see it, and a byte is 0 or final. */
     #define jsonrpc_fast_page_at(place) ((unsigned char *)_Py_atomic_load_ptr_acquire(place))
     #define jsonrpc_fast_byte_at(place) _Py_atomic_load_uint8_relaxed(place)
@@ -70,11 +78,15 @@ cdef extern from *:
     #define jsonrpc_fast_set_page(place, page) (*(place) = (page))
     #define jsonrpc_fast_begin_section(value) ((void)(value))
     #define jsonrpc_fast_end_section() ((void)0)
+    #define jsonrpc_fast_begin_guard(section, value) ((void)(value))
+    #define jsonrpc_fast_end_guard(section) ((void)0)
+    #define jsonrpc_fast_hold_single(value) 0
+    #define jsonrpc_fast_drop_single(value) ((void)(value))
+    typedef char jsonrpc_fast_section;
     typedef char jsonrpc_fast_lock;
     #define jsonrpc_fast_acquire(lock) 1
     #define jsonrpc_fast_release(lock) ((void)0)
     #define jsonrpc_fast_make_immortal(value) ((void)(value))
-    static struct jsonrpc_fast_name *jsonrpc_fast_thread_names;
     #endif
 
     /* The value in a dict as a new reference; NULL if there is none, or with an exception. */
@@ -92,10 +104,17 @@ cdef extern from *:
     }
     #endif
     """
+    bint is_tuple "PyTuple_CheckExact"(PyObject* value)
     bint FREE_THREADED "JSONRPC_FAST_FREE_THREADED"
     # Both are in one block of code, with no other way out of it.
     void begin_section "jsonrpc_fast_begin_section"(PyObject* value) noexcept
     void end_section "jsonrpc_fast_end_section"() noexcept
+    ctypedef struct Section "jsonrpc_fast_section":
+        pass
+    void begin_guard "jsonrpc_fast_begin_guard"(Section* section, PyObject* value) noexcept
+    void end_guard "jsonrpc_fast_end_guard"(Section* section) noexcept
+    bint hold_single "jsonrpc_fast_hold_single"(PyObject* value) noexcept
+    void drop_single "jsonrpc_fast_drop_single"(PyObject* value) noexcept
     # Without the GIL other threads wait for a lock; the thread that has it gets False.
     ctypedef struct Lock "jsonrpc_fast_lock":
         pass
@@ -107,55 +126,11 @@ cdef extern from *:
     uint8_t byte_at "jsonrpc_fast_byte_at"(uint8_t* place) noexcept
     void set_byte "jsonrpc_fast_set_byte"(uint8_t* place, uint8_t byte) noexcept
     uint8_t* set_page "jsonrpc_fast_set_page"(uint8_t** place, uint8_t* page) noexcept  # the page that is there then
-    Name* thread_names "jsonrpc_fast_thread_names"  # of this thread, or NULL
-
-cdef extern from "Python.h":
-    PyObject* thread_state "PyThreadState_GetDict"()
-    PyObject* new_capsule "PyCapsule_New"(void* pointer, const char* name, void (*release)(PyObject*) noexcept)
-    void* capsule_pointer "PyCapsule_GetPointer"(PyObject* capsule, const char* name)
-    void* new_memory "PyMem_RawCalloc"(size_t count, size_t size) noexcept
-    void forget_memory "PyMem_RawFree"(void* memory) noexcept
-
-cdef const char* NAMES_CAPSULE = b"jsonrpc_fast.codec._core.names"
-cdef str NAMES_KEY = "jsonrpc_fast.codec._core.names"
-
 
 cdef make_immortal(value):
     """Make an object that lives as long as the process immortal. Without effect with the GIL."""
     set_immortal(<PyObject*>value)
     return value
-
-
-cdef void free_names(PyObject* capsule) noexcept:
-    """Free the names of a thread that ends."""
-    global thread_names
-    cdef Name* found = <Name*>capsule_pointer(capsule, NAMES_CAPSULE)
-    cdef int i
-    if thread_names == found:
-        thread_names = NULL
-    for i in range(THREAD_NAME_PLACES):
-        drop_if_any(found[i].text)
-    forget_memory(found)
-
-
-cdef Name* make_names() except? NULL:
-    """Make the cache of this thread, which its dict owns; NULL if the thread is about to end."""
-    global thread_names
-    cdef PyObject* state = thread_state()
-    cdef Name* made
-    if state == NULL:
-        return NULL
-    made = <Name*>new_memory(THREAD_NAME_PLACES, sizeof(Name))
-    if made == NULL:
-        raise MemoryError
-    capsule = new_capsule(made, NAMES_CAPSULE, free_names)
-    if capsule == NULL:
-        forget_memory(made)
-        check_raised()
-    owned_capsule = owned(capsule)
-    thread_names = made
-    (<dict>state)[NAMES_KEY] = owned_capsule
-    return made
 
 
 cdef int keep_presets() except -1:
@@ -178,3 +153,69 @@ cdef int keep_shared_objects() except -1:
         load_decimals(DECIMALS)  # later several threads could do that at once
         make_immortal(decimal_class)
     return keep_presets()
+
+
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    struct jsonrpc_fast_output;
+    struct jsonrpc_fast_guard;
+    static __attribute__((noinline)) void jsonrpc_fast_renew_guard(
+        struct jsonrpc_fast_output *, struct jsonrpc_fast_guard *, PyObject *);
+    #endif
+    """
+
+cdef enum:
+    # How other threads are kept from a container.
+    NOT_KEPT  # it is a tuple that they may have
+    SINGLE  # there was one reference to it
+    LOCKED
+
+
+cdef struct Guard "jsonrpc_fast_guard":
+    # A container while it is written, without the GIL.
+    Py_ssize_t breaks  # `Output.breaks` when no other thread could have reached it
+    int state
+    bint around  # whether other threads are kept from the container around it
+    Section section
+
+
+# No thread takes the first reference of its own to an object without the lock of the list or dict that has it, if the only
+# reference is that one, made by another thread: CPython reads without a lock what is shared already. So a container with
+# one reference needs no lock while the one around it is locked, or needs none, either. A lock is given up where this
+# thread waits for another one or runs Python code: each such place is a *break*, after which a container without a lock
+# is locked before its next item is read. A tuple has no lock, and its items are taken without one.
+
+
+cdef inline void open_guard(Output* output, Guard* guard, PyObject* value) noexcept:
+    """Hold a container, and lock it if it needs that."""
+    guard.around = output.is_guarded
+    if output.is_guarded and hold_single(value):
+        guard.state = SINGLE
+        guard.breaks = output.breaks
+        return
+    hold(value)
+    guard.state = NOT_KEPT
+    renew_guard(output, guard, value)
+
+
+cdef void renew_guard "jsonrpc_fast_renew_guard"(Output* output, Guard* guard, PyObject* value) noexcept:
+    """Lock a container that other threads may have reached."""
+    output.is_guarded = not is_tuple(value)
+    if not output.is_guarded:
+        guard.state = NOT_KEPT
+    elif guard.state != LOCKED:
+        output.breaks += 1
+        begin_guard(&guard.section, value)
+        guard.state = LOCKED
+    guard.breaks = output.breaks
+
+
+cdef inline void close_guard(Output* output, Guard* guard, PyObject* value) noexcept:
+    output.is_guarded = guard.around
+    if guard.state == SINGLE and guard.breaks == output.breaks:
+        drop_single(value)
+        return
+    if guard.state == LOCKED:
+        end_guard(&guard.section)
+    drop(value)

@@ -102,6 +102,7 @@ cdef struct ValueReader "jsonrpc_fast_value_reader":
     int numbers  # how they are read, as `numbers_of` says
     bint is_alone  # orjson is not there, or cannot read this payload
     bint is_for_orjson  # there is no value because orjson reads this payload faster
+    Caches* caches  # without the GIL those of this thread; NULL: there is no memory for them
     PyObject** stack  # `values`, or larger memory on the heap
     PyObject** stack_end
     PyObject* values[STACK_VALUES]
@@ -119,6 +120,8 @@ cdef inline void open_reader(
     reader.depth = depth
     reader.numbers = numbers
     reader.is_alone = not HAS_ORJSON
+    if FREE_THREADED:
+        reader.caches = caches_of_thread()
     reader.stack = reader.values
     reader.stack_end = reader.values + STACK_VALUES
 

@@ -145,7 +145,7 @@ cdef PyObject* value_at(ValueReader* reader, const uint8_t* at, Py_ssize_t level
             if in_object:
                 if unlikely(at[0] != c"}"):
                     return drop_values(reader, top)
-                value = dict_of(reader.stack + start, top - reader.stack - start)
+                value = dict_of(reader.caches, reader.stack + start, top - reader.stack - start)
             else:
                 if unlikely(at[0] != c"]"):
                     return drop_values(reader, top)

@@ -68,6 +68,8 @@ cdef char* write_foreign(Output* output, char* at, PyObject* value) noexcept:
     if HAS_ORJSON:
         return NULL
     hold(value)
+    if FREE_THREADED:
+        output.breaks += 1
     if may_have_parts(value) == 0:
         text = call_with(<PyObject*>dumps_unchecked, value)
     drop(value)
@@ -83,7 +85,7 @@ cdef char* write_foreign(Output* output, char* at, PyObject* value) noexcept:
     return at
 
 
-cdef char* write_members(Output* output, char* at, PyObject* value, Py_ssize_t levels) noexcept:
+cdef char* write_members(Output* output, char* at, PyObject* value, Py_ssize_t levels, Guard* guard) noexcept:
     """Write a dict."""
     cdef PyObject* name
     cdef PyObject* item
@@ -108,6 +110,8 @@ cdef char* write_members(Output* output, char* at, PyObject* value, Py_ssize_t l
         at[0] = c","
         at += 1
         left -= 1
+        if FREE_THREADED and unlikely(guard.breaks != output.breaks):
+            renew_guard(output, guard, value)
         if unlikely(at > output.full):
             at = grow(output, at, 0)
             if at == NULL:
@@ -116,7 +120,9 @@ cdef char* write_members(Output* output, char* at, PyObject* value, Py_ssize_t l
     return at
 
 
-cdef inline char* write_items(Output* output, char* at, PyObject* value, bint is_list, Py_ssize_t levels) noexcept:
+cdef inline char* write_items "jsonrpc_fast_write_items"(
+    Output* output, char* at, PyObject* value, bint is_list, Py_ssize_t levels, Guard* guard
+) noexcept:
     """Write a list or a tuple."""
     cdef Py_ssize_t i = 0
     at[0] = c"["
@@ -128,6 +134,8 @@ cdef inline char* write_items(Output* output, char* at, PyObject* value, bint is
         at[0] = c","
         at += 1
         i += 1
+        if FREE_THREADED and unlikely(guard.breaks != output.breaks):
+            renew_guard(output, guard, value)
         if unlikely(at > output.full):
             at = grow(output, at, 0)
             if at == NULL:
@@ -141,24 +149,27 @@ cdef inline char* write_items(Output* output, char* at, PyObject* value, bint is
 
 cdef char* write_container(Output* output, char* at, PyObject* value, Py_ssize_t levels) noexcept:
     cdef PyObject* kind = class_of(value)
+    cdef Guard guard
     if unlikely(levels == 0):
         return NULL
     if unlikely(at > output.full):
         at = grow(output, at, 0)
         if at == NULL:
             return NULL
-    hold(value)
-    if kind == DICT_TYPE:
-        begin_section(value)
-        at = write_members(output, at, value, levels - 1)
-        end_section()
-    elif kind == LIST_TYPE:
-        begin_section(value)
-        at = write_items(output, at, value, True, levels - 1)
-        end_section()
+    if FREE_THREADED:
+        open_guard(output, &guard, value)
     else:
-        at = write_items(output, at, value, False, levels - 1)
-    drop(value)
+        hold(value)
+    if kind == DICT_TYPE:
+        at = write_members(output, at, value, levels - 1, &guard)
+    elif kind == LIST_TYPE:
+        at = write_items(output, at, value, True, levels - 1, &guard)
+    else:
+        at = write_items(output, at, value, False, levels - 1, &guard)
+    if FREE_THREADED:
+        close_guard(output, &guard, value)
+    else:
+        drop(value)
     return at
 
 
