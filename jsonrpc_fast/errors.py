@@ -199,7 +199,8 @@ def run_callback(report: Callable[[BaseException], object], callback: Callable[.
         raise
     # Any other, such as the CancelledError of a future whose `result` the callback called.
     except BaseException as error:
-        return report(error)
+        report(error)
+        return None
 
 
 def standard_error(code: ErrorCode) -> RpcError:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from ..codec import Notification, Request
 from ..codec._payloads import decoded
+from ..errors import run_callback
 from ..types import MessageId
 from .conventions import Cancellation, Convention
 
@@ -66,7 +67,8 @@ def _withdraw(
         elif kind is list:
             _withdraw(convention, method, item, places)
         elif kind is Notification and item.method == method:
-            notice = convention.read(method, decoded(item.params))
+            # What it raises is reported when the notification is received.
+            notice = run_callback(lambda _: None, convention.read, method, decoded(item.params))
             place = places.pop((type(notice.id), notice.id), None) if type(notice) is Cancellation else None
             if place is not None:
                 found, at = place

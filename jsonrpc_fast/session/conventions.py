@@ -55,6 +55,9 @@ class Goodbye(NamedTuple):
 class Convention:
     """No cancellation, no progress, no ping, no goodbye: the base class of the other conventions.
 
+    What `cancellation`, `goodbye`, `read` and `trace` raise, and params that cannot be written, are reported as faults:
+    the notification is not sent, or is served as any other, and the session goes on.
+
     Attributes:
         methods: The notifications that `read` understands.
         ping: The method of a request that asks for any response, or None. A ping overtakes messages that wait for an

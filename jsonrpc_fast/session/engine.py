@@ -296,7 +296,7 @@ class Engine:
         self, message: Notification, destination: Destination | None, batch: InboundBatch | None
     ) -> None:
         if message.method in self.calls.convention.methods:
-            notice = self.calls.convention.read(message.method, decoded(message.params))
+            notice = self.run_callback(self.calls.convention.read, message.method, decoded(message.params))
             if type(notice) is Cancellation:
                 self._receive_cancellation(notice)
                 return
@@ -347,9 +347,13 @@ class Engine:
         else:
             self.inbox.respond(data, destination)
 
-    def run_callback(self, callback: Callable[..., object], *arguments: Any) -> None:
-        """Call a function of the user, and report its exceptions as faults."""
-        run_callback(self.hooks.fault, callback, *arguments)
+    def run_callback(self, callback: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function of the user, and report its exceptions as faults. Return what it returns, or None."""
+        return run_callback(self.hooks.fault, callback, *arguments)
+
+    def _notice(self, write: Callable[..., bytes], *arguments: Any) -> bytes:
+        """Return a notification of the convention, which the user may have written; b"" if it fails."""
+        return self.run_callback(write, *arguments) or b""
 
     # Async handlers.
 
@@ -378,7 +382,7 @@ class Engine:
         now = self._clock()
         for call in self.calls.expire(now):
             self._settled(call)
-            self.send(self.calls.cancellation_notice(call, "timeout"), call.destination)
+            self.send(self._notice(self.calls.cancellation_notice, call, "timeout"), call.destination)
         if self.inbox.reading.tick(now):
             self.give_up(ConnectionLost("the peer reads none of the responses"))
             return
@@ -509,7 +513,7 @@ class Engine:
         """Cancel a call and notify the peer, if the convention allows it. Return False if it has settled already."""
         if call.outcome is not None:
             return False
-        text = self.calls.cancel(call, reason)
+        text = self._notice(self.calls.cancel, call, reason)
         self._settled(call)
         self.send(text, call.destination)
         return True
@@ -594,8 +598,8 @@ class Engine:
 
     def goodbye(self) -> bytes:
         """Return the notification that this side begins to close; b"" if the convention has none."""
-        last = self._plain.last_read
-        return self.calls.goodbye(None if isinstance(last, Unset) else last)
+        last = None if isinstance(self._plain.last_read, Unset) else self._plain.last_read
+        return self._notice(self.calls.goodbye, last)
 
     def give_up(self, fault: ConnectionLost) -> None:
         """Settle all calls as lost, and end the connection to a peer that gives no sign of life."""

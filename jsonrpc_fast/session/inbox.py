@@ -51,7 +51,7 @@ from typing import Any, Final
 from ..codec import Notification, Request
 from ..codec._backend import PlainServer
 from ..codes import BUSY_MESSAGE, RPC_MESSAGES, ErrorCode, SessionErrorCode
-from ..errors import HANDLER_FAILURES, ConnectionLost, RpcError, StateError, standard_error
+from ..errors import HANDLER_FAILURES, ConnectionLost, RpcError, StateError, run_callback, standard_error
 from ..handlers import Handler, Handlers, RequestContext, is_awaitable
 from ..handlers.cancellation import CancelledError, is_future
 from ..handlers.responses import response_to_error, response_to_failure
@@ -727,7 +727,8 @@ class Inbox:
         now = self._clock()
         id = None if request is None else request.id
         if self._hooks.request_received is not None:
-            return self._hooks.request_received(id, item.method, self._requests.trace_of(item)), now
+            trace = run_callback(self._hooks.fault, self._requests.trace_of, item) or {}
+            return self._hooks.request_received(id, item.method, trace), now
         started = self._hooks.request_started
         return None if started is None else started(id, item.method), now
 

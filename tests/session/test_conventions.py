@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from jsonrpc_fast import LSP, MCP_2025_06_18, Decoder, Notification, Raw, decode
+from jsonrpc_fast import LSP, MCP_2025_06_18, Decoder, Notification, Raw, Response, decode
+from jsonrpc_fast.errors import CallCancelled, CallTimeout
 from jsonrpc_fast.hooks import Outcome
 from jsonrpc_fast.session.conventions import AcpConvention, Cancellation, Convention, LspConvention, McpConvention
 
 from ..support.engines import Cancelled, End, receive, request_from
+from ..support.session_pairs import Faults, session_and_wire, settle
 from ..support.tables import rows
 
 
@@ -207,3 +210,97 @@ def test_the_convention_of_acp() -> None:
     for params in (None, [], {}, {"requestId": None}, {"requestId": True}, {"id": 1}):
         assert convention.read("$/cancel_request", params) is None
     assert convention.cancelled_error == (-32800, "Request cancelled")
+
+
+class Raising(LspConvention):
+    """One of a user's own that fails."""
+
+    methods = frozenset({"$/cancelRequest", "rpc.goodbye"})
+
+    def cancellation(self, id: int | str, reason: str | None) -> tuple[str, dict[str, Any]]:
+        if id:
+            raise ValueError("mine")
+        return "$/cancelRequest", {"id": id}
+
+    def goodbye(self, last: Any) -> tuple[str, dict[str, Any]]:
+        raise ValueError("mine")
+
+    def read(self, method: str, params: Any) -> None:
+        raise ValueError("mine")
+
+    def trace(self, params: Any, extra: Any) -> dict[str, str]:
+        raise ValueError("mine")
+
+
+class Unwritable(LspConvention):
+    """One of a user's own whose params are no JSON."""
+
+    def cancellation(self, id: int | str, reason: str | None) -> tuple[str, dict[str, Any]]:
+        return "$/cancelRequest", {"id": object()}
+
+    def goodbye(self, last: Any) -> tuple[str, dict[str, Any]]:
+        return "rpc.goodbye", {"last": object()}
+
+
+class Seen(Faults):
+    """Hooks that record faults and trace contexts, and return something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.traces: list[Any] = []
+
+    def fault(self, error: Exception) -> bytes:  # type: ignore[override]
+        self.seen.append(error)
+        return b"not a message"
+
+    def request_received(self, id: Any, method: str, trace: dict[str, str]) -> None:
+        self.traces.append(trace)
+
+
+FAILING = [(Raising(), "ValueError('mine')"), (Unwritable(), "EncodeError('Type is not JSON serializable: object')")]
+
+
+@rows("convention, fault", FAILING)
+@pytest.mark.virtual_time
+@pytest.mark.usefixtures("each_loop")
+async def test_a_cancellation_that_fails_is_reported_and_every_call_ends(convention: Convention, fault: str) -> None:
+    faults = Faults()
+    async with session_and_wire(convention=convention, hooks=faults) as (session, wire):
+        calls = [asyncio.create_task(session.call("m", timeout=seconds)) for seconds in (1, 1, 2)]
+        cancelled = asyncio.create_task(session.call("m"))
+        await settle()
+        assert session.cancel(4)
+        outcomes = await asyncio.gather(*calls, cancelled, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [CallTimeout, CallTimeout, CallTimeout, CallCancelled]
+        assert [repr(error) for error in faults.seen] == [fault] * 4
+        assert [message.method for message in wire.received] == ["m"] * 4
+
+
+@rows("convention, fault", FAILING)
+@pytest.mark.usefixtures("each_loop")
+async def test_a_goodbye_that_fails_is_reported_and_the_session_closes(convention: Convention, fault: str) -> None:
+    faults = Seen()
+    async with session_and_wire({"m": lambda: 1}, convention=convention, hooks=faults) as (session, wire):
+        wire.send(b'{"jsonrpc":"2.0","id":7,"method":"m"}\n')
+        assert await wire.next() == Response(7, 1)
+        faults.seen.clear()
+        await session.close()
+        assert not session.is_connected
+        assert [repr(error) for error in faults.seen] == [fault]
+        await settle()
+        assert wire.received == []
+
+
+@pytest.mark.usefixtures("each_loop")
+async def test_a_batch_goes_on_when_the_convention_cannot_read_one_of_its_notifications() -> None:
+    faults = Seen()
+    handlers = {"m": lambda: 1, "$/cancelRequest": lambda **params: None}
+    async with session_and_wire(handlers, convention=Raising(), hooks=faults) as (_, wire):
+        wire.send(
+            b'[{"jsonrpc":"2.0","id":1,"method":"m"},'
+            b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":1}},'
+            b'{"jsonrpc":"2.0","id":2,"method":"m"}]\n'
+        )
+        assert await wire.next() == [Response(1, 1), Response(2, 1)]
+        assert faults.traces == [{}, {}, {}]
+        assert [repr(error) for error in faults.seen] == ["ValueError('mine')"] * 4
