@@ -122,9 +122,9 @@ class FaultHook(Protocol):
         """A failure that no exception reports to a caller.
 
         Args:
-            error: A ParseError; a StateError for a response with an unknown id, for a request with an id in flight, or
-                for a message that the session had no room or no time to serve; an exception of a handler or a callback;
-                an OSError of the transport.
+            error: A ParseError; a StateError for a response with an unknown id (the cause is the RpcError of an error),
+                for a request with an id in flight, or for a message that the session had no room or no time to serve;
+                an exception of a handler or a callback; an OSError of the transport.
         """
 
 

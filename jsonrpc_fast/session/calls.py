@@ -5,11 +5,11 @@ Rules:
   - The late response to a call that was given up is dropped, as is every response after `lose`; any other response with
     an unknown id is a fault.
   - An error without an id settles a batch of this side if exactly one has had no response yet: this is how a peer
-    refuses a batch that it cannot read. If there is no such batch, it settles the only call that has had no response,
-    in flight or given up. An error about the method or the params comes from a peer that could have read an id: it is a
-    response to a notification, which some peers send although they must not, and settles nothing. An error about a
-    notification that the peer cannot read, for example because it is too large, cannot be told from one about a call:
-    the call fails.
+    refuses a batch that it cannot read. If there is no such batch, it settles the only call in flight, unless it may be
+    about one that was given up (`Tracker.only_awaited`). An error about the method or the params comes from a peer that
+    could have read an id: it is a response to a notification, which some peers send although they must not, and settles
+    nothing. An error about a notification that the peer cannot read, for example because it is too large, cannot be
+    told from one about a call: the call fails.
   - A goodbye of the peer settles the calls that it will not serve.
 
 Each message to send is one line of JSON with its newline; b"" stands for none.
@@ -30,7 +30,7 @@ from ..errors import ConnectionLost, EncodeError
 from ..handlers.cancellation import CancelledError
 from ..hooks import Outcome
 from ..types import MessageId
-from .conventions import Convention, ProgressToken
+from .conventions import Convention, ProgressToken, is_wide
 from .requests import with_default
 from .tracker import Call, Tracker
 
@@ -200,22 +200,24 @@ class Calls(Tracker):
 
     def cancellation_notice(self, call: Call, reason: str | None = None) -> bytes:
         """Return the notice for a call that was given up, as after `expire`; b"" if the convention has none."""
-        if call.method in self.convention.never_cancelled or _is_wide(call.id):
+        if call.method in self.convention.never_cancelled or is_wide(call.id):
             return b""
         message = self.convention.cancellation(call.id, reason)
         return b"" if message is None else self._encode_notification(*message)
 
     def goodbye(self, last: MessageId) -> bytes:
-        """Return the notification that this side begins to close, with the id of the last request that it has read.
+        """Return the notification that this side begins to close; b"" if the convention has none.
 
-        b"" if the convention has none, or if the id cannot be a part of params.
+        Args:
+            last: As in `Goodbye`.
         """
-        message = None if _is_wide(last) else self.convention.goodbye(last)
+        message = self.convention.goodbye(last)
         return b"" if message is None else self._encode_notification(*message)
 
     def withdraw(self, call: Call) -> None:
         """Forget a call whose request was not sent."""
         self.settle(call.id, Outcome.CANCELLED)
+        self.note_no_response(call)
 
     def fail(self, id: MessageId, error: Exception) -> Call | None:
         """Settle a call with an exception of this side and return it; None if no such call is in flight."""
@@ -299,7 +301,7 @@ class Calls(Tracker):
         token = token_of(decoded(params))
         if token is None:
             with_token = convention.with_item_token if is_stream else convention.with_token
-            params = with_token(decoded(params), call.id)
+            params = with_token(decoded(params), str(call.id) if is_wide(call.id) else call.id)
             token = token_of(params)
         if token is not None:
             call.token = token
@@ -317,11 +319,3 @@ class Calls(Tracker):
             answered = call.outcome in (Outcome.RESULT, Outcome.ERROR, Outcome.FAULT)
             if answered or not batch.in_flight:
                 self._open_batches.pop(batch, None)
-
-
-def _is_wide(id: MessageId) -> bool:
-    """Return whether an id is an integer beyond 64 bits, which cannot be written in params.
-
-    Most peers would read another number there, and take it for the id of another request.
-    """
-    return type(id) is int and not -(2**63) <= id < 2**64

@@ -54,7 +54,7 @@ from ..types import UNSET, MessageId, Unset
 from .ahead import Withdrawn, look_ahead
 from .budget import ResponseBudget, ResponsePolicy, budget_for
 from .calls import Calls
-from .conventions import Cancellation, Convention, Goodbye, JsonRpcConvention, Progress
+from .conventions import Cancellation, Convention, Goodbye, JsonRpcConvention, Progress, is_wide
 from .driver import Driver
 from .inbox import Inbox
 from .requests import Destination, InboundBatch, InboundRequest, Requests
@@ -265,7 +265,10 @@ class Engine:
             return
         settled = self.calls.settle_otherwise(message)
         if settled is None:
-            self.hooks.peer_fault(unknown_response())
+            error = message.error
+            fault = unknown_response(None if error is None else error.code)
+            fault.__cause__ = None if error is None else self._remote_error(error)
+            self.hooks.peer_fault(fault)
         else:
             for call in settled:
                 self._settled(call)
@@ -597,9 +600,14 @@ class Engine:
         return self._plain.last_read is not UNSET
 
     def goodbye(self) -> bytes:
-        """Return the notification that this side begins to close; b"" if the convention has none."""
-        last = None if isinstance(self._plain.last_read, Unset) else self._plain.last_read
-        return self._notice(self.calls.goodbye, last)
+        """Return the notification that this side begins to close.
+
+        b"" if the convention has none, or if it cannot name the last request that was read: null would stand for none.
+        """
+        last = self._plain.last_read
+        if last is None or is_wide(last):
+            return b""
+        return self._notice(self.calls.goodbye, None if isinstance(last, Unset) else last)
 
     def give_up(self, fault: ConnectionLost) -> None:
         """Settle all calls as lost, and end the connection to a peer that gives no sign of life."""

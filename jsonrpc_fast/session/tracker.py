@@ -105,7 +105,16 @@ class Tracker:
         max_tombstones: Maximum number of tombstones of calls that were given up.
     """
 
-    __slots__ = ("_deadlines", "_id_factory", "_max_calls", "_max_tombstones", "_numbers", "_pending", "_tombstones")
+    __slots__ = (
+        "_deadlines",
+        "_id_factory",
+        "_max_calls",
+        "_max_tombstones",
+        "_newest_given_up",
+        "_numbers",
+        "_pending",
+        "_tombstones",
+    )
 
     def __init__(
         self,
@@ -121,6 +130,7 @@ class Tracker:
         self._pending: dict[int | str, Call] = {}
         self._tombstones: OrderedDict[int | str, None] = OrderedDict()
         self._deadlines: list[tuple[float, int, int | str]] = []
+        self._newest_given_up = 0  # the number of the latest call that ended without a response
 
     def __len__(self) -> int:
         """Return the number of calls in flight."""
@@ -154,17 +164,18 @@ class Tracker:
         pending = self._pending
         if len(pending) >= self._max_calls and not may_exceed:
             raise StateError("too many calls are in flight")
-        number = next(self._numbers)
-        id = number if self._id_factory is None else self._made_id(self._id_factory())
+        made = None if self._id_factory is None else self._made_id(self._id_factory())
         expires = inf
         if timeout is not None:
             if not timeout >= 0:
                 raise invalid_timeout()
             expires = now + timeout
+        if idle_timeout is not None and not idle_timeout >= 0:
+            raise invalid_timeout()
+        number = next(self._numbers)  # last: each number belongs to a call
+        id = number if made is None else made
         call = Call(id, method, number, now, expires, idle_timeout)
         if idle_timeout is not None:
-            if not idle_timeout >= 0:
-                raise invalid_timeout()
             expires = call.deadline()
         if expires != inf:
             heappush(self._deadlines, (expires, number, id))
@@ -202,6 +213,7 @@ class Tracker:
         """Settle a call without a response. Returns False, and does nothing, if it has already settled."""
         if call.outcome is not None or self.settle(call.id, outcome) is not call:
             return False
+        self.note_no_response(call)
         tombstones = self._tombstones
         tombstones[call.id] = None
         # A peer that never responds must not fill the memory. Beyond the bound a late response is reported as unknown.
@@ -216,9 +228,21 @@ class Tracker:
         del self._tombstones[id]
         return True
 
+    def note_no_response(self, call: Call) -> None:
+        """Note that a call has ended without a response."""
+        self._newest_given_up = max(self._newest_given_up, call.number)
+
     def only_awaited(self) -> Call | None:
-        """Return the only call that the peer may still respond to; None if there are several, or if it was given up."""
-        return next(iter(self._pending.values())) if len(self._pending) == 1 and not self._tombstones else None
+        """Return the only call that an error without an id can be about; None if it may be about several.
+
+        It may be about a call that was given up, unless a later call has had a response since: a peer reads messages in
+        their order, and refuses at once what it cannot read.
+        """
+        if len(self._pending) != 1:
+            return None
+        call = next(iter(self._pending.values()))
+        # Every number in between belongs to a call that has had a response.
+        return call if not self._tombstones or call.number > self._newest_given_up + 1 else None
 
     @property
     def is_owed(self) -> bool:
@@ -297,8 +321,10 @@ def invalid_timeout() -> ValueError:
     return ValueError("a timeout must be 0 seconds or more")
 
 
-def unknown_response() -> StateError:
-    """Return the fault of a response whose id belongs to no call."""
+def unknown_response(code: int | None = None) -> StateError:
+    """Return the fault of a response whose id belongs to no call; `code` is that of an error."""
+    if code is not None:
+        return StateError(f"received an error with an unknown id: code {code}")
     return StateError("received a response with an unknown id")
 
 

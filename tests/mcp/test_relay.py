@@ -323,8 +323,9 @@ async def test_a_response_without_a_request_is_dropped(left: End, right: End, fa
     await left.send(b'{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}')
     assert (left.received(), right.received()) == ([], [])
     assert [(side, type(fault), str(fault)) for side, fault in faults] == [
-        ("left", StateError, "received a response with an unknown id")
-    ] * 2
+        ("left", StateError, "received a response with an unknown id"),
+        ("left", StateError, "received an error with an unknown id: code 1"),
+    ]
 
 
 @through_relay()

@@ -271,10 +271,10 @@ async def test_other_conventions_have_no_goodbye(convention: type[Convention]) -
         (2**64, []),
         (-(2**63) - 1, []),
         (1.5, [Notification("rpc.goodbye", {"last": 1.5})]),
-        (None, [Notification("rpc.goodbye", {"last": None})]),
+        (None, []),  # it would say that no request was read
     ],
 )
-async def test_an_id_that_params_cannot_hold_does_not_keep_a_session_open(id: Any, sent: list[Any]) -> None:
+async def test_an_id_that_a_goodbye_cannot_name_does_not_keep_a_session_open(id: Any, sent: list[Any]) -> None:
     async with session_and_wire({"m": lambda: 1}) as (session, wire):
         wire.send(encode_request(id, "m"))
         assert await wire.next() == Response(id, 1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast import LSP, MCP_2025_06_18, Decoder, Notification, Raw, Response, decode
+from jsonrpc_fast import JSONRPC, LSP, MCP_2025_06_18, Decoder, Notification, Raw, Response, decode
 from jsonrpc_fast.errors import CallCancelled, CallTimeout
 from jsonrpc_fast.hooks import Outcome
 from jsonrpc_fast.session.conventions import AcpConvention, Cancellation, Convention, LspConvention, McpConvention
@@ -159,6 +159,36 @@ def test_a_token_in_the_params_is_used() -> None:
     assert seen == [1]
 
 
+@rows(
+    "convention, asked, members",
+    [
+        (LspConvention, b'{"workDoneToken":%d}', {"workDoneToken": "18446744073709551616"}),
+        (LspConvention, b'{"partialResultToken":%d}', {"workDoneToken": "18446744073709551616"}),
+        (McpConvention, b'{"_meta":{"progressToken":%d}}', {"_meta": {"progressToken": "18446744073709551616"}}),
+    ],
+)
+def test_no_token_is_an_integer_beyond_64_bits(convention: Any, asked: bytes, members: Any) -> None:
+    """A peer that sends one gets no progress; a call whose id is one has its digits for a token."""
+    end = End(
+        decoder=Decoder(profile=JSONRPC.replace(big_ints="exact")), convention=convention(), id_factory=lambda: 2**64
+    )
+    for number, is_token in ((2**64 - 1, True), (2**64, False), (-(2**63), True), (-(2**63) - 1, False)):
+        text = b'{"jsonrpc":"2.0","id":9,"method":"m","params":%b}' % (asked % number)
+        request = request_from(receive(end, text))
+        write = end.engine.requests.item if b"partial" in asked else end.engine.requests.progress
+        sent = write(request, {"progress": 1})
+        assert (b"%d" % number in sent, bool(sent)) == (is_token, is_token)
+        end.answer(request, None)
+    seen: list[Any] = []
+    _, data = end.call("m", {}, 0.0, on_progress=seen.append)
+    assert decode(data).params == members  # type: ignore[union-attr]
+    name = "token" if convention is LspConvention else "progressToken"
+    message = b'{"jsonrpc":"2.0","method":"%b","params":{"%b":"18446744073709551616","progress":1,"value":1}}'
+    methods = {LspConvention: b"$/progress", McpConvention: b"notifications/progress"}
+    assert receive(end, message % (methods[convention], name.encode())) == []
+    assert len(seen) == 1
+
+
 @rows("params", [[1], {"_meta": 5}])
 def test_params_that_cannot_carry_a_token_are_unchanged(params: Any) -> None:
     _, data = mcp().call("m", params, 0.0, idle_timeout=1.0)
@@ -294,7 +324,7 @@ async def test_a_goodbye_that_fails_is_reported_and_the_session_closes(conventio
 @pytest.mark.usefixtures("each_loop")
 async def test_a_batch_goes_on_when_the_convention_cannot_read_one_of_its_notifications() -> None:
     faults = Seen()
-    handlers = {"m": lambda: 1, "$/cancelRequest": lambda **params: None}
+    handlers: dict[str, Any] = {"m": lambda: 1, "$/cancelRequest": lambda **params: None}
     async with session_and_wire(handlers, convention=Raising(), hooks=faults) as (_, wire):
         wire.send(
             b'[{"jsonrpc":"2.0","id":1,"method":"m"},'

@@ -344,7 +344,26 @@ def test_an_error_without_an_id_settles_the_only_call() -> None:
     given_up, _ = end.call("given up", None, 0.0, timeout=1.0)
     assert end.expire(1.0) == [given_up]
     last, _ = end.call("last", None, 2.0)
-    fault_from(receive(end, text))  # it may be the late answer
+    fault = fault_from(receive(end, text))  # it may be the late answer
+    assert last.outcome is None
+    assert str(fault.error) == "received an error with an unknown id: code -32600"
+    assert repr(fault.error.__cause__) == "RpcError(-32600, 'no', UNSET)"
+    later, _ = end.call("later", None, 2.0)
+    assert receive(end, b'{"jsonrpc":"2.0","id":4,"result":1}') == [last]
+    assert receive(end, text) == [later]  # the peer has read the fourth since it read the third
+
+
+def test_a_call_that_was_not_sent_is_no_call_with_a_response() -> None:
+    end = End()
+    text = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}'
+    end.call("given up", None, 0.0, timeout=1.0)
+    assert len(end.expire(1.0)) == 1
+    with pytest.raises(TypeError):
+        end.call("m", [object()], 2.0)
+    with pytest.raises(ValueError, match="timeout"):
+        end.call("m", None, 2.0, timeout=-1.0)
+    last, _ = end.call("last", None, 2.0)
+    fault_from(receive(end, text))
     assert last.outcome is None
 
 
