@@ -22,7 +22,7 @@ from ._json import (
     Fragment,
     NoDefault,
 )
-from ._standard import read_with, refuse_constant
+from ._standard import integer_or, read_with, refuse_constant
 
 
 def exact_decimal(token: str) -> Decimal:
@@ -51,14 +51,7 @@ def _is_exponent_too_large(token: str) -> bool:
     return len(token.lower().partition("e")[2].lstrip("+-").lstrip("0")) > MAX_EXPONENT_DIGITS
 
 
-def _integer(token: str) -> int | Decimal:
-    """An integer beyond 64 bits becomes what a number with a fraction becomes."""
-    if len(token) <= 20:  # else it has more than 64 bits
-        number = int(token)
-        if -(1 << 63) <= number < 1 << 64:
-            return number
-    return exact_decimal(token)
-
+_integer = integer_or(exact_decimal)
 
 # `parse_float` gets every number with a fraction or an exponent; NaN and infinities are no JSON.
 _read, _read_exact = (

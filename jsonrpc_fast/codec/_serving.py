@@ -1,13 +1,15 @@
-"""The fast path of serving: decode, look up, call and encode, for what most requests are. The core has the same.
+"""The fast path of serving: decode, look up, call and encode. Most requests take it. The core has the same.
 
-A request is *plain* if all of this holds. Any other message goes the ordinary way, and nothing was called for it.
+A request is *plain* if all of these hold. For any other message no function has been called when it goes the ordinary
+way.
   - It is a request, and not an item of a batch.
   - Its method has a handler that does not need the context.
   - In a session: it arrives on the stream and not by an exchange of its own, its id is not in flight, and nothing makes
     messages wait or shows them to hooks (`PlainServer.room`).
 
-The function of a plain request is called as in the ordinary way. If it returns what is no awaitable and can be
-written, that is the response. Otherwise the ordinary way gets what it returned or raised, and concludes the request.
+The function of a plain request is called as in the ordinary way. If it returns a value that is not an
+awaitable and can be written, that value is the result. Otherwise the ordinary way gets what the function returned or
+raised, and concludes the request.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ from ._messages import Raw, Request
 
 Find = Callable[[str], Any]
 """Returns the handler of a method, or None: a `jsonrpc_fast.handlers.Handler`, whose `plain`, `takes_raw`,
-`wants_context` and `invoke` are asked."""
+`wants_context` and `invoke` are used."""
 Called = tuple[Any, Any, Any, "BaseException | None"]
-"""A message; the handler whose function was called for it, None if none was; what that returned; what it raised."""
+"""A message; the handler whose function was called for it, or None; what the function returned; what it raised."""
 
 
 def call_plain(handler: Any, params: Any) -> Any:

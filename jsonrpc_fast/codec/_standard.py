@@ -138,12 +138,17 @@ def read_with(
     return value
 
 
-def _integer(token: str) -> int | float:
-    if len(token) <= 20:  # else it has more than 64 bits
-        number = int(token)
-        if -(1 << 63) <= number < 1 << 64:
-            return number
-    return _float(token)
+def integer_or(wide: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return the function that reads an integer; one beyond 64 bits becomes what `wide` returns for its token."""
+
+    def integer(token: str) -> Any:
+        if len(token) <= 20:  # else it has more than 64 bits
+            number = int(token)
+            if -(1 << 63) <= number < 1 << 64:
+                return number
+        return wide(token)
+
+    return integer
 
 
 def _float(token: str) -> float:
@@ -152,6 +157,9 @@ def _float(token: str) -> float:
     if isinf(number):
         raise ValueError
     return number
+
+
+_integer = integer_or(_float)
 
 
 def refuse_constant(_: str) -> None:
