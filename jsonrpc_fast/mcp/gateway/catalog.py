@@ -24,7 +24,7 @@ from ...errors import EncodeError, RpcError, invalid_params
 from ...session.running import current_run, waiting
 from ..client.entries import ServerEntry
 from ..protocol.capabilities import ClientCapabilities, Implementation
-from ..protocol.meta import LIST_METHODS, method_not_found
+from ..protocol.meta import HEADER_KEY, LIST_METHODS, method_not_found
 from ..protocol.naming import Prefixes
 from ..protocol.uris import UriTemplate, not_found
 from ..protocol.versions import Revision
@@ -38,6 +38,8 @@ CHANGES: Final = frozenset({f"notifications/{each.kind}/list_changed" for each i
 UPDATED: Final = "notifications/resources/updated"
 
 _NAMED: Final = ("prompts/get", "tools/call")
+_MAX_SCHEMAS: Final = 10_000
+"""The maximum number of tools that ask for headers over HTTP."""
 _MAX_TEMPLATES: Final = 1000
 """The maximum number of templates that URIs are compared with."""
 
@@ -211,7 +213,16 @@ class Catalog:
                         found[identity] = Raw(dumps({**item, key: identity}))
                     except (EncodeError, ValueError):
                         _logger.warning("%s: an item of %s is left out", upstream.name, method)
+                    else:
+                        self._note_schema(method, identity, item, found[identity])
         return Raw(b'{"%b":[%b]}' % (name.encode(), b",".join(map(bytes, found.values()))))
+
+    def _note_schema(self, method: str, name: str, item: dict[str, Any], raw: Raw) -> None:
+        schemas = self._places.schemas
+        if method == "tools/list" and HEADER_KEY.encode() in bytes(raw) and len(schemas) < _MAX_SCHEMAS:
+            schemas[name] = item.get("inputSchema")
+        else:
+            schemas.pop(name, None)
 
     async def _listed(self, method: str) -> list[tuple[Upstream, list[dict[str, Any]]]]:
         """Return the list of each server that responds in time."""

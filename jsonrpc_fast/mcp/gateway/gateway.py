@@ -161,6 +161,10 @@ class Gateway(Served):
         entry = self._entries.get(server)
         return frozenset() if entry is None or entry.local is None else entry.local.tool_scopes(inner)
 
+    def tool_schema(self, name: str) -> Any:
+        """Return the input schema of a tool that asks for headers over HTTP, if it was listed."""
+        return self._places.schemas.get(name)
+
     @property
     def running(self) -> list[str]:
         """The names of the servers that run, of all clients."""

@@ -95,6 +95,7 @@ class Places:
         list_seconds: How long a list waits for a server.
         timeout: Seconds until a request is given up; None: never.
         running: The servers that run or start.
+        schemas: By their names for the clients: the input schemas of tools that ask for headers over HTTP.
         legacy: The names of servers that were found to have a handshake only: they are not probed again.
     """
 
@@ -105,6 +106,7 @@ class Places:
     list_seconds: float
     timeout: float | None
     running: dict[Upstream, None] = field(default_factory=dict)
+    schemas: dict[str, Any] = field(default_factory=dict)
     legacy: set[str] = field(default_factory=set)
 
     async def enter(self, upstream: Upstream) -> None:

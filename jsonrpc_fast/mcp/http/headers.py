@@ -23,7 +23,13 @@ from ..._checks import HEADER_NAME, HEADER_VALUE
 from ...codec import Request
 from ...codes import McpErrorCode
 from ...errors import RpcError, invalid_params
-from ..protocol.meta import CLIENT_CAPABILITIES_KEY, PROTOCOL_VERSION_KEY, is_modern_meta, object_members
+from ..protocol.meta import (
+    CLIENT_CAPABILITIES_KEY,
+    HEADER_KEY,
+    PROTOCOL_VERSION_KEY,
+    is_modern_meta,
+    object_members,
+)
 from ..protocol.versions import HANDSHAKE_VERSIONS
 
 PROTOCOL_VERSION_HEADER: Final = "mcp-protocol-version"
@@ -60,7 +66,6 @@ BEARER_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 _BASE64: Final = "=?base64?"
 _BASE64_END: Final = "?="
-_HEADER_KEY: Final = "x-mcp-header"
 _TYPES: Final = ("string", "integer", "boolean")
 _SCHEMAS: Final = frozenset(
     (
@@ -133,18 +138,18 @@ def parameter_headers(schema: Any) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     for path, part in _parts(schema):
-        if _HEADER_KEY not in part:
+        if HEADER_KEY not in part:
             continue
-        name = part[_HEADER_KEY]
+        name = part[HEADER_KEY]
         if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
-            raise ValueError(f"{_HEADER_KEY} must be the name of a header")
+            raise ValueError(f"{HEADER_KEY} must be the name of a header")
         if not path:
-            raise ValueError(f"{_HEADER_KEY} must belong to a property that only `properties` lead to")
+            raise ValueError(f"{HEADER_KEY} must belong to a property that only `properties` lead to")
         if part.get("type") not in _TYPES:
-            raise ValueError(f"{_HEADER_KEY} must belong to a string, an integer or a boolean")
+            raise ValueError(f"{HEADER_KEY} must belong to a string, an integer or a boolean")
         header = PARAM_HEADER_PREFIX + name.lower()
         if header in found:
-            raise ValueError(f"two properties have the same {_HEADER_KEY}")
+            raise ValueError(f"two properties have the same {HEADER_KEY}")
         found[header] = path
     return found
 

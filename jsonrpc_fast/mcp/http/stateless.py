@@ -137,17 +137,15 @@ class StatelessRequests:
 
     def _check_parameters(self, headers: Mapping[bytes, bytes], params: dict[str, Any]) -> None:
         name = params.get("name")
-        tool = self._server.tools.get(name) if isinstance(name, str) else None
-        if tool is None:
+        if not isinstance(name, str) or (schema := self._server.tool_schema(name)) is None:
             return
-        schema = tool.checked.tool.input_schema
-        known, expected = self._parameters.get(tool.checked.tool.name, (None, {}))
+        known, expected = self._parameters.get(name, (None, {}))
         if known is not schema:
             try:
                 expected = parameter_headers(schema)
             except ValueError:  # clients do not use this tool
                 expected = {}
-            self._parameters[tool.checked.tool.name] = schema, expected
+            self._parameters[name] = schema, expected
         if expected:
             check_parameters(headers, expected, params.get("arguments"))
 

@@ -20,6 +20,9 @@ SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
 RELATED_TASK_KEY: Final = "io.modelcontextprotocol/related-task"
 SUBSCRIPTION_ID_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 
+HEADER_KEY: Final = "x-mcp-header"
+"""The annotation of an input schema by which a tool asks for an argument as a header (SEP-2243)."""
+
 TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
 """The extension of 2026-07-28 for tasks (SEP-2663)."""
 

@@ -170,6 +170,11 @@ class Registry:
         inside = [(mount.provider, mount.inner(name)) for mount in self.mounts]
         return frozenset().union(*[provider.tool_scopes(inner) for provider, inner in inside if inner is not None])
 
+    def tool_schema(self, name: str) -> Any:
+        """Return the input schema of a tool of this server, which may ask for headers over HTTP; None for any other."""
+        tool = self.tools.get(name)
+        return None if tool is None else tool.checked.tool.input_schema
+
     def _of(self, kind: FeatureKind) -> dict[str, Any]:
         registered: dict[FeatureKind, dict[str, Any]] = {
             "tools": self.tools,

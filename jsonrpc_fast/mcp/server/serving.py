@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from ..._typing import Unpack
@@ -100,7 +99,6 @@ class ConnectionFactory:
         lifespan: Begins with the first client, or before it, and ends with the last one.
         tasks: The tasks.
         connections: The connections in use. Whoever serves them keeps this up to date.
-        tools: A mapping of the tools by name, as far as they are known here.
         changes: Changes whenever new connections declare something else.
         keeps_raw: Whether the connections take payloads as `Raw`.
     """
@@ -110,13 +108,15 @@ class ConnectionFactory:
     lifespan: Lifespan
     tasks: TaskStore
     connections: set[Any]
-    tools: Any = MappingProxyType({})
     changes: int = 0
     keeps_raw: ClassVar[bool] = False
 
     def tool_scopes(self, name: str) -> frozenset[str]:
         """Return the scopes that a call of a tool needs over HTTP; none for a tool that is unknown."""
         return frozenset()
+
+    def tool_schema(self, name: str) -> Any:
+        """Return the input schema of a tool, which may ask for headers over HTTP; None for a tool that is unknown."""
 
     def connection(self, transport: Any, options: SessionOptions) -> ClientConnection:
         """Return the connection of one client, which is not started. The arguments are as in `Served.run`."""

@@ -22,6 +22,15 @@ CAN_SAMPLE = {"io.modelcontextprotocol/clientCapabilities": {"sampling": {}}}
 SAID = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "yes"}}
 
 
+def add_where(shop: Shop) -> None:
+    """Add a tool that asks for its argument as a header, too."""
+    schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+
+    @shop.server.tool(input_schema=schema)
+    def where(region: str) -> str:
+        return region
+
+
 def gateway_of(shop: Shop) -> Gateway:
     return Gateway({"one": shop.server})
 
@@ -29,6 +38,7 @@ def gateway_of(shop: Shop) -> Gateway:
 @pytest.mark.parametrize("versions", [HANDSHAKE_VERSIONS, MODERN_VERSIONS])
 async def test_requests_stand_alone(versions: Any) -> None:
     shop = Shop("one", versions)
+    add_where(shop)
     gateway = gateway_of(shop)
     app = gateway.asgi_app()
     async with client_of(app) as client:
@@ -36,7 +46,7 @@ async def test_requests_stand_alone(versions: Any) -> None:
         assert found["supportedVersions"] == ["2026-07-28"]
         listed = (await client.post("/mcp", **modern(request(1, "tools/list")))).json()["result"]
         assert listed["resultType"] == "complete"
-        assert (listed["ttlMs"], listed["cacheScope"], len(listed["tools"])) == (0, "private", 7)
+        assert (listed["ttlMs"], listed["cacheScope"], len(listed["tools"])) == (0, "private", 8)
         for number in range(3):
             call = request(number, "tools/call", name="one_price", arguments={"item": f"{number}"})
             result = (await client.post("/mcp", **modern(call))).json()["result"]
@@ -48,6 +58,10 @@ async def test_requests_stand_alone(versions: Any) -> None:
         assert unknown.json()["error"]["code"] == -32602
         other = await client.post("/mcp", **modern(request(1, "tools/call", name="one_price"), mcp_name="one_fail"))
         assert (other.status_code, other.json()["error"]["code"]) == (400, -32020)
+        for region, status in [("Rome", 200), ("Oslo", 400)]:
+            call = modern(request(1, "tools/call", name="one_where", arguments={"region": "Rome"}))
+            call["headers"]["mcp-param-region"] = region
+            assert (await client.post("/mcp", **call)).status_code == status
         assert (gateway.running, app.sessions) == (["one"], 0)
     assert gateway.running == []
 
@@ -123,12 +137,7 @@ async def test_progress_and_log_messages_are_of_the_request() -> None:
 @pytest.mark.parametrize("mode", ["legacy", "modern"])
 async def test_servers_over_http(mode: str, versions: Any) -> None:
     shop = Shop("one", versions)
-    schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
-
-    @shop.server.tool(input_schema=schema)
-    def where(region: str) -> str:
-        return region
-
+    add_where(shop)
     async with client_of(shop.server.asgi_app()) as http:
         gateway = Gateway({"one": f"{http.base_url}/mcp"})
         handlers = {"sampling/createMessage": lambda params: SAID}
