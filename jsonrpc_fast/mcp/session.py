@@ -7,7 +7,7 @@ from typing import Any
 
 from ..codec import ParseError
 from ..handlers import Handler, Handlers
-from ..session import Convention, McpConvention, Session, SessionOptions
+from ..session import Convention, Destination, McpConvention, Session, SessionOptions
 from ..transports.protocol import Received, Transport
 from .protocol.versions import Revision
 
@@ -42,11 +42,11 @@ class McpSession(Session):
     def _receiver(self) -> Callable[..., None]:
         receive = super()._receiver()
 
-        def receive_checked(message: Received, *destination: Any) -> None:
+        def receive_checked(message: Received, destination: Destination | None = None) -> None:
             if type(message) is list and not (self.revision is not None and self.revision.profile.batches):
                 receive(ParseError.batch_not_allowed())
             else:
-                receive(message, *destination)
+                receive(message, destination)
 
         return receive_checked
 

@@ -217,7 +217,6 @@ class Responder:
             await stream.wait_until_stored()
             if name is not None and name not in self._lost:
                 await self._end(stream, name)
-            await request.stop_watching()
 
     async def resume(self, event_id: str, request: AsgiRequest) -> None:
         """Respond to a GET with the events after one that the client has got, until their stream ends.

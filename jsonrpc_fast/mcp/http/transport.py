@@ -245,10 +245,7 @@ class HttpTransport(Transport):
         if type(message) is list:
             self.receiving = stream
         try:
-            if stream is None:
-                self.onmessage(message)
-            else:
-                self.onmessage(message, stream)
+            self.onmessage(message, stream)
         except LOOP_EXITS:
             raise
         except Exception as error:
