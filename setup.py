@@ -118,6 +118,9 @@ class BuildCore(build_ext):
             ext.extra_compile_args.append("-g0")
             ext.extra_link_args.append("-Wl,-x" if sys.platform == "darwin" else "-Wl,-s")
         if self.compiler.compiler_type != "msvc":
+            # A tenth less than with the usual -O3, and as fast: what has to be inlined says so itself (`output.pxi`).
+            if "-O" not in os.environ.get("CFLAGS", ""):
+                ext.extra_compile_args.append("-O2")
             # Without them a change anywhere moves the loops of the readers, which costs up to a quarter of their speed.
             ext.extra_compile_args += ["-falign-functions=64", "-falign-loops=32"]
             # Tables for unwinding are a twentieth of the core, and no exception of C++ passes through it.

@@ -1,4 +1,4 @@
-# cython: language_level=3, embedsignature=True, embedsignature.format=clinic, freethreading_compatible=True
+# cython: language_level=3, embedsignature=True, embedsignature.format=clinic, freethreading_compatible=True, auto_pickle=False
 """The compiled core. `_pure.py` says what it does and why; comments here say only what C adds.
 
 Rules:

@@ -19,6 +19,8 @@ cdef extern from *:
     struct jsonrpc_fast_guard;
     static inline __attribute__((always_inline)) char *jsonrpc_fast_write_items(
         struct jsonrpc_fast_output *, char *, PyObject *, int, Py_ssize_t, struct jsonrpc_fast_guard *);
+    /* One function for all integers, with the loops of their digits in it. */
+    static __attribute__((flatten, noinline)) char *jsonrpc_fast_write_integer(char *, PyObject *);
     static inline __attribute__((always_inline)) char *jsonrpc_fast_write_id(
         struct jsonrpc_fast_output *, char *, PyObject *);
     static inline __attribute__((always_inline)) char *jsonrpc_fast_write_payload(

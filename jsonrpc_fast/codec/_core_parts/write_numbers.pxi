@@ -211,22 +211,24 @@ cdef inline char* write_number(char* at, uint64_t number) noexcept:
     return at + 8
 
 
-cdef inline char* write_integer(char* at, PyObject* value) noexcept:
+cdef char* write_integer "jsonrpc_fast_write_integer"(char* at, PyObject* value) noexcept:
     """Write an int; NULL without an exception if it has more than 64 bits."""
     cdef long long number
+    cdef uint64_t positive
     cdef int overflow = 0
     if not short_integer(value, &number):
         number = long_long_of(value, &overflow)
-        if unlikely(overflow):
-            number = <long long>unsigned_of(value)
-            if raised() != NULL:
-                clear_raised()
-                return NULL
-            return write_number(at, <uint64_t>number)
-    if number < 0:
+    positive = <uint64_t>number
+    if unlikely(overflow):
+        positive = unsigned_of(value)
+        if raised() != NULL:
+            clear_raised()
+            return NULL
+    elif number < 0:
+        positive = 0 - positive
         at[0] = c"-"
-        return write_number(at + 1, 0 - <uint64_t>number)
-    return write_number(at, <uint64_t>number)
+        at += 1
+    return write_number(at, positive)
 
 
 cdef inline uint64_t round_to_odd(uint64_t* ten, uint64_t number) noexcept nogil:

@@ -127,6 +127,10 @@ cdef extern from *:
 
     /* Copy `size` bytes up to the first that JSON escapes; return whether there is one. `to` and `at` are then behind the
        bytes that count, but up to 15 more are written. With `has_before`, the eight bytes before `at` may be read. */
+    #if defined(__GNUC__)
+    static inline __attribute__((always_inline)) int jsonrpc_fast_copy_plain(
+        char **, const unsigned char **, Py_ssize_t, int);
+    #endif
     static CYTHON_INLINE int jsonrpc_fast_copy_plain(
         char **to, const unsigned char **at, Py_ssize_t size, int has_before) {
         const unsigned char *text = *at, *end = text + size;
