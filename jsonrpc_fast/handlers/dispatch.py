@@ -299,7 +299,7 @@ class Dispatch:
     ) -> bytes | Awaitable[Any]:
         """Return the response to an item, or the awaitable of its result. `handler`: that of its method, if known."""
         if not isinstance(item, (Request, Notification)):
-            return self._answer(item, is_line)
+            return self._respond(item, is_line)
         try:
             if handler is None and (handler := self._find(item.method)) is None:
                 raise standard_error(ErrorCode.METHOD_NOT_FOUND)
@@ -327,7 +327,7 @@ class Dispatch:
         except HANDLER_FAILURES as error:
             return self._encode_again(item, result, error, is_line)
 
-    def _answer(self, item: Any, is_line: bool) -> bytes:
+    def _respond(self, item: Any, is_line: bool) -> bytes:
         """Return the response to an item that calls no function."""
         if isinstance(item, ParseError):
             if not item.reply_expected:
@@ -382,7 +382,7 @@ class Dispatch:
     def _refuse_late(self, item: Any, is_line: bool) -> bytes:
         """Return the response to an item whose deadline has passed."""
         if not isinstance(item, (Request, Notification)):
-            return self._answer(item, is_line)
+            return self._respond(item, is_line)
         return self._fail(item, RpcError(SessionErrorCode.DEADLINE_EXCEEDED, DEADLINE_MESSAGE), is_line)
 
     def _encode_error(self, item: Request[Any], is_line: bool, code: int, message: str, data: Any) -> bytes:

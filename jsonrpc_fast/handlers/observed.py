@@ -92,7 +92,7 @@ class ObservedDispatch(Dispatch):
         self, item: Any, is_line: bool, context: Any, peer: Any, handler: Handler | None = None
     ) -> bytes | Awaitable[Any]:
         if not isinstance(item, (Request, Notification)):
-            return self._answer(item, is_line)
+            return self._respond(item, is_line)
         report = self._reports[id(item)] = _Report()
         try:
             handler = self._find(item.method)
@@ -124,10 +124,10 @@ class ObservedDispatch(Dispatch):
         self._conclude(item)
         return response
 
-    def _answer(self, item: Any, is_line: bool) -> bytes:
+    def _respond(self, item: Any, is_line: bool) -> bytes:
         if isinstance(item, ParseError):
             self._hooks.peer_fault(item)
-        return super()._answer(item, is_line)
+        return super()._respond(item, is_line)
 
     def _refuse_async(self, item: Served, work: Awaitable[Any], is_line: bool) -> bytes:
         response = super()._refuse_async(item, work, is_line)

@@ -252,7 +252,7 @@ class _Exchange:
     def is_last(self, upstream: _Upstream, response: Any, now: float) -> bool:
         """Return whether a response is the one for the client; if not, `next` has the next attempt, or raises."""
         status = response.status_code
-        # Any other status is the answer of the service, an error status too: another upstream would give the same one.
+        # Any other status is the response of the service, also an error: another upstream would give the same one.
         if status != _TOO_MANY and status not in _UNAVAILABLE:
             upstream.failures = 0
             return True

@@ -316,6 +316,6 @@ class Calls(Tracker):
         batch = call.batch
         if batch is not None:
             batch.in_flight -= 1
-            answered = call.outcome in (Outcome.RESULT, Outcome.ERROR, Outcome.FAULT)
-            if answered or not batch.in_flight:
+            has_response = call.outcome in (Outcome.RESULT, Outcome.ERROR, Outcome.FAULT)
+            if has_response or not batch.in_flight:
                 self._open_batches.pop(batch, None)

@@ -1,6 +1,6 @@
 """Runs: async handlers at work, and how a call finds the handler that makes it.
 
-A handler that waits for its peer must not occupy a slot: the peer may need another handler before it answers. So
+A handler that waits for its peer must not occupy a slot: the peer may need another handler before it responds. So
 an operation that waits for a peer finds the handler that called it, by the context (`contextvars`), and marks it as
 waiting. Tasks that a handler starts inherit the context, and so do threads of `asyncio.to_thread`. The handler may
 belong to another session: a gateway waits there for the peer here.

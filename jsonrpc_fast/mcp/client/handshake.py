@@ -209,8 +209,8 @@ class ClientHandshake:
         is_unknown = isinstance(error, RpcError) and error.code == ErrorCode.METHOD_NOT_FOUND
         if is_unknown and self._modern_versions and not self._has_probed:
             return self._discover(self._modern_versions[-1])
-        # A legacy server answers the probe with whatever error it has for unknown methods, or requests before
-        # `initialize`: the code tells nothing.
+        # A legacy server responds to the probe with its error for unknown methods, or for requests before `initialize`:
+        # the code tells nothing.
         if self._asked == "server/discover" and self._legacy_versions:
             return self._initialize()
         raise HandshakeError(f"the server did not respond to {self._asked} with a result") from error

@@ -143,7 +143,7 @@ class _Session(ClientSession):
 
     def serve(self, params: Any, context: SessionContext) -> Any:
         if not context.is_notification:
-            # The handshake answers `ping` by itself, and refuses requests before `initialize` is done.
+            # The handshake responds to `ping` by itself, and refuses requests before `initialize` is done.
             decision = self._rules.receive_request(context.method)
             if isinstance(decision, HandshakeResult):
                 return decision.result
@@ -592,13 +592,13 @@ async def _first(event: asyncio.Event, task: asyncio.Future[Any] | None, seconds
 def _reason(error: Exception) -> str:
     """Describe an error without what the server sent and without the command that starts it."""
     if isinstance(error, HttpStatusError):
-        return f"answered with the HTTP status {error.status}"
+        return f"responded with the HTTP status {error.status}"
     if isinstance(error, CallTimeout):
         return "did not respond in time"
     if isinstance(error, (ConnectionLost, StateError)):
         return "was lost"
     if isinstance(error, RpcError):
-        return f"answered with the error {error.code}"
+        return f"responded with the error {error.code}"
     if isinstance(error, OSError):
         known = errno.errorcode.get(error.errno or 0)  # not `strerror`: it may hold the command
         return f"cannot be run: {type(error).__name__ if known is None else known}"

@@ -167,7 +167,7 @@ class StreamableHttpClient(Connection):
     """
 
     has_exchanges = True
-    """Whether each request has an exchange of its own: the server always answers it, and closing it cancels it."""
+    """Whether each request has an exchange of its own: the server always responds in it, and closing it cancels it."""
 
     def __init__(
         self,
@@ -377,7 +377,7 @@ class StreamableHttpClient(Connection):
                 await self._read_refusal(response, post, kind)
                 return
             post.is_accepted = True
-            if self._session is not None and self._unheard is self._session:  # the server answers again
+            if self._session is not None and self._unheard is self._session:  # the server responds again
                 self._begin_listening(self._session)
             if kind == "application/json":
                 self._read_body(post, response, await read(response, self.profile.limits.message_bytes))

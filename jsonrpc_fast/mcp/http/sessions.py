@@ -2,8 +2,8 @@
 
 Rules:
   - `initialize` begins a session. Its id is in the header `Mcp-Session-Id` of all later requests. A DELETE ends it.
-  - A request is answered with its response as JSON if nothing is sent before the response, otherwise with a stream of
-    events that ends with the response. A notification or a response is answered with 202.
+  - A request gets its response as JSON if nothing is sent before the response, otherwise a stream of
+    events that ends with the response. A notification or a response gets the status 202.
   - `MCP-Protocol-Version` must name a revision that the server supports. The one that the session agreed on counts,
     whichever it names: a client only should repeat that one, and the conformance suite does not.
   - A GET opens the stream of the messages that belong to no request, or resumes a stream whose connection broke.
@@ -51,7 +51,7 @@ _LISTENER: Final = "get"
 """The streams of GETs have names that begin so."""
 _NO_SESSION_ID: Final = "The header Mcp-Session-Id is missing."
 _NO_SESSION: Final = "There is no session with this id."
-_NO_STORE: Final = "The store of events does not answer."
+_NO_STORE: Final = "The store of events does not respond."
 _NO_EVENTS: Final = "The events after this one are not there any more."
 
 

@@ -1,4 +1,4 @@
-"""Requests from 2026-07-28 on: each POST stands alone, and nothing remains when it is answered.
+"""Requests from 2026-07-28 on: each POST stands alone, and nothing remains after its response.
 
 Rules:
   - What the headers say must be what the body says.

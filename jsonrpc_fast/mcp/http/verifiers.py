@@ -167,7 +167,7 @@ class JwtVerifier:
         try:
             found = await _within_limits(self._fetcher.fetch("GET"))
             if not isinstance(found.get("keys"), list):
-                raise InvalidResponse("the answer is no key set")
+                raise InvalidResponse("the response is not a key set")
             self._set = [key for key in found["keys"] if isinstance(key, dict)]
             self._keys.clear()
             self._fetched = now
@@ -237,7 +237,7 @@ class IntrospectionVerifier:
         """Return what the issuer says of a token; None if it is not valid.
 
         Raises:
-            Refusal: The issuer does not answer (503).
+            Refusal: The issuer does not respond (503).
         """
         form = {"token": token, "token_type_hint": "access_token"}
         try:
@@ -271,7 +271,7 @@ class _Fetcher:
                 raise InvalidResponse(f"the status is {response.status_code}")
             found = loads(await read(response, MAX_RESPONSE_BYTES))
         if not isinstance(found, dict):
-            raise InvalidResponse("the answer is no object")
+            raise InvalidResponse("the response is not an object")
         return found
 
 

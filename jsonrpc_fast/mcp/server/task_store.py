@@ -4,7 +4,7 @@ Rules:
   - In 2025-11-25 the client asks for a task with `task` in its params. The response to `tasks/result` waits for the end
     and is the result of the call. Requests of the task are sent while a `tasks/result` waits.
   - In 2026-07-28 tasks are an extension. A call of a tool with task support becomes a task if the request declares the
-    extension. The result is part of `tasks/get`; the client answers the requests of the task with `tasks/update`.
+    extension. The result is part of `tasks/get`; the client responds to the requests of the task with `tasks/update`.
   - A task belongs to the client that created it: to the session up to 2025-11-25, and to the subject of its token if
     there is one. For others it does not exist. Ids have 192 random bits.
   - The number of tasks is limited. A task is dropped, and stopped if it still runs, when its `ttl` has elapsed or its

@@ -109,7 +109,7 @@ class _Signals:
         # After the tasks that `on_signal` wakes.
         loop.call_soon(transport.request_stop, self._grace_seconds)
         if self._grace_seconds is not None:
-            # A session needs a moment more to count the requests that it leaves unanswered.
+            # A session needs a moment more to count the requests without a response.
             self._overdue = loop.call_later(self._grace_seconds + OVERDUE_SECONDS, transport.begin_closing)
 
 

@@ -40,7 +40,7 @@ KEEPALIVE_SECONDS: Final = 60
 KEEPALIVE_INTERVAL: Final = 15
 """Seconds between two probes."""
 KEEPALIVE_PROBES: Final = 4
-"""After this many unanswered probes the connection is lost."""
+"""After this many probes without a response the connection is lost."""
 
 _PEER_OPTION: Final[int | None] = getattr(socket, "SO_PEERCRED", None)  # Linux
 _PEER_FORMAT: Final = struct.Struct("3i")

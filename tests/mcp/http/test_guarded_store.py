@@ -95,7 +95,7 @@ async def test_a_store_that_reads_nothing(method: str, function: Any, reported: 
         answer = await client.post("/mcp", json=call(1, "count", to=2))
         id = answer.text.partition("id: ")[2].partition("\n")[0]
         answer = await client.get("/mcp", headers={"last-event-id": id})
-        assert (answer.status_code, answer.text) == (503, "The store of events does not answer.\n")
+        assert (answer.status_code, answer.text) == (503, "The store of events does not respond.\n")
         assert (await client.post("/mcp", json=request(2, "ping"))).status_code == 200
     assert len(reported) == 1
 
