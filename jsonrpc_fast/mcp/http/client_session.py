@@ -19,7 +19,7 @@ from ..._repr import shorten
 from ...codec import Notification, Request, Response, encode_notification
 from ...errors import ConnectionLost, InvalidResponse
 from ...framing.sse import EventDecoder
-from ..protocol.meta import PROTOCOL_VERSION_KEY, object_members
+from ..protocol.meta import PROTOCOL_VERSION_KEY, member_of, object_members
 from ..protocol.versions import HANDSHAKE_VERSIONS
 from .headers import (
     METHOD_HEADER,
@@ -132,19 +132,19 @@ class RequestHeaders:
 
     def of(self, message: Request[Any] | Notification[Any]) -> dict[str, str] | None:
         """Return the headers of a message; None if it belongs to a revision with sessions."""
-        params = object_members(message.params)
-        version = object_members(params.get("_meta")).get(PROTOCOL_VERSION_KEY)
+        params = message.params
+        version = object_members(member_of(params, "_meta")).get(PROTOCOL_VERSION_KEY)
         if isinstance(message, Notification) and version is None:
             version = self._version
         if not isinstance(version, str) or version in HANDSHAKE_VERSIONS:
             return None
         self._version = version
         headers = {PROTOCOL_VERSION_HEADER: encode_value(version), METHOD_HEADER: encode_value(message.method)}
-        name = params.get(NAME_MEMBERS.get(message.method, ""))
+        name = member_of(params, NAME_MEMBERS.get(message.method, ""))
         if isinstance(name, str):
             headers[NAME_HEADER] = encode_value(name)
             if message.method == "tools/call" and name in self._tools:
-                headers.update(parameter_values(self._tools[name], params.get("arguments")))
+                headers.update(parameter_values(self._tools[name], member_of(params, "arguments")))
         return headers
 
     def without_invalid_tools(self, response: Response, report: Callable[[Exception], None]) -> Response:

@@ -40,7 +40,7 @@ from ...session import SessionOptions
 from ...session.options import check_options
 from ...types import Unset
 from ..applications import HttpOptions
-from ..protocol.meta import object_members
+from ..protocol.meta import member_of
 from ..protocol.versions import HANDSHAKE_VERSIONS
 from ..server.lifespan import LifespanHolder
 from ..server.serving import ConnectionFactory
@@ -231,7 +231,7 @@ class McpEndpoint:
         """Return the scopes that the call of a tool needs."""
         if message.method != "tools/call":
             return _NO_SCOPES
-        name = object_members(message.params).get("name")
+        name = member_of(message.params, "name")
         return self._server.tool_scopes(name) if type(name) is str else _NO_SCOPES
 
     # Ending.
@@ -285,7 +285,7 @@ async def _refuse(request: AsgiRequest, refusal: Refusal) -> None:
 def _name_of(message: Request[Any] | Notification[Any]) -> str | None:
     """Return what a request is for: the name of a tool or a prompt, or the URI of a resource."""
     member = NAME_MEMBERS.get(message.method)
-    name = None if member is None else object_members(message.params).get(member)
+    name = None if member is None else member_of(message.params, member)
     return name if type(name) is str else None
 
 

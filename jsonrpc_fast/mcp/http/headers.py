@@ -28,6 +28,7 @@ from ..protocol.meta import (
     HEADER_KEY,
     PROTOCOL_VERSION_KEY,
     is_modern_meta,
+    member_of,
     object_members,
 )
 from ..protocol.versions import HANDSHAKE_VERSIONS
@@ -205,7 +206,7 @@ def is_modern(message: Any, version: bytes | None) -> bool:
         return False
     if message.method == "server/discover":
         return True
-    meta = object_members(message.params).get("_meta")
+    meta = member_of(message.params, "_meta")
     return meta is not None and is_modern_meta(meta)
 
 
@@ -215,8 +216,7 @@ def check_modern(headers: Mapping[bytes, bytes], message: Request) -> None:
     Raises:
         RpcError: `_meta` lacks a required member (-32602), or a header is missing or differs (-32020).
     """
-    params = object_members(message.params)
-    meta = object_members(params.get("_meta"))
+    meta = object_members(member_of(message.params, "_meta"))
     for key in (PROTOCOL_VERSION_KEY, CLIENT_CAPABILITIES_KEY):
         if key not in meta:
             raise invalid_params(f"_meta lacks {key}")
@@ -226,9 +226,9 @@ def check_modern(headers: Mapping[bytes, bytes], message: Request) -> None:
     if method is None or method.decode("latin-1") != message.method:
         raise _mismatch("Mcp-Method", method)
     member = NAME_MEMBERS.get(message.method)
-    if member is not None and isinstance(params.get(member), str):
+    if member is not None and isinstance(named := member_of(message.params, member), str):
         name = value_of(headers, NAME)
-        if name is None or _decoded("Mcp-Name", name) != params[member]:
+        if name is None or _decoded("Mcp-Name", name) != named:
             raise _mismatch("Mcp-Name", name)
 
 

@@ -17,7 +17,7 @@ from ...codes import ErrorCode, McpErrorCode
 from ...errors import RpcError
 from ...http.requests import Refusal
 from ...session import SessionOptions
-from ..protocol.meta import object_members
+from ..protocol.meta import member_of
 from ..protocol.versions import HANDSHAKE_VERSIONS
 from ..server.serving import ClientConnection, ConnectionFactory
 from .headers import Path, check_modern, check_parameters, parameter_headers
@@ -82,7 +82,7 @@ class StatelessRequests:
             if self._has_sessions or message.method != "initialize":
                 check_modern(request.headers, message)
             if message.method == "tools/call":
-                self._check_parameters(request.headers, object_members(message.params))
+                self._check_parameters(request.headers, message.params)
         except RpcError as error:
             await request.send_error(400, encode_error(message.id, error.code, error.message))
             return
@@ -135,8 +135,8 @@ class StatelessRequests:
             transport, _ = self._spare.pop()
             await transport.close()
 
-    def _check_parameters(self, headers: Mapping[bytes, bytes], params: dict[str, Any]) -> None:
-        name = params.get("name")
+    def _check_parameters(self, headers: Mapping[bytes, bytes], params: object) -> None:
+        name = member_of(params, "name")
         if not isinstance(name, str) or (schema := self._server.tool_schema(name)) is None:
             return
         known, expected = self._parameters.get(name, (None, {}))
@@ -147,7 +147,7 @@ class StatelessRequests:
                 expected = {}
             self._parameters[name] = schema, expected
         if expected:
-            check_parameters(headers, expected, params.get("arguments"))
+            check_parameters(headers, expected, member_of(params, "arguments"))
 
 
 def _status(data: bytes) -> int:

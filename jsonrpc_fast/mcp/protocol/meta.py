@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from ...codec import Raw
 from ...codec._payloads import decoded
 from ...codes import RPC_MESSAGES, ErrorCode
 from ...errors import RpcError
@@ -87,6 +88,17 @@ def object_members(value: object) -> dict[str, Any]:
         return value
     value = decoded(value)
     return value if isinstance(value, dict) else {}
+
+
+def member_of(payload: object, name: str) -> Any:
+    """Return a member of an object, decoded; None if it is absent, or the value is not an object.
+
+    Of a `Raw`, the other members are not decoded.
+    """
+    if type(payload) is dict:
+        return payload.get(name)
+    found = payload.get((name,)) if type(payload) is Raw else None
+    return None if found is None else found.decode()
 
 
 def is_modern_meta(meta: object) -> bool:
