@@ -153,7 +153,7 @@ class Access:
         if host is None or len(host) > MAX_HEADER_BYTES:
             return self._hosts is not None and b"*" in self._hosts
         host = host.lower()
-        name = _short_host_name(host)
+        name = host_name(host)
         if self._hosts is None:
             return name in LOOPBACK_NAMES
         return not self._hosts.isdisjoint((b"*", host, name))
@@ -189,9 +189,6 @@ def host_name(host: bytes) -> bytes:
         return host
     # An IPv6 address without brackets has colons of its own: it is malformed as a host (RFC 3986, section 3.2.2).
     return name if port.isdigit() and (b":" not in name or name.endswith(b"]")) else b""
-
-
-_short_host_name: Final = lru_cache(64)(host_name)
 
 
 @lru_cache(64)
@@ -232,7 +229,6 @@ def check_repeated(headers: Iterable[Header]) -> None:
         raise Refusal(400, "A header that may have one value has two.")
 
 
-@lru_cache(64)
 def is_json(content_type: bytes) -> bool:
     """Return whether a `Content-Type` is one of JSON-RPC's. Of its parameters, only a charset is checked."""
     essence, *parameters = content_type.split(b";")

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import functools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -275,7 +274,6 @@ def _mismatch(name: str, header: bytes | None, fault: str = "is not what the bod
     return RpcError(McpErrorCode.HEADER_MISMATCH, f"Header mismatch: the header {name} {fault}")
 
 
-@functools.lru_cache(maxsize=64)
 def accepts(accept: bytes | None, *types: bytes) -> bool:
     """Return whether an `Accept` header allows all of some media types. Without the header anything is allowed."""
     if accept is None:

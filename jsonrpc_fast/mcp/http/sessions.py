@@ -139,7 +139,7 @@ class SessionTable:
             if session.used > now - MIN_IDLE_SECONDS:
                 break
             if session.is_idle:
-                self._end(session)
+                self.end(session)
                 return True
             self._use(session, now)  # the next call need not look at it again
         return False
@@ -162,13 +162,16 @@ class SessionTable:
         session.used = now
         self._sessions.move_to_end(session.id)
 
-    def remove(self, session: HttpSession) -> bool:
-        """Remove a session. Return False if it was removed already."""
-        if self._sessions.pop(session.id, None) is None:
-            return False
+    def remove(self, session: HttpSession) -> None:
+        """Remove a session."""
+        del self._sessions[session.id]
         if not self._sessions:
             self._stop_timer()
-        return True
+
+    def end(self, session: HttpSession) -> None:
+        """Remove a session, and end it."""
+        self.remove(session)
+        self._on_end(session)
 
     def clear(self) -> list[HttpSession]:
         """Remove and return all sessions."""
@@ -181,10 +184,6 @@ class SessionTable:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _end(self, session: HttpSession) -> None:
-        if self.remove(session):
-            self._on_end(session)
 
     def _sweep_at(self, when: float) -> None:
         self._timer = asyncio.get_running_loop().call_at(when, self._sweep)
@@ -204,7 +203,7 @@ class SessionTable:
                 self._sweep_at(session.used + self._idle_seconds)
                 return
             else:
-                self._end(session)
+                self.end(session)
         if self._sessions:
             self._sweep_at(now + _SWEEP_SECONDS)
 
@@ -313,8 +312,7 @@ class SessionRequests:
             raise Refusal(400, _NO_SESSION_ID)
         session = self.sessions.find(id.decode("latin-1"), request.subject)
         if session is not None and not session.transport.is_connected:
-            self.sessions.remove(session)
-            self._end_soon(session)
+            self.sessions.end(session)
             session = None
         if session is None:
             raise Refusal(404, _NO_SESSION)
