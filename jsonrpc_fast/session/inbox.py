@@ -56,7 +56,7 @@ from ..handlers import Handler, Handlers, RequestContext, is_awaitable
 from ..handlers.cancellation import CancelledError, is_future
 from ..handlers.responses import response_to_error, response_to_failure
 from ..hooks import FoundHooks, Outcome
-from ..types import UNSET
+from ..types import NEVER_AWAITABLE, UNSET
 from .driver import Driver
 from .reading import STALL_SECONDS, Reading
 from .requests import Destination, InboundRequest, Requests
@@ -425,7 +425,7 @@ class Inbox:
             if isinstance(error, KeyboardInterrupt):
                 raise
             return
-        if is_awaitable(result):
+        if type(result) not in NEVER_AWAITABLE and is_awaitable(result):
             run = Run(self, result, item, request, trace, context)
             # Most handlers are asked no more than this.
             if (handler.wants_context or self._requests.ordered) and self._is_ordered(handler, item):

@@ -33,6 +33,11 @@ class Awaitable:
         yield
 
 
+class AwaitableResult(dict[str, Any]):
+    def __await__(self) -> Any:
+        yield
+
+
 class Metered(dict[str, Any]):
     pass
 
@@ -74,6 +79,7 @@ FUNCTIONS: dict[str, Any] = {
     "keeps": Keeps,
     "wait": wait,
     "awaitable": Awaitable,
+    "awaitable result": AwaitableResult,
 }
 
 
@@ -120,6 +126,7 @@ CONCLUDED = [
     (b'"keeps","params":{"a":1}', "<tests.codec.test_serving.Keeps object at"),
     (b'"wait"', "<coroutine object wait at"),
     (b'"awaitable"', "<tests.codec.test_serving.Awaitable object at"),
+    (b'"awaitable result"', "{}"),
 ]
 LEFT = [
     b'{"jsonrpc":"2.0","id":1,"method":"unknown"}',
@@ -153,7 +160,7 @@ class TestTexts:
         message, handler, result, error = impl._serve_plain(call(method), handlers.find, False)
         assert message == impl.decode(call(method))
         assert handler is handlers.find(message.method)
-        assert repr(error or result).startswith(outcome)
+        assert repr(result if error is None else error).startswith(outcome)
         if method == b'"wait"':
             result.close()
 
@@ -215,7 +222,7 @@ class TestConversations:
         assert talk.server.receive(talk.impl.decode(call(method))) is None
         _, handler, _, result, error = talk.concluded.pop()
         assert handler is talk.server.find(talk.impl.decode(call(method)).method)
-        assert repr(error or result).startswith(outcome)
+        assert repr(result if error is None else error).startswith(outcome)
         assert (talk.server.room, talk.server.last_read) == (1000, "x")
         if method == b'"wait"':
             result.close()

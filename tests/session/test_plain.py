@@ -36,7 +36,7 @@ class End(Driver):
     def __init__(self, is_plain: bool, bounds: Bounds | None = None) -> None:
         self.written = b""
         self.unwritten = 0
-        self.is_turn_due = self.is_lost = False
+        self.is_turn_due = self.is_lost = self.is_idle = False
         self.runs: list[Run] = []
         self.handlers = Handlers()
         hooks = None if is_plain else Served()
@@ -50,6 +50,9 @@ class End(Driver):
         if self.is_lost:
             raise ConnectionLost("lost")
         self.written += data
+
+    def idle(self) -> None:
+        self.is_idle = True
 
     def soon(self) -> None:
         self.is_turn_due = True
@@ -148,6 +151,10 @@ def add_functions(end: End) -> None:
     @register("ends at once")
     async def ends_at_once(a: int = 1) -> int:
         return a
+
+    @register("drains at once")
+    async def drains_at_once() -> None:
+        end.engine.begin_draining()
 
     @register("fails at once")
     async def fails_at_once() -> int:
@@ -261,6 +268,12 @@ class TestEngine:
         end.unwritten = 0
         end.engine.drained()
         assert end.written == (result("3", "3") + result("4", "4")).encode()
+
+    def test_an_async_function_that_drains_is_the_last(self, is_plain: bool) -> None:
+        end = End(is_plain)
+        add_functions(end)
+        assert end.read(request("1", "drains at once").encode()) == result("1", "null").encode()
+        assert end.is_idle
 
     def test_the_goodbye_names_the_last_request(self, is_plain: bool) -> None:
         end = End(is_plain)

@@ -62,10 +62,10 @@ async def close_client(client: Client) -> None:
         await asyncio.wait([closing], timeout=CLOSE_SECONDS)
     finally:
         if not closing.done():
-            # nats-py waits until everything is written, and has no other way to close.
-            writer = getattr(getattr(client, "_transport", None), "_io_writer", None)
-            if writer is not None:
-                writer.transport.abort()
+            # nats-py waits until everything is written, and has no other way to close. Over WebSocket there is no such
+            # writer.
+            with contextlib.suppress(AttributeError):
+                client._transport._io_writer.transport.abort()  # type: ignore[union-attr]
     await asyncio.wait([closing], timeout=CLOSE_SECONDS)
     if closing.done():
         with contextlib.suppress(NatsError, OSError, asyncio.TimeoutError, asyncio.CancelledError):

@@ -34,6 +34,7 @@ from ...handlers.deadlines import TimedAwaitable
 from ...handlers.json_values import to_json
 from ...handlers.middleware import within
 from ...handlers.params.problems import Misfit
+from ...types import NEVER_AWAITABLE
 from ..protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
 from ..protocol.faults import SchemaFault
 from ..protocol.meta import LIST_METHODS, MAX_COMPLETIONS, ListMethod, method_not_found
@@ -321,7 +322,7 @@ class Methods:
             value = function.call(arguments, context)
         except Exception as error:
             return _failure(tool, context, error)
-        if is_awaitable(value):
+        if type(value) not in NEVER_AWAITABLE and is_awaitable(value):
             if tool.timeout is not None:
                 value = TimedAwaitable(value, tool.timeout, partial(_late, tool))
             return _finish_tool(tool, value, context)
