@@ -215,6 +215,45 @@ class TestContainers:
                 with pytest.raises(EncodeError):
                     impl.encode_many([impl.Response(1, "a"), impl.Response(2, payload)])
 
+    def test_dicts_of_every_form(self, impl: ModuleType) -> None:
+        """With deleted members, with a table of their own or of a class, of names alone or not, small and large."""
+
+        class Plain:
+            pass
+
+        plain = Plain()
+        plain.__dict__ = {"a": 1}
+        first, second = Plain(), Plain()
+        first.a, first.b = 1, [2]  # type: ignore[attr-defined]
+        second.b = 3  # type: ignore[attr-defined]
+        without_first = {"a": 1, "b": 2, "c": 3}
+        del without_first["a"]
+        without_last = {"a": 1, "b": 2, "c": 3}
+        del without_last["c"]
+        emptied = {"a": 1}
+        emptied.clear()
+        once_general: dict[Any, int] = {1: 0, "a": 1, "b": 2}
+        del once_general[1]
+        large = {f"n{number}": number for number in range(70_000)}
+        for number in range(2, 70_000):
+            del large[f"n{number}"]
+        for value, expected in (
+            (plain.__dict__, b'{"a":1}'),
+            (first.__dict__, b'{"a":1,"b":[2]}'),
+            (second.__dict__, b'{"b":3}'),
+            (without_first, b'{"b":2,"c":3}'),
+            (without_last, b'{"a":1,"b":2}'),
+            ({**without_first, "a": 4}, b'{"b":2,"c":3,"a":4}'),
+            (without_first.copy(), b'{"b":2,"c":3}'),
+            (emptied, b"{}"),
+            (once_general, b'{"a":1,"b":2}'),
+            (large, b'{"n0":0,"n1":1}'),
+        ):
+            assert impl._dumps([value]) == b"[%b]" % expected
+            assert impl.encode_result(1, value) == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % expected
+        many = {f"n{number}": number for number in range(300)}
+        assert impl._dumps(many) == b"{%b}" % b",".join(b'"n%d":%d' % (number, number) for number in range(300))
+
 
 class TestSizes:
     """The memory of the output grows at every place of a text."""

@@ -244,7 +244,7 @@ cdef inline char* write_payload "jsonrpc_fast_write_payload"(
 ) except NULL:
     output.payload = at - output.start
     if default is None and option is ZERO and type(value) is not Raw:
-        at = write_value(output, at, <PyObject*>value, WRITTEN_DEPTH)
+        at = write_value(output, at, <PyObject*>value, WRITTEN_DEPTH, NULL)
         if at != NULL:
             return at
     return write_other_payload(output, value, default, option)

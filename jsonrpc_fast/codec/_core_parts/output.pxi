@@ -14,9 +14,9 @@ cdef extern from *:
         struct jsonrpc_fast_output *, char *, const unsigned char *, Py_ssize_t, int);
     static inline __attribute__((always_inline)) char *jsonrpc_fast_write_string(
         struct jsonrpc_fast_output *, char *, PyObject *);
-    static inline __attribute__((always_inline)) char *jsonrpc_fast_write_value(
-        struct jsonrpc_fast_output *, char *, PyObject *, Py_ssize_t);
     struct jsonrpc_fast_guard;
+    static inline __attribute__((always_inline)) char *jsonrpc_fast_write_value(
+        struct jsonrpc_fast_output *, char *, PyObject *, Py_ssize_t, struct jsonrpc_fast_guard *);
     static inline __attribute__((always_inline)) char *jsonrpc_fast_write_items(
         struct jsonrpc_fast_output *, char *, PyObject *, int, Py_ssize_t, struct jsonrpc_fast_guard *);
     /* One function for all integers, with the loops of their digits in it. */

@@ -2,12 +2,14 @@
 
 A dict of CPython is an object and a key table: a header, an index by hash, and the entries, which are pairs of name and
 value in the order of insertion. To fill the table name by name costs more than all else that reading a small object
-does. A *template* is a dict of the same names whose values are None. There are two ways to make a dict like it:
+does. A *template* is a dict of the same names whose values are None. There are three ways to make a dict like it:
 
   - With few names (`fill_few`): CPython makes a dict of the first name and value, which has the smallest table. The index
     and the counts of the template are copied to it, and the other names and values are moved to the entries.
   - With more names (`fill_copy`): CPython copies the template, whose key table it copies as one block. The values are
     moved to the entries in place of None.
+  - Without the GIL (`fill_new`) insertion and copying lock the dict, which costs as much as the rest. So the table is
+    allocated here, by the allocator that CPython 3.13 and 3.14 take for it, and replaces that of a new dict.
 
 From the call that makes the dict until its last entry is written, no memory is allocated and no other code runs, so
 nothing sees a dict that is not complete.
@@ -55,11 +57,13 @@ cdef extern from *:
     #define jsonrpc_fast_table_of(value) ((struct jsonrpc_fast_key_table *)((PyDictObject *)(value))->ma_keys)
     #define jsonrpc_fast_has_values_apart(value) (((PyDictObject *)(value))->ma_values != NULL)
     #define jsonrpc_fast_set_size(value, size) (((PyDictObject *)(value))->ma_used = (size))
+    #define jsonrpc_fast_set_table(value, table) (((PyDictObject *)(value))->ma_keys = (PyDictKeysObject *)(table))
     #else
     #define JSONRPC_FAST_TEMPLATES 0
     #define jsonrpc_fast_table_of(value) ((struct jsonrpc_fast_key_table *)NULL)
     #define jsonrpc_fast_has_values_apart(value) 1
     #define jsonrpc_fast_set_size(value, size) ((void)(size))
+    #define jsonrpc_fast_set_table(value, table) ((void)(table))
     #endif
 
     /* From Python 3.12 on, None is immortal. */
@@ -73,10 +77,12 @@ cdef extern from *:
     KeyTable* table_of "jsonrpc_fast_table_of"(PyObject* items) noexcept
     bint has_values_apart "jsonrpc_fast_has_values_apart"(PyObject* items) noexcept
     void set_size "jsonrpc_fast_set_size"(PyObject* items, Py_ssize_t size) noexcept
+    void set_table "jsonrpc_fast_set_table"(PyObject* items, KeyTable* table) noexcept
     void drop_nones "jsonrpc_fast_drop_nones"(Py_ssize_t count) noexcept
 
 cdef extern from "Python.h":
     PyObject* copy_of_dict "PyDict_Copy"(PyObject* items)
+    void* new_table "PyMem_Malloc"(size_t size)
     Py_ssize_t references_to "Py_REFCNT"(PyObject* value) noexcept
     bint is_tracked "PyObject_GC_IsTracked"(PyObject* value) noexcept
 
@@ -203,6 +209,30 @@ cdef inline PyObject* fill_copy(PyObject* template, PyObject** items, Py_ssize_t
     return made
 
 
+cdef inline PyObject* fill_new(PyObject* template, PyObject** items, Py_ssize_t size) noexcept:
+    """Without the GIL, a dict like a template of any names. Takes over the references; NULL if there is no memory."""
+    cdef KeyTable* like = table_of(template)
+    cdef size_t head = sizeof(KeyTable) + (<size_t>1 << like.index_bits)
+    cdef Py_ssize_t room = (<Py_ssize_t>2 << like.bits) // 3
+    cdef PyObject* made = new_dict()
+    cdef KeyTable* table
+    cdef PyObject** entries
+    if unlikely(made == NULL):
+        return NULL
+    table = <KeyTable*>new_table(head + 2 * room * sizeof(PyObject*))
+    if unlikely(table == NULL):
+        drop(made)
+        set_no_memory()
+        return NULL
+    memcpy(table, like, head)
+    entries = entries_of(table, like.index_bits)
+    memcpy(entries, items, size * sizeof(PyObject*))
+    memset(entries + size, 0, (2 * room - size) * sizeof(PyObject*))
+    set_table(made, table)  # that of an empty dict is not counted
+    set_size(made, size >> 1)
+    return made
+
+
 cdef inline PyObject* dict_like(PyObject* template, PyObject** items, Py_ssize_t size) noexcept:
     """A dict of alternating names and values, which are those of the template.
 
@@ -211,9 +241,12 @@ cdef inline PyObject* dict_like(PyObject* template, PyObject** items, Py_ssize_t
     cdef PyObject* made
     cdef Py_ssize_t i
     cdef bint is_in_cycle = False
-    hold(template)
-    made = fill_few(template, items, size) if size <= 2 * FEW_NAMES else fill_copy(template, items, size)
-    drop(template)
+    if FREE_THREADED:
+        made = fill_new(template, items, size)
+    else:
+        hold(template)
+        made = fill_few(template, items, size) if size <= 2 * FEW_NAMES else fill_copy(template, items, size)
+        drop(template)
     if unlikely(made == NULL):
         return NULL
     for i in range(1, size, 2):

@@ -161,7 +161,7 @@ cdef extern from *:
     struct jsonrpc_fast_output;
     struct jsonrpc_fast_guard;
     static __attribute__((noinline)) void jsonrpc_fast_renew_guard(
-        struct jsonrpc_fast_output *, struct jsonrpc_fast_guard *, PyObject *);
+        struct jsonrpc_fast_output *, struct jsonrpc_fast_guard *);
     #endif
     """
 
@@ -174,48 +174,52 @@ cdef enum:
 
 cdef struct Guard "jsonrpc_fast_guard":
     # A container while it is written, without the GIL.
+    PyObject* value
     Py_ssize_t breaks  # `Output.breaks` when no other thread could have reached it
     int state
-    bint around  # whether other threads are kept from the container around it
     Section section
 
 
 # No thread takes the first reference of its own to an object without the lock of the list or dict that has it, if the only
 # reference is that one, made by another thread: CPython reads without a lock what is shared already. So a container with
 # one reference needs no lock while the one around it is locked, or needs none, either. A lock is given up where this
-# thread waits for another one or runs Python code: each such place is a *break*, after which a container without a lock
-# is locked before its next item is read. A tuple has no lock, and its items are taken without one.
+# thread waits for another one or runs Python code: each such place is a *break*, after which the containers around it are
+# locked before their next items are read. A tuple has no lock, and its items are taken without one.
 
 
 cdef inline void open_guard(Output* output, Guard* guard, PyObject* value) noexcept:
     """Hold a container, and lock it if it needs that."""
-    guard.around = output.is_guarded
+    guard.value = value
     if output.is_guarded and hold_single(value):
         guard.state = SINGLE
         guard.breaks = output.breaks
         return
     hold(value)
     guard.state = NOT_KEPT
-    renew_guard(output, guard, value)
+    renew_guard(output, guard)
 
 
-cdef void renew_guard "jsonrpc_fast_renew_guard"(Output* output, Guard* guard, PyObject* value) noexcept:
+cdef void renew_guard "jsonrpc_fast_renew_guard"(Output* output, Guard* guard) noexcept:
     """Lock a container that other threads may have reached."""
-    output.is_guarded = not is_tuple(value)
+    output.is_guarded = not is_tuple(guard.value)
     if not output.is_guarded:
         guard.state = NOT_KEPT
     elif guard.state != LOCKED:
         output.breaks += 1
-        begin_guard(&guard.section, value)
+        begin_guard(&guard.section, guard.value)
         guard.state = LOCKED
     guard.breaks = output.breaks
 
 
-cdef inline void close_guard(Output* output, Guard* guard, PyObject* value) noexcept:
-    output.is_guarded = guard.around
+cdef inline void close_guard(Output* output, Guard* guard, Guard* around) noexcept:
+    """Give up a container, and lock the one around it if it needs that now. around: NULL: there is none."""
     if guard.state == SINGLE and guard.breaks == output.breaks:
-        drop_single(value)
+        drop_single(guard.value)
         return
     if guard.state == LOCKED:
         end_guard(&guard.section)
-    drop(value)
+    drop(guard.value)
+    if around != NULL:
+        renew_guard(output, around)
+    else:
+        output.is_guarded = False

@@ -59,7 +59,23 @@ cdef enum:
     WRITTEN_DEPTH = 64
 
 
-cdef char* write_foreign(Output* output, char* at, PyObject* value) noexcept:
+cdef inline bint member_after(PyObject* items, Py_ssize_t* place, PyObject** name, PyObject** value) noexcept:
+    """As `PyDict_Next`, which takes more than writing a short member does: the entries of a table of str are known."""
+    cdef KeyTable* table = table_of(items)
+    cdef PyObject** entries
+    if not HAS_TEMPLATES or has_values_apart(items) or table.kind != STR_KEYS:
+        return next_member(items, place, name, value)
+    entries = entries_of(table, table.index_bits)
+    while place[0] < table.count:
+        name[0] = entries[2 * place[0]]
+        value[0] = entries[2 * place[0] + 1]
+        place[0] += 1
+        if value[0] != NULL:  # else it was deleted
+            return True
+    return False
+
+
+cdef char* write_foreign(Output* output, char* at, PyObject* value, Guard* around) noexcept:
     """Write an object of another type, unless it may be written as a container: its depth counts.
 
     orjson is left the whole payload, which it writes faster than one object after another.
@@ -73,6 +89,8 @@ cdef char* write_foreign(Output* output, char* at, PyObject* value) noexcept:
     if may_have_parts(value) == 0:
         text = call_with(<PyObject*>dumps_unchecked, value)
     drop(value)
+    if FREE_THREADED and around != NULL:
+        renew_guard(output, around)
     if text == NULL:
         if is_raised(TYPE_ERROR):
             clear_raised()
@@ -97,21 +115,19 @@ cdef char* write_members(Output* output, char* at, PyObject* value, Py_ssize_t l
         return at + 2
     at += 1
     # A call that finds the end would cost as much as a member.
-    while left and next_member(value, &place, &name, &item):
+    while left and member_after(value, &place, &name, &item):
         if unlikely(class_of(name) != STR_TYPE):
             return NULL
         at = write_string(output, at, name)
         if unlikely(at == NULL):
             return NULL
         at[0] = c":"
-        at = write_value(output, at + 1, item, levels)
+        at = write_value(output, at + 1, item, levels, guard)
         if unlikely(at == NULL):
             return NULL
         at[0] = c","
         at += 1
         left -= 1
-        if FREE_THREADED and unlikely(guard.breaks != output.breaks):
-            renew_guard(output, guard, value)
         if unlikely(at > output.full):
             at = grow(output, at, 0)
             if at == NULL:
@@ -128,14 +144,12 @@ cdef inline char* write_items "jsonrpc_fast_write_items"(
     at[0] = c"["
     at += 1
     while i < (list_size(value) if is_list else tuple_size(value)):
-        at = write_value(output, at, list_item(value, i) if is_list else tuple_item(value, i), levels)
+        at = write_value(output, at, list_item(value, i) if is_list else tuple_item(value, i), levels, guard)
         if unlikely(at == NULL):
             return NULL
         at[0] = c","
         at += 1
         i += 1
-        if FREE_THREADED and unlikely(guard.breaks != output.breaks):
-            renew_guard(output, guard, value)
         if unlikely(at > output.full):
             at = grow(output, at, 0)
             if at == NULL:
@@ -147,7 +161,7 @@ cdef inline char* write_items "jsonrpc_fast_write_items"(
     return at
 
 
-cdef char* write_container(Output* output, char* at, PyObject* value, Py_ssize_t levels) noexcept:
+cdef char* write_container(Output* output, char* at, PyObject* value, Py_ssize_t levels, Guard* around) noexcept:
     cdef PyObject* kind = class_of(value)
     cdef Guard guard
     if unlikely(levels == 0):
@@ -167,17 +181,18 @@ cdef char* write_container(Output* output, char* at, PyObject* value, Py_ssize_t
     else:
         at = write_items(output, at, value, False, levels - 1, &guard)
     if FREE_THREADED:
-        close_guard(output, &guard, value)
+        close_guard(output, &guard, around)
     else:
         drop(value)
     return at
 
 
 cdef inline char* write_value "jsonrpc_fast_write_value"(
-    Output* output, char* at, PyObject* value, Py_ssize_t levels
+    Output* output, char* at, PyObject* value, Py_ssize_t levels, Guard* around
 ) noexcept:
     """Write a value that nests at most `levels` deep; return the end.
 
+    around: of the container around it; NULL: there is none.
     NULL without an exception: the payload is left to orjson.
     """
     cdef PyObject* kind = class_of(value)
@@ -186,7 +201,7 @@ cdef inline char* write_value "jsonrpc_fast_write_value"(
     if kind == INT_TYPE:
         return write_integer(at, value)
     if is_container(kind):
-        return write_container(output, at, value, levels)
+        return write_container(output, at, value, levels, around)
     if value == TRUE_VALUE:
         memcpy(at, b"true", 4)
         return at + 4
@@ -198,7 +213,7 @@ cdef inline char* write_value "jsonrpc_fast_write_value"(
         return at + 4
     if kind == FLOAT_TYPE:
         return write_float(at, double_of(value))
-    return write_foreign(output, at, value)
+    return write_foreign(output, at, value, around)
 
 
 cdef int may_have_parts(PyObject* value) noexcept:
