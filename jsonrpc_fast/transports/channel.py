@@ -62,7 +62,7 @@ class Channel:
         return type(self).__name__
 
     async def open(self, events: Events) -> None:
-        """Open the channel, without reading from it. Leave nothing open on failure.
+        """Open the channel, without reading from it. Leave nothing open on failure, and when this is cancelled.
 
         Args:
             events: What to call from now on.

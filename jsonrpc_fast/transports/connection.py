@@ -6,6 +6,7 @@ messages on and the `Outbox` queues frames. `Connection` has the states, the end
 Rules:
   - A connection is idle, connecting, connected, running, closing, closed, in this order. It may skip states and never
     goes back, except that a `connect` that fails leaves it idle.
+  - Closing it while it is connecting ends the opening of the channel: `connect` raises ConnectionLost.
   - Messages may be sent while it is connected or running, and are delivered while it is running.
   - When the peer ends its stream, the connection writes what was accepted and closes, unless `onend` is set.
   - No callback runs inside `send`, `connect`, `start`, `pause_reading` or `resume_reading`. `onclose` is called once,
@@ -39,6 +40,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -71,6 +73,7 @@ DROPPED_BYTES: Final = 1024 * 1024
 WRITE_BYTES: Final = 64 * 1024
 """When this many bytes are queued, they are written before the turn of the loop ends."""
 NEWLINE: Final = 0x0A
+_COUNTS_CANCELLATIONS: Final = sys.version_info >= (3, 11)
 
 # What `_lone` says of the frames since the last chunk arrived.
 MANY: Final = 0
@@ -158,6 +161,7 @@ class Connection(Transport):
         self._loop: asyncio.AbstractEventLoop
         self._log: debug.WireLog | None = None
         self._state = State.IDLE
+        self._opening: _Opening  # set while the connection is connecting
         self._has_reported_end = False  # of the peer's stream, to `onend`
         # Set when the connection closes, for `drain_seconds`: a peer that does not read must not keep it open.
         self._closing_timer: asyncio.TimerHandle | None = None
@@ -214,13 +218,17 @@ class Connection(Transport):
             raise self._state_error()
         self._state = State.CONNECTING
         self._loop = asyncio.get_running_loop()
+        opening = self._opening = _Opening()
         try:
-            await self.channel.open(self.channel_events)
+            with opening:
+                await self.channel.open(self.channel_events)
+                opening.is_open = True
         finally:
             if self._state is State.CONNECTING:
                 self._state = State.IDLE
         if self._state is not State.IDLE:
-            self.channel.abort()
+            if opening.is_open:
+                self.channel.abort()
             raise ConnectionLost("the transport was closed while it was connecting")
         self._state = State.CONNECTED
         self._log = debug.log_for(self.channel.name, self._reader.framing or "none", self.profile.limits)
@@ -305,7 +313,8 @@ class Connection(Transport):
             self._lost(None)
             self.channel.abort()
         elif self._state is State.CONNECTING:
-            self._lost(None)  # `connect` aborts the channel when it is open
+            self._lost(None)
+            self._opening.end()
         elif self._state is not State.CLOSED and not self._delivery.drop_backlog():
             self._stop(State.CLOSING)
             self.channel.abort()
@@ -439,6 +448,38 @@ class Connection(Transport):
         """Report what a function of the user raised to the loop's exception handler."""
         context = {"message": f"exception in {callback} of a transport", "exception": fault, "transport": self}
         asyncio.get_running_loop().call_exception_handler(context)
+
+
+class _Opening:
+    """A context in which the running task opens a channel, until `end` cancels that: like `asyncio.timeout`.
+
+    Attributes:
+        is_open: Whether the channel is open.
+    """
+
+    __slots__ = ("_cancellations", "_is_ended", "_task", "is_open")
+
+    def __init__(self) -> None:
+        self._task: Any = asyncio.current_task()
+        self._is_ended = False
+        self.is_open: bool = False
+
+    def __enter__(self) -> None:
+        self._cancellations = self._task.cancelling() if _COUNTS_CANCELLATIONS and self._task is not None else 0
+
+    def end(self) -> None:
+        """Cancel the opening, unless the channel itself ends it."""
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._is_ended = True
+            self._task.cancel()
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        task, self._task = self._task, None
+        if not self._is_ended or task is None:
+            return False
+        left = task.uncancel() if _COUNTS_CANCELLATIONS else 0
+        # A cancellation from outside goes on.
+        return isinstance(error, asyncio.CancelledError) and left <= self._cancellations
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -105,6 +105,7 @@ class Transport(Protocol):
 
         Raises:
             StateError: It is open, or the transport was closed.
+            ConnectionLost: The transport is closed meanwhile.
             OSError: It cannot be opened.
         """
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable
 from typing import Any
 
@@ -23,8 +24,18 @@ from jsonrpc_fast import (
 )
 from jsonrpc_fast.errors import ConnectionLost, ParseError, StateError
 from jsonrpc_fast.framing.frames import FRAMINGS, Framing
-from jsonrpc_fast.transports import MemoryTransport, Transport, connection, memory_pair, readers
+from jsonrpc_fast.transports import (
+    Channel,
+    Connection,
+    Events,
+    MemoryTransport,
+    Transport,
+    connection,
+    memory_pair,
+    readers,
+)
 from jsonrpc_fast.transports.channel import HIGH_WATER_BYTES
+from jsonrpc_fast.transports.connection import State
 from jsonrpc_fast.transports.memory import MemoryChannel
 from jsonrpc_fast.types import UNSET, Unset
 
@@ -54,6 +65,90 @@ def test_is_a_transport() -> None:
     one, _ = memory_pair()
     assert isinstance(one, Transport)
     assert not isinstance(object(), Transport)
+
+
+class SlowChannel(Channel):
+    """A channel that opens when a test says so.
+
+    Attributes:
+        gate: Opens it.
+        waits: Whether its opening ignores a cancellation.
+        is_open: Whether it is open.
+    """
+
+    def __init__(self, waits: bool = False) -> None:
+        self.gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waits = waits
+        self.is_open = False
+
+    async def open(self, events: Events) -> None:
+        self._events = events
+        try:
+            await self.gate
+        except asyncio.CancelledError:
+            if not self.waits:
+                raise
+        self.is_open = True
+
+    def abort(self) -> None:
+        self.is_open = False
+        self._events.lost(None)
+
+
+@rows("how", ["close", "disconnect"])
+@rows("step", ["connect", "start"])
+@rows("moment", ["while it opens", "when it is open", "and it opens all the same"])
+async def test_closing_ends_a_connection_that_is_connecting(how: str, step: str, moment: str) -> None:
+    channel = SlowChannel(waits=moment == "and it opens all the same")
+    transport = Connection(channel)
+    connecting = asyncio.create_task(getattr(transport, step)())
+    await turns()
+    if moment == "when it is open":
+        channel.gate.set_result(None)  # the task runs after this one
+    await getattr(transport, how)()
+    with pytest.raises(ConnectionLost, match="was closed while it was connecting"):
+        await connecting
+    assert not channel.is_open
+    assert transport.state is State.CLOSED
+
+
+@rows("is_closed", [False, True])
+@rows("is_open", [False, True])
+async def test_a_cancellation_of_connect_goes_on(is_closed: bool, is_open: bool) -> None:
+    channel = SlowChannel()
+    transport = Connection(channel)
+    connecting = asyncio.create_task(transport.connect())
+    await turns()
+    if is_open:
+        channel.gate.set_result(None)
+    connecting.cancel()
+    if is_closed:
+        await transport.close()
+    await asyncio.wait([connecting])
+    # Before Python 3.11 a task does not know how often it was cancelled.
+    assert connecting.cancelled() or (is_closed and sys.version_info < (3, 11))
+    assert not channel.is_open
+    assert transport.state is (State.CLOSED if is_closed else State.IDLE)
+
+
+async def test_closing_while_connecting_leaves_the_task_as_it_was() -> None:
+    """It goes on after `connect`, and a timeout around it works."""
+    channel = SlowChannel()
+    transport = Connection(channel)
+
+    async def connect() -> str:
+        with pytest.raises(ConnectionLost):
+            await transport.connect()
+        await asyncio.sleep(0)
+        task = asyncio.current_task()
+        assert task is not None
+        assert sys.version_info < (3, 11) or task.cancelling() == 0
+        return "went on"
+
+    connecting = asyncio.create_task(connect())
+    await turns()
+    await transport.close()
+    assert await connecting == "went on"
 
 
 async def test_messages_arrive_in_order_both_ways() -> None:
