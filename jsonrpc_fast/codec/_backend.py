@@ -126,5 +126,6 @@ else:
     Params = dict[str, Any] | list[Any] | Raw | None
 
 too_large_fault = backend._too_large_fault
+places = backend._places
 serve_plain = backend._serve_plain
 PlainServer = backend.PlainServer

@@ -61,7 +61,7 @@ from ._scanner import (
 )
 from ._serving import Called, Find, call_plain
 from ._serving import PlainServer as PlainServer
-from ._stream import StreamDecoder
+from ._stream import Place, StreamDecoder
 from .rules import bits
 
 if not TYPE_CHECKING:
@@ -394,6 +394,16 @@ class Decoder(StreamDecoder[M]):
 
     def _too_large(self, head: bytes) -> ParseError:
         return _too_large_fault(head, self._profile)
+
+
+def _places(decoder: Decoder[Any]) -> list[Place] | None:
+    """The list to which a decoder appends places from its first byte on; None if it keeps none.
+
+    For each item that is or holds a fault: the offsets between which its frame is found, how many frames before the end
+    of those it is, 1 for the last, and the item. At the end of each call of `feed`, without an item: where the last
+    frame that is read ends, or one before.
+    """
+    return None
 
 
 def encode_dict(

@@ -15,7 +15,7 @@ from __future__ import annotations
 import sys
 from _thread import RLock
 from collections import deque
-from typing import Any, Final, Generic, Literal, NoReturn, TypeVar
+from typing import Any, Final, Generic, Literal, NoReturn, TypeAlias, TypeVar
 
 from ..codes import ParseErrorCode
 from ..errors import ParseError
@@ -26,6 +26,9 @@ from ..profile import JSONRPC, Limits, Profile
 
 M = TypeVar("M")
 """A decoded message, or the fault of one."""
+
+Place: TypeAlias = tuple[int, int, int, Any]
+"""Where the frame of an item is, as `_pure._places` says it."""
 
 # Why a decoder refuses a call.
 AT_WORK: Final = "the decoder is at work"

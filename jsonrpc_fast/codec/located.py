@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ..framing.frames import Frame, Framing
-from ..framing.lines import LineFrames
 from ..profile import JSONRPC, Profile
-from ._backend import Decoder, Message, ParseError, decode, too_large_fault
-from ._stream import StreamDecoder
+from ._backend import Decoder, Message, ParseError, decode, places, too_large_fault
+from ._stream import Place, StreamDecoder
 
 _BLOCK_BYTES: Final = 32 * 1024
 """Decoded messages of this much text stay in the caches of a processor."""
@@ -35,14 +34,16 @@ class ItemBlock(NamedTuple):
 class LocatingDecoder(StreamDecoder[Message]):
     """A stream decoder, for either backend, that yields each item after its frame."""
 
-    __slots__ = ("_blocks",)
+    # The frames have read the stream up to `_offset`, and the backend's decoder `_unread`, too.
+    __slots__ = ("_decoder", "_offset", "_places", "_unread")
     _fault_class = ParseError
 
     def __init__(self, framing: Framing = "newline", profile: Profile = JSONRPC, *, raw: bool = False) -> None:
         super().__init__(framing, profile, None, raw)
-        self._blocks = Decoder("newline", profile, raw=raw)
-        # An empty line first: blocks begin in the middle of a file, and only at its start a byte order mark is dropped.
-        self._blocks.feed(b"\n")
+        self._decoder = Decoder(framing, profile, raw=raw)
+        self._places = places(self._decoder) if self._detector is None else None
+        self._offset = 0
+        self._unread = b""
 
     def feed_located(self, data: bytes) -> Iterator[Located]:
         """Yield the items that `feed` returns, each with its frame."""
@@ -53,6 +54,7 @@ class LocatingDecoder(StreamDecoder[Message]):
 
     def close_located(self) -> Iterator[Located]:
         """Yield the items that `close` returns, each with its frame."""
+        self._frames.feed(self._unread)
         if self._detector is not None:
             seen = self._settle("newline", self._detector)
             for frame in self._frames.feed(seen):
@@ -63,36 +65,37 @@ class LocatingDecoder(StreamDecoder[Message]):
     def feed_blocks(self, data: bytes) -> Iterator[ItemBlock]:
         """Yield the items that `feed` returns in blocks.
 
-        The backend's decoder reads whole lines, and only a block with a fault is split, to locate the fault: lines cost
-        little more than with `Decoder.feed`. In other framings each item is decoded after its frame.
+        The backend's decoder reads them, and the frames read those with a fault alone, to locate it: any framing costs
+        little more than with `Decoder.feed`. With a backend that keeps no places, each item is decoded after its frame.
         """
-        lines = self._frames
-        if not isinstance(lines, LineFrames) or self._detector is not None:
+        if self._places is None:
             yield block_of(self.feed_located(data))
             return
-        start = 0
-        # The rest of a line that began in an earlier chunk, or the first line, which may begin with a byte order mark.
-        if not lines.is_between_lines:
-            start = data.find(b"\n") + 1 or len(data)
-            yield block_of(self.feed_located(data[:start]))
-        last = data.rfind(b"\n", start) + 1
-        while start < last:
-            # The last line that ends within a block, or else the whole of a longer line.
-            end = data.rfind(b"\n", start, start + _BLOCK_BYTES) + 1 or data.find(b"\n", start) + 1
-            yield self._read_lines(lines, data[start:end])
-            start = end
-        yield block_of(self.feed_located(data[start:]))
+        for start in range(0, len(data), _BLOCK_BYTES):
+            yield self._read_block(data[start : start + _BLOCK_BYTES], self._places)
 
-    def _read_lines(self, lines: LineFrames, text: bytes) -> ItemBlock:
-        """Return the items of whole lines."""
-        items: list[Any] = self._blocks.feed(text)
-        kinds = count_kinds(items)
+    def _read_block(self, block: bytes, places: list[Place]) -> ItemBlock:
+        items: list[Any] = self._decoder.feed(block)
+        text, at = self._unread + block, self._offset
         faults: list[Located] = []
-        if ParseError in kinds or (list in kinds and any(map(_has_fault, items))):
-            faulty = [at for at, item in enumerate(items) if _has_fault(item)]
-            faults = list(zip(lines.frames_at(text, len(items), faulty), [items[at] for at in faulty], strict=True))
-        lines.skip(text)
-        return ItemBlock(items, kinds, faults)
+        frames: list[Frame] = []
+        for begin, end, back, item in places:
+            if begin > at:
+                self._frames.skip(text[at - self._offset : begin - self._offset])
+                at = begin
+            if end > at:
+                frames = self._frames.feed(text[at - self._offset : end - self._offset])
+                at = end
+            if back:
+                faults.append((frames[-back], item))
+        if places[-1][1] <= self._offset + len(self._unread):
+            # No frame has ended in the block: what is unread stays short.
+            self._frames.feed(text[at - self._offset :])
+            at = self._offset + len(text)
+        places.clear()
+        self._unread = text[at - self._offset :]
+        self._offset = at
+        return ItemBlock(items, count_kinds(items), faults)
 
     def _decode(self, text: bytes) -> Any:
         return decode(text, self._profile, raw=self._raw)

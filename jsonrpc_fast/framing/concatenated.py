@@ -79,6 +79,14 @@ class ConcatenatedFrames:
             at = end
         return frames
 
+    def skip(self, data: bytes) -> None:
+        """Count `data`, in which frames end that the caller has read itself, the last one with it."""
+        self._offset += len(data) + (len(self._buffer) if self._at_start else 0)
+        self._at_start = False
+        self._place = _Place.BETWEEN
+        self._buffer = bytearray()
+        self._dropping = False
+
     def close(self) -> list[Frame]:
         """Return the last frame, if the stream ends inside one."""
         frames: list[Frame] = []

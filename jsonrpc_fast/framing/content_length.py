@@ -216,6 +216,15 @@ class ContentLengthFrames:
             at = self._read_body(chunk, at, frames) if self._left else self._read_headers(chunk, at, frames)
         return frames
 
+    def skip(self, data: bytes) -> None:
+        """Count `data`, in which frames end that the caller has read itself, the last one with it."""
+        self._offset += len(data)
+        self._at_start = False
+        self._header = None
+        self._left = 0
+        self._body = bytearray()
+        self._dropping = False
+
     def close(self) -> list[Frame]:
         """Return the fault of a stream that ends inside a frame, if it does."""
         if self.ended:

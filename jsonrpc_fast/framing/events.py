@@ -34,6 +34,10 @@ class EventFrames:
         """Return the frames that end in `data`."""
         return self._frames_of(self._events.read(data))
 
+    def skip(self, data: bytes) -> None:
+        """Count `data`, in which frames end that the caller has read itself, the last one with it."""
+        self._events.skip(data)
+
     def close(self) -> list[Frame]:
         """Return the beginning of an event that the end of the stream cuts off."""
         frames = self._frames_of(self._events.rest())

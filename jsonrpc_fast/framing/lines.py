@@ -12,8 +12,6 @@ Rules:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from itertools import accumulate
 from typing import Final
 
 from ..codes import ParseErrorCode
@@ -43,27 +41,6 @@ class LineFrames:
         self._offset = 0  # the offset of the current line
         self._at_start = True  # a byte order mark may follow
 
-    @property
-    def is_between_lines(self) -> bool:
-        """Whether the next byte begins a line, which is not the first one of the stream."""
-        return not (self._buffer or self._dropping or self._at_start)
-
-    def skip(self, lines: bytes) -> None:
-        """Count complete lines that the caller has read itself. Call it between lines only."""
-        self._line += lines.count(b"\n")
-        self._offset += len(lines)
-
-    def frames_at(self, lines: bytes, count: int, indexes: Iterable[int]) -> list[Frame]:
-        """Return some of the `count` frames of complete lines that the caller reads itself; see `skip`."""
-        texts = lines.split(b"\n")
-        starts = list(accumulate(map(len, texts), initial=0))  # without the ends of lines
-        at: Sequence[int] = range(count)
-        # Fewer frames than lines: blank lines have none. A blank line over the limit has one, as in `_finish_line`.
-        if count < len(texts) - 1:
-            at = [number for number, text in enumerate(texts) if len(text) > self._limit + 1 or text.strip(BLANK)]
-        found = [at[index] for index in indexes]
-        return [self._frame(texts[each], self._line + each, self._offset + starts[each] + each) for each in found]
-
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
         """Return the frames that end in `data`."""
         frames: list[Frame] = []
@@ -85,6 +62,14 @@ class LineFrames:
             start = newline + 1
         self._append(chunk, start, len(chunk), frames)
         return frames
+
+    def skip(self, data: bytes) -> None:
+        """Count `data`, in which frames end that the caller has read itself, the last one with it."""
+        self._line += data.count(b"\n")
+        self._offset += len(self._buffer) + len(data)
+        self._buffer = bytearray()
+        self._dropping = False
+        self._at_start = False
 
     def close(self) -> list[Frame]:
         """Return the last frame, if the stream ends inside one."""

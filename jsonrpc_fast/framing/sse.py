@@ -183,6 +183,16 @@ class EventDecoder:
         self._offset += len(chunk)
         return found
 
+    def skip(self, data: bytes) -> None:
+        """Count `data`, which ends with a blank line, without what it sets."""
+        self._at_start = False
+        self._after_return = data.endswith(b"\r")
+        self._offset += len(data)
+        self._line = bytearray()
+        self._line_offset = self._offset
+        self._dropping = False
+        self._begin_event()
+
     def rest(self) -> list[tuple[Event | bytes, int]]:
         """Return what the end of the stream cuts off, an event with data or an ignored line, in the form of `read`."""
         line = bytes(self._line)

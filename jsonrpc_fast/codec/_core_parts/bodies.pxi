@@ -44,6 +44,8 @@ cdef class BodyReader(Reader):
         while self.next < end and not self.ended and PyList_GET_SIZE(items) < max_items:
             at = self.next
             if not self.in_body:
+                if self.header is None:
+                    self.begun = at
                 self.next = self.read_headers(at, end, items)
                 continue
             size = min(self.due, end - at)
@@ -55,12 +57,14 @@ cdef class BodyReader(Reader):
                 self.dropping = self.in_body
                 self.read_head(at, size, items)
             elif self.size == 0 and not self.in_body:
-                items.append(decode_text(at, size, self.rules, kind_of_raw(self.raw)))
+                self.add(items, decode_text(at, size, self.rules, kind_of_raw(self.raw)), self.next)
             else:
                 self.append(at, size, self.size + size + self.due)
                 if not self.in_body:
-                    items.append(decode_text(self.buffer, self.size, self.rules, kind_of_raw(self.raw)))
+                    self.add(items, decode_text(self.buffer, self.size, self.rules, kind_of_raw(self.raw)), self.next)
                     self.clear()
+            if not self.in_body:
+                self.begun = self.next
             if max_items != PY_SSIZE_T_MAX and items and type(items[-1]) is list:
                 break
         if self.ended:
@@ -82,7 +86,7 @@ cdef class BodyReader(Reader):
         # At most one header section.
         at += <Py_ssize_t>self.header.read(PyBytes_FromStringAndSize(<char*>at, min(end - at, MAX_HEADER_BYTES)), 0)
         if self.header.is_bad:
-            items.append(ParseError.invalid_framing(hint=self.header.hint))
+            self.add(items, ParseError.invalid_framing(hint=self.header.hint), at)
             self.ended = True
         elif self.header.length is not None:
             length = self.header.length
@@ -105,7 +109,7 @@ cdef class BodyReader(Reader):
         self.append(at, size, HEAD_BYTES)
         self.head_due -= size
         if self.head_due == 0:
-            items.append(fault_of_large(self.buffer, self.size, self.rules))
+            self.add(items, fault_of_large(self.buffer, self.size, self.rules), self.next)
             self.clear()
         return 0
 

@@ -18,6 +18,7 @@ cdef class ConcatenatedReader(Reader):
     cdef Place place
     cdef Py_ssize_t depth  # open brackets
     cdef bint begins_line  # while lost: the last byte was a line feed
+    cdef const uint8_t* stop  # the end of the text that `split` reads; valid only during that call
 
     def rest(self):
         """Return the same as `ConcatenatedFrames.close`, without the offset."""
@@ -29,6 +30,7 @@ cdef class ConcatenatedReader(Reader):
 
     cdef int split(self, const uint8_t* end, list items, Py_ssize_t max_items) except -1:
         cdef const uint8_t* begin
+        self.stop = end
         if self.at_start:
             self.skip_mark(end, items)
         while self.next < end and PyList_GET_SIZE(items) < max_items:
@@ -140,15 +142,19 @@ cdef class ConcatenatedReader(Reader):
                     self.decode_frame(self.buffer, self.buffer + self.size, items)
         self.dropping = False
         self.clear()
+        if self.place == BETWEEN:
+            self.begun = end
         return 0
 
     cdef int decode_frame(self, const uint8_t* start, const uint8_t* end, list items) except -1:
         if end - start > self.rules.message_bytes:
-            items.append(fault_of_large(start, end - start, self.rules))
-            return 0
+            return self.add(items, fault_of_large(start, end - start, self.rules), self.behind())
         end = self.trimmed(start, end)
-        items.append(decode_text(start, end - start, self.rules, kind_of_raw(self.raw)))
-        return 0
+        return self.add(items, decode_text(start, end - start, self.rules, kind_of_raw(self.raw)), self.behind())
+
+    cdef inline const uint8_t* behind(self) noexcept:
+        """Past the byte that ends a frame, which may be the first of the next one."""
+        return self.next + (self.next < self.stop)
 
     cdef const uint8_t* trimmed(self, const uint8_t* start, const uint8_t* end) noexcept:
         """The end of a frame, which is not empty, without the blanks after text that is not a value."""
@@ -165,7 +171,7 @@ cdef class ConcatenatedReader(Reader):
             return 0
         size = min(size, HEAD_BYTES)
         self.append(start, size, self.size + size)
-        items.append(fault_of_large(self.buffer, self.size, self.rules))
+        self.add(items, fault_of_large(self.buffer, self.size, self.rules), self.behind())
         self.dropping = True
         self.clear()
         return 0

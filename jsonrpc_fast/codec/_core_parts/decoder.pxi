@@ -6,6 +6,13 @@ def _too_large_fault(bytes head not None, profile):
     return fault_of_large(<const uint8_t*>PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head), rules_of(profile))
 
 
+def _places(decoder):
+    """`_pure._places`"""
+    cdef Reader reader = <Reader?>decoder._frames
+    reader.places = []
+    return reader.places
+
+
 class Decoder(StreamDecoder[_M]):
     __doc__ = StreamDecoder.__doc__
     # `_fast` is the reader, or None while bytes cannot go to it directly: the stream is closed, or its framing unknown, or

@@ -79,8 +79,9 @@ cdef class EventReader(Reader):
                 self.owed = max(0, self.owed - (behind - self.next))
                 self.next = behind
                 if size:
-                    items.append(decode_text(data, size, self.rules, kind_of_raw(self.raw)))
+                    self.add(items, decode_text(data, size, self.rules, kind_of_raw(self.raw)), behind)
                     self.clear()
+                self.begun = behind
             if max_items != PY_SSIZE_T_MAX and items and type(items[-1]) is list:
                 break
         return 0
@@ -148,9 +149,14 @@ cdef class EventReader(Reader):
                 at = past_line_ending(at, end)
                 break
             at = past_line_ending(stop, end)
-        for frame in self.frames.feed(PyBytes_FromStringAndSize(<const char*>self.next, at - self.next)):
-            items.append(self.item_of(frame))
+        found = self.frames.feed(PyBytes_FromStringAndSize(<const char*>self.next, at - self.next))
+        for back in range(len(found), 0, -1):
+            items.append(self.item_of(found[-back]))
+            if self.places is not None:
+                self.note(items[-1], at, back)
         self.is_between_events = self.frames.is_between_events
+        if self.is_between_events:
+            self.begun = at
         self.owed = min(max(0, self.owed + CALL_BYTES - (at - self.next)), 8 * CALL_BYTES)
         self.next = at
         return 0

@@ -35,6 +35,7 @@ cdef class LineReader(Reader):
                 self.end_line(at, newline, items)
             self.at_start = False
             at = newline + 1
+            self.begun = at
             if max_items != PY_SSIZE_T_MAX and items and type(items[-1]) is list:
                 break
         return 0
@@ -58,8 +59,7 @@ cdef class LineReader(Reader):
         if not self.trim(&start, &end):
             return 0
         if end - start > self.rules.message_bytes:
-            items.append(fault_of_large(start, end - start, self.rules))
-            return 0
+            return self.add(items, fault_of_large(start, end - start, self.rules), self.next)
         reader.end = end
         message = read_text_fast(reader, start, self.rules, kind_of_raw(self.raw))
         if message != NULL:
@@ -67,8 +67,7 @@ cdef class LineReader(Reader):
         item = decode_slow(start, end - start, self.rules, True if self.raw else None, True)
         if type(item) is ParseError:
             give_hint(item, start, end)
-        items.append(item)
-        return 0
+        return self.add(items, item, self.next)
 
     cdef inline bint trim(self, const uint8_t** start, const uint8_t** end) noexcept:
         """Remove a byte order mark and the carriage return. Return whether the line is a frame, that is not blank."""
@@ -105,7 +104,7 @@ cdef class LineReader(Reader):
             size = min(size, HEAD_BYTES + 3)
             self.append(start, size, self.size + size)
         length = mark_size(self.buffer, self.size) if self.at_start else 0
-        items.append(fault_of_large(self.buffer + length, self.size - length, self.rules))
+        self.add(items, fault_of_large(self.buffer + length, self.size - length, self.rules), self.next)
         self.dropping = True
         self.clear()
         return 0

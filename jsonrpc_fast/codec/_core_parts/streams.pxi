@@ -7,6 +7,14 @@ cdef enum State:
     ENDED  # by `close`, likewise
 
 
+cdef bint has_fault(list batch) noexcept:
+    cdef Py_ssize_t i
+    for i in range(PyList_GET_SIZE(batch)):
+        if type(batch[i]) is ParseError:
+            return True
+    return False
+
+
 cdef class Reader:
     """Base of the stream readers: the rules, and a buffer for a frame that continues in the next chunk.
 
@@ -24,6 +32,11 @@ cdef class Reader:
     cdef Py_ssize_t size
     cdef Py_ssize_t capacity
     cdef const uint8_t* next  # the next byte to read, in the text that `split` reads; valid only during that call
+    cdef const uint8_t* text  # likewise: where that text begins
+    cdef const uint8_t* begun  # likewise: behind the last frame that ended in it, or NULL
+    cdef Py_ssize_t offset  # of that text in the stream
+    cdef Py_ssize_t begun_at  # the offset behind the last frame that ended in the texts before
+    cdef list places  # as `_pure._places` returns it, or None
     # Left over by `max_items`; None if there is nothing.
     cdef list items  # decoded, not yet returned
     cdef bytes left  # fed, not yet read, from `left_at` on
@@ -56,9 +69,8 @@ cdef class Reader:
 
     cdef list read_text(self, list items, const uint8_t* start, Py_ssize_t size):
         """The items whose frames end in a text, part of a bytes object that the caller holds, if nothing is left over."""
-        self.next = start
         try:
-            self.split(start + size, items, PY_SSIZE_T_MAX)
+            self.split_text(start, start + size, items, PY_SSIZE_T_MAX)
         except BaseException:
             self.fail()
             raise
@@ -156,9 +168,35 @@ cdef class Reader:
     cdef int split_left(self, list items, Py_ssize_t max_items) except -1:
         cdef bytes left = self.left
         cdef const uint8_t* start = <const uint8_t*>PyBytes_AS_STRING(left)
-        self.next = start + self.left_at
-        self.split(start + PyBytes_GET_SIZE(left), items, max_items)
+        self.split_text(start + self.left_at, start + PyBytes_GET_SIZE(left), items, max_items)
         self.left_at = self.next - start
+        return 0
+
+    cdef inline int split_text(
+        self, const uint8_t* start, const uint8_t* end, list items, Py_ssize_t max_items
+    ) except -1:
+        """Read from `start`, as `split` does, and count what is unfinished."""
+        self.next = start
+        self.text = start
+        self.begun = NULL
+        self.split(end, items, max_items)
+        self.begun_at = self.begin_of_frame()
+        self.offset += self.next - start
+        if self.places is not None:
+            self.places.append((self.begun_at, self.begun_at, 0, None))
+        return 0
+
+    cdef inline Py_ssize_t begin_of_frame(self) noexcept:
+        return self.begun_at if self.begun == NULL else self.offset + (self.begun - self.text)
+
+    cdef inline int add(self, list items, item, const uint8_t* end) except -1:
+        """Append an item. end: of what was read to find its frame."""
+        items.append(item)
+        return 0 if self.places is None else self.note(item, end, 1)
+
+    cdef int note(self, item, const uint8_t* end, Py_ssize_t back) except -1:
+        if type(item) is ParseError or (type(item) is list and has_fault(<list>item)):
+            self.places.append((self.begin_of_frame(), self.offset + (end - self.text), back, item))
         return 0
 
     cdef int split(self, const uint8_t* end, list items, Py_ssize_t max_items) except -1:
