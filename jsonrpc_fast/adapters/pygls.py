@@ -101,7 +101,7 @@ class _FastProtocol(JsonRPCProtocol):
                 if self.get_message_type(message["method"]) is None:
                     message.setdefault("params", None)  # pygls' own classes require it
             elif "error" in message and message.get("id") is None:
-                # An error without an id would leave its call waiting for ever. With several calls in flight it is not
+                # An error without an id would leave its call waiting forever. With several calls in flight it is not
                 # certain which one is meant.
                 message["id"] = self._only_call()
             structured = self.structure_message(message)

@@ -2,8 +2,8 @@
 
 Rules:
   - The program runs in this process, as `python PROGRAM` or `python -m MODULE` would run it.
-  - An adapter is installed when the program has imported what it adapts, so that no library is imported in vain: at the
-    end of the outermost import of the library, because until then parts of it may be missing.
+  - An adapter is installed when the program has imported the library that it adapts, so that no library is imported
+    needlessly: at the end of the outermost import, because until then parts of the library may be missing.
   - If an adapter cannot be installed, stderr says so, and the program runs as it is.
 """
 

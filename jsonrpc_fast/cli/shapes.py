@@ -267,7 +267,7 @@ class Shapes:
         return number, made
 
     def _meet(self, one: Shape, other: Shape) -> Shape:
-        """Return the shape of values that have both shapes; either where it cannot be told."""
+        """Return the shape of values that have both shapes; one of the two where that is unknown."""
         if one == other or other == ANY:
             return one
         if one == ANY:

@@ -55,7 +55,7 @@ def _tap(url: str, place: str, logs: Logs, profile: Profile) -> int:
     """Pass requests on to the server of a URL until a signal. Return the exit status.
 
     Args:
-        url: The URL. Only its scheme, host and port count: the client says the path.
+        url: The URL. Only its scheme, host and port are used: the client sends the path.
         place: HOST:PORT, where to receive requests.
         logs: What to write.
         profile: The rules for messages.

@@ -14,7 +14,7 @@ LOOKED_AT_BYTES: Final = 64
 # One group for each framing.
 _START: Final = re.compile(rb"(\{|\[\s*(?:[{\[\]]|$))|((?i:content-(?:length|type))[ \t]*:)|((?:data|event|id|retry):)")
 _STARTS: Final = (None, Hint.NEWLINE_FRAMING, Hint.CONTENT_LENGTH_FRAMING, Hint.SSE_FRAMING)
-# The rest of a JSON text whose beginning was taken for the end of another body: a closing bracket, or a quote next to
+# The rest of a JSON text whose beginning was read as the end of another body: a closing bracket, or a quote next to
 # punctuation.
 _INSIDE_JSON: Final = re.compile(rb"^[}\]\",:]|\"[,:}\]]")
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")  # except white space, and ESC of coloured logs

@@ -234,7 +234,7 @@ class ReadyReader(Reader):
             self._loop.remove_reader(self._descriptor)
 
     def read_rest(self) -> bool:
-        # No more than a full pipe: a process that the peer has started may write to it for ever.
+        # No more than a full pipe: a process that the peer has started may write to it forever.
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
         for _ in range(MAX_PIPE_BYTES // self._read_bytes + 1):
@@ -266,7 +266,7 @@ class ReadyReader(Reader):
         self._received(data)
 
     def _end(self) -> None:
-        # A pipe that ended stays ready for ever.
+        # A pipe that ended stays ready forever.
         self._has_ended = True
         self._loop.remove_reader(self._descriptor)
 

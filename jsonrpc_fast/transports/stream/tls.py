@@ -62,7 +62,7 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._raw: Any = None
         self._buffer: memoryview  # of encrypted bytes
-        self._is_open = False  # the handshake is done: the protocol above is connected, and hears of what follows
+        self._is_open = False  # the handshake is done: the protocol above is connected, and gets all further events
         self._is_paused = False
         # OpenSSL may hold decrypted data that no event of the socket announces, so reading has turns of its own.
         self._is_read_due = False

@@ -115,7 +115,7 @@ class WebSocketChannel(Channel):
         self._reads = False
         self._is_read_due = False
         self._loss: tuple[Exception | None] | None = None  # the socket is lost, and this is why
-        self._dropped_bytes = 0  # what arrived after the end of the protocol: a peer may not go on for ever
+        self._dropped_bytes = 0  # what arrived after the end of the protocol: a peer may not go on forever
         self._timer: asyncio.TimerHandle | None = None  # of the end
 
     @property
