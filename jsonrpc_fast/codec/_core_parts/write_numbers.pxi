@@ -104,23 +104,24 @@ cdef int fill_number_tables() except -1:
     for i in range(100):
         PAIRS[2 * i] = <char>(c"0" + i // 10)
         PAIRS[2 * i + 1] = <char>(c"0" + i % 10)
-    for i in range(POWERS):
-        power = i + LEAST_POWER
-        ten = 10 ** abs(power)
+    ten = 1
+    for i in range(-LEAST_POWER, POWERS):
         size = ten.bit_length()
-        if power < 0:
+        keep_ten(i, -(-ten >> (size - 128)) if size > 128 else ten << (128 - size))
+        if -LEAST_POWER < i <= -2 * LEAST_POWER:
             # 2 ** (size - 1) < ten, so the quotient has 128 bits.
-            ten = -(-(1 << (size + 127)) // ten)
-        elif size > 128:
-            ten = -(-ten >> (size - 128))
-        else:
-            ten <<= 128 - size
-        TEN_BITS[i][0] = ten >> 64
-        TEN_BITS[i][1] = ten & 0xFFFFFFFFFFFFFFFF
+            keep_ten(-2 * LEAST_POWER - i, -(-(1 << (size + 127)) // ten))
+        ten *= 10
     for i in range(8):
         AFTER[i] = <uint64_t>-1 << 8 * i
     for i in range(1, 2047):
         fill_scale(SCALES[i], i)
+    return 0
+
+
+cdef int keep_ten(int place, value) except -1:
+    TEN_BITS[place][0] = value >> 64
+    TEN_BITS[place][1] = value & 0xFFFFFFFFFFFFFFFF
     return 0
 
 
