@@ -14,7 +14,7 @@ import pydantic_core
 
 import jsonrpc_fast
 from jsonrpc_fast import JSONRPC, Limits, codec
-from jsonrpc_fast.codec import _pure
+from jsonrpc_fast.codec import _messages, _pure
 
 from . import peers
 from .data import Payload, Turn, payloads, stream_of, turns
@@ -250,7 +250,7 @@ def encoders(payload: Payload) -> list[Contestant]:
     literal = "{'jsonrpc': '2.0', 'id': id, 'result': result}"
     entries.enter(CORE, "encode_result(id, result)", encode_result=jsonrpc_fast.encode_result)
     entries.enter(CORE_MESSAGE, "Response(id, result).to_bytes_delimited()", Response=jsonrpc_fast.Response)
-    entries.enter(PURE, "encode_result(id, result)", encode_result=_pure.encode_result)
+    entries.enter(PURE, "encode_result(id, result)", encode_result=_messages.encode_result)
     entries.enter(ORJSON, f"dumps({literal}, option=OPT_APPEND_NEWLINE)", **APPEND_NEWLINE)
     entries.enter(ORJSON_READY, "dumps(envelope, option=OPT_APPEND_NEWLINE)", envelope=envelope, **APPEND_NEWLINE)
     encode = msgspec.json.Encoder().encode
@@ -280,7 +280,7 @@ def _messages_to_write(payload: Payload) -> Entries:
     return Entries(
         items=items,
         messages=[jsonrpc_fast.Response(id, result) for id, result in items],
-        pure_messages=[_pure.Response(id, result) for id, result in items],
+        pure_messages=[_messages.Response(id, result) for id, result in items],
         structs=[peers.Result("2.0", id, result) for id, result in items],
     )
 
@@ -290,7 +290,7 @@ def line_encoders(payload: Payload) -> list[Contestant]:
     entries = _messages_to_write(payload)
     literal = "{'jsonrpc': '2.0', 'id': id, 'result': result}"
     entries.enter(CORE, "encode_many(messages)", encode_many=jsonrpc_fast.encode_many)
-    entries.enter(PURE, "encode_many(pure_messages)", encode_many=_pure.encode_many)
+    entries.enter(PURE, "encode_many(pure_messages)", encode_many=_messages.encode_many)
     expression = f"b''.join([dumps({literal}, option=OPT_APPEND_NEWLINE) for id, result in items])"
     entries.enter(ORJSON, expression, **APPEND_NEWLINE)
     entries.enter(MSGSPEC, "encode_lines(structs)", encode_lines=msgspec.json.Encoder().encode_lines)
@@ -302,7 +302,7 @@ def batch_encoders(payload: Payload) -> list[Contestant]:
     entries = _messages_to_write(payload)
     literal = "[{'jsonrpc': '2.0', 'id': id, 'result': result} for id, result in items]"
     entries.enter(CORE, "encode(messages)", encode=jsonrpc_fast.encode)
-    entries.enter(PURE, "encode(pure_messages)", encode=_pure.encode)
+    entries.enter(PURE, "encode(pure_messages)", encode=_messages.encode)
     entries.enter(ORJSON, f"dumps({literal}, option=OPT_APPEND_NEWLINE)", **APPEND_NEWLINE)
     entries.enter(MSGSPEC, "encode(structs) + b'\\n'", encode=msgspec.json.Encoder().encode)
     return _checked_writers(entries, payload, orjson.loads)
@@ -362,7 +362,7 @@ def _check_messages(contestant: Contestant, payload: str, content: Any) -> None:
 
 def _is_same(message: object, expected: dict[str, Any]) -> bool:
     """Return whether a message has the expected method, or the expected id if it is a response."""
-    if isinstance(message, (jsonrpc_fast.ParseError, _pure.ParseError)):
+    if isinstance(message, (jsonrpc_fast.ParseError, _messages.ParseError)):
         return False
     member = "method" if "method" in expected else "id"
     found = message[member] if isinstance(message, dict) else getattr(message, member, None)

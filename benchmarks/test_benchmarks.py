@@ -9,7 +9,7 @@ from typing import Any, get_args
 import orjson
 import pytest
 
-from jsonrpc_fast.codec import _pure
+from jsonrpc_fast.codec import _messages, _pure
 
 from . import summary
 from .data import CORPORA, MAX_TURN_BYTES, payloads, sizes, stream_of, turns, typescript_order
@@ -40,10 +40,10 @@ def made_up_figures(report: Any, ours: float) -> dict[str, Any]:
 def test_payload_is_valid(name: str) -> None:
     decoded = _pure.decode(MADE[name].text)
     items = decoded if isinstance(decoded, list) else [decoded]
-    assert not any(isinstance(item, _pure.ParseError) for item in items)
-    calls = (_pure.Request, _pure.Notification)
+    assert not any(isinstance(item, _messages.ParseError) for item in items)
+    calls = (_messages.Request, _messages.Notification)
     assert isinstance(items[0], calls) == MADE[name].kind.startswith(("request", "notification"))
-    assert isinstance(items[0], _pure.Notification) == (MADE[name].kind == "notification")
+    assert isinstance(items[0], _messages.Notification) == (MADE[name].kind == "notification")
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -81,7 +81,7 @@ def test_turns_are_real_messages_of_moderate_size() -> None:
     assert len(found["wire"].texts) == 126
     for turn in found.values():
         assert max(map(len, turn.texts)) <= MAX_TURN_BYTES
-        assert not [text for text in turn.texts if isinstance(_pure.decode(text), _pure.ParseError)]
+        assert not [text for text in turn.texts if isinstance(_pure.decode(text), _messages.ParseError)]
     assert set(turns(Path("nowhere"))) == {"wire"}
 
 
