@@ -257,15 +257,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = FAILURE
     silence_closed_outputs()
     # For programs, such as the tests, that call `main` and go on.
-    if handles_signal and signal.getsignal(signal.SIGINT) is _interrupt:
+    if handles_signal and signal.getsignal(signal.SIGINT) in (_interrupt, _end):
         signal.signal(signal.SIGINT, signal.default_int_handler)
     return status
 
 
 def _interrupt(number: int, _: object) -> None:
     """Interrupt the command. Another signal ends the process: interrupting the clean-up would show a traceback."""
-    signal.signal(number, signal.SIG_DFL)
+    signal.signal(number, _end)
     raise KeyboardInterrupt
+
+
+def _end(number: int, _: object) -> None:
+    """End the process by the signal, after the programs that it has started."""
+    stdio = sys.modules.get(f"{__package__.partition('.')[0]}.transports.stdio.client")  # loaded if there are any
+    if stdio is not None:
+        stdio.kill_children()
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
 
 
 def _run(arguments: list[str]) -> int:

@@ -7,7 +7,8 @@ Rules:
   - A side that reads slowly slows down the other, as without the tap, which keeps one chunk in each direction.
   - When the client ends its stream, the server's stdin is closed; when one side stops reading, the other notices.
   - Payloads are logged and recorded only if the command line says so.
-  - SIGINT, SIGTERM and SIGHUP are passed on to the server. The tap ends when the server does, with its exit status.
+  - SIGINT, SIGTERM and SIGHUP are passed on to the server. The tap ends when the server does, with its exit status. A
+    second SIGINT kills the server.
 """
 
 from __future__ import annotations
@@ -171,15 +172,21 @@ def _fill_standard_descriptors() -> None:
 
 
 def _forward_signals(server: subprocess.Popen[bytes], stack: contextlib.ExitStack) -> None:
-    """Pass signals on to the server until the stack is closed."""
+    """Pass signals on to the server until the stack is closed. A second Ctrl-C kills it."""
+    is_interrupted = False
 
     def forward(number: int, _: object) -> None:
+        nonlocal is_interrupted
         if server.returncode is not None:
             os._exit(128 + number)  # the tap is only waiting for a client that does not read
         # At a terminal, Ctrl-C goes to every process of the foreground group. Passing it on would interrupt the server
         # twice.
         if not (number == signal.SIGINT and _is_in_foreground()):
             server.send_signal(number)
+        if number == signal.SIGINT:
+            if is_interrupted:
+                server.kill()
+            is_interrupted = True
 
     names = ["SIGINT"] if sys.platform == "win32" else ["SIGINT", "SIGTERM", "SIGHUP"]
     for name in names:

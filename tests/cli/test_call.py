@@ -346,6 +346,34 @@ def test_a_signal_ends_the_program_too(tmp_path: Path) -> None:
 
 
 @posix
+@rows("words", [["call", "add"], ["list"]])
+def test_a_second_interrupt_kills_the_program(words: list[str]) -> None:
+    source = """if True:
+        import signal, sys, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print("begun", file=sys.stderr, flush=True)
+        sys.stdin.buffer.read()
+        print("stdin is closed", file=sys.stderr, flush=True)
+        time.sleep(20)
+        print("lives on", file=sys.stderr, flush=True)
+    """
+    with subprocess.Popen(
+        command(*words, "--", sys.executable, "-c", source),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # the tests may ignore it
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == b"begun\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.readline() == b"stdin is closed\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read() == b""  # its end: neither process has it open
+        assert process.wait(SECONDS) == -signal.SIGINT
+
+
+@posix
 def test_a_result_on_a_terminal(plain: list[str]) -> None:
     words = ["call", "echo", 'na"me=Ada: 1', "text=\x9b", "n=[-1.5e3, true, {}, null]", *plain]
     plain = (

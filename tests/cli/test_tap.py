@@ -266,6 +266,34 @@ def test_signals_are_passed_on(name: str, processes: list[subprocess.Popen[bytes
     assert process.wait(SECONDS) == 7
 
 
+def test_a_second_interrupt_kills_a_server_that_ignores_them(processes: list[subprocess.Popen[bytes]]) -> None:
+    server = python("""
+        import signal, time
+        def note(number, frame):
+            print("asked", flush=True)
+        signal.signal(signal.SIGINT, note)
+        print("ready", flush=True)
+        while True:
+            time.sleep(60)
+    """)
+    process = subprocess.Popen(
+        tapped(*server),
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # the tests may run under nohup
+    )
+    processes.append(process)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == b"asked\n"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(SECONDS) == 137
+
+
 def test_a_client_that_leaves() -> None:
     started = time.monotonic()
     with subprocess.Popen(

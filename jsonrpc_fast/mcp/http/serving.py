@@ -1,18 +1,22 @@
 """Serving an endpoint with uvicorn, as a program.
 
 Rules:
-  - SIGINT and SIGTERM end it: new requests are refused, functions that run may finish, streams and subscriptions end.
-  - A second SIGINT ends it at once, without a traceback.
+  - SIGINT, SIGTERM and SIGHUP end it: new requests are refused, functions that run may finish, streams and
+    subscriptions end. A SIGHUP that is ignored (nohup) stays ignored.
+  - A second SIGINT ends it at once, without a traceback, and the programs that it has started.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final
 
+from ...transports.stdio.client import kill_children
 from .endpoint import McpEndpoint as McpEndpoint
 
 INTERRUPTED: Final = 130
@@ -21,6 +25,31 @@ NOT_STARTED: Final = 3
 """The exit code when the server cannot start, such as when the port is in use."""
 
 _UVICORN_MISSING: Final = 'serving over HTTP needs the extra `mcp-http`: pip install "jsonrpc_fast[mcp-http]"'
+
+
+@contextlib.contextmanager
+def _handling_hangup(handle: Callable[[int, Any], None]) -> Iterator[None]:
+    """Let `handle` handle SIGHUP, which uvicorn leaves alone, and let it end the process afterwards."""
+    is_main = threading.current_thread() is threading.main_thread()
+    number = getattr(signal, "SIGHUP", None)  # Windows has none
+    if number is None or not is_main or signal.getsignal(number) is not signal.SIG_DFL:
+        yield
+        return
+    received: list[int] = []
+
+    def received_one(number: int, frame: Any) -> None:
+        # uvicorn raises again what it has handled.
+        if not received:
+            received.append(number)
+            handle(number, frame)
+
+    signal.signal(number, received_one)
+    try:
+        yield
+    finally:
+        signal.signal(number, signal.SIG_DFL)
+    if received:
+        signal.raise_signal(number)
 
 
 def run_http(
@@ -43,8 +72,8 @@ def run_http(
         alongside: Runs as long as the server, until its event is set.
 
     Returns:
-        The exit code: 0, 3 if the server cannot start, 130 after SIGINT. SIGTERM ends the process as it does by
-        default, after everything else has ended.
+        The exit code: 0, 3 if the server cannot start, 130 after SIGINT. SIGTERM and SIGHUP end the process as they do
+        by default, after everything else has ended.
 
     Raises:
         ImportError: uvicorn is not installed.
@@ -74,6 +103,7 @@ def run_http(
         def handle_exit(self, sig: int, frame: Any) -> None:
             if self.should_exit and sig == signal.SIGINT:
                 # uvicorn would leave the application's tasks to a loop that ends, with a traceback for each.
+                kill_children()
                 signal.signal(sig, signal.SIG_DFL)
                 signal.raise_signal(sig)
             else:
@@ -87,7 +117,8 @@ def run_http(
     }
     server = Server(uvicorn.Config(app, host=host, port=port, **options))
     try:
-        server.run()
+        with _handling_hangup(server.handle_exit):
+            server.run()
     except KeyboardInterrupt:
         return INTERRUPTED
     except SystemExit as exit:  # uvicorn has logged why

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import partial
 from typing import IO, Any, ClassVar, Final, Literal
@@ -40,6 +41,9 @@ LINE_BYTES: Final = 64 * 1024
 
 KILL_SECONDS: Final = 5.0
 """How long to wait for a killed child: the system cannot end a process that hangs in a driver."""
+
+_running: Final[weakref.WeakSet[ChildChannel]] = weakref.WeakSet()
+"""The channels whose children run."""
 
 REST_SECONDS: Final = 1.0
 """How long a thread that reads may take to deliver the rest after the child has ended."""
@@ -135,6 +139,7 @@ class ChildChannel(DescriptorChannel):
             )
             ours.pop_all()
         self._process = process
+        _running.add(self)
         self._reader = open_reader(from_child, self.received, self._read_failed)
         self._writer = open_writer(to_child, events.drained, self._write_failed)
         # Read from the start: a child whose stderr is full blocks, even before it serves.
@@ -179,6 +184,10 @@ class ChildChannel(DescriptorChannel):
         self._send_signal("SIGKILL")
         self._schedule(KILL_SECONDS, self._release)
 
+    def kill_now(self) -> None:
+        """Kill the child, and wait for nothing: this process ends."""
+        self._send_signal("SIGKILL")
+
     def _await_exit(self) -> None:
         """Wait for the child to end: its stdin is closed."""
         self.connection.keep_closing()
@@ -218,6 +227,7 @@ class ChildChannel(DescriptorChannel):
 
     def _on_exit(self, returncode: int) -> None:
         self.returncode = returncode
+        _running.discard(self)
         if not self._is_ended_here and returncode:
             how = f"with exit code {returncode}" if returncode > 0 else f"by signal {-returncode}"
             cause, self._fault = self._fault, ConnectionLost(f"the child process ended {how}")
@@ -259,6 +269,12 @@ class ChildChannel(DescriptorChannel):
         if not self._has_ended:
             self._events.received(b"")
         self._events.lost(self._fault)
+
+
+def kill_children() -> None:
+    """Kill the children of all clients in this process, because it ends at once. May be called by a signal handler."""
+    for channel in list(_running):
+        channel.kill_now()
 
 
 class StdioClient(Connection):

@@ -4,8 +4,9 @@ How the process ends, with its exit code:
   - The client closes stdin: 0, after what was accepted is written.
   - stdout cannot be written, or stdin cannot be read: 1, and a line on stderr.
   - The process was started with a closed stdin or stdout, or one that is open in the wrong direction: the same.
-  - SIGTERM or SIGINT: new requests are refused, the work in progress has `grace_seconds`, what was accepted is written,
-    and the process ends by the signal (143 or 130 in a shell). A second signal does not wait.
+  - SIGTERM, SIGINT or SIGHUP: new requests are refused, the work in progress has `grace_seconds`, what was accepted is
+    written, and the process ends by the signal (143, 130 or 129 in a shell). A second signal does not wait. A SIGHUP
+    that is ignored (nohup) stays ignored.
   - Requests left without a response, or bytes that the client did not take in time: 1 (or the signal), and a line on
     stderr.
 
@@ -72,7 +73,7 @@ def run_stdio(
 
 
 class _Signals:
-    """Closes a transport at SIGINT or SIGTERM: the first signal lets work finish, a second one does not wait."""
+    """Closes a transport at a signal: the first one lets work finish, a second one does not wait."""
 
     def __init__(
         self, transport: StdioServer, on_signal: Callable[[], object] | None, grace_seconds: float | None
@@ -90,6 +91,8 @@ class _Signals:
         with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C is a KeyboardInterrupt
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, self._close, number)
+            if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+                loop.add_signal_handler(signal.SIGHUP, self._close, signal.SIGHUP)
 
     async def finish(self) -> None:
         """Wait for what the signals began; the transport is closed."""

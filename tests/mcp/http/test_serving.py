@@ -79,7 +79,7 @@ def begin(client: httpx.Client) -> None:
     client.headers["mcp-session-id"] = answer.headers["mcp-session-id"]
 
 
-@pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", -signal.SIGTERM)])
+@pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", -15), ("SIGHUP", -1)])
 def test_a_signal_lets_calls_finish_and_ends_streams(
     program: subprocess.Popen[bytes], port: int, name: str, status: int
 ) -> None:

@@ -30,7 +30,7 @@ def test_a_process_started_with_a_closed_stream(closed: str) -> None:
     assert run.stderr == b"this process was started with a closed stdin or stdout\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_the_server_after_it_wrote_what_was_accepted(number: signal.Signals) -> None:
     changes = """
         def reply(transport, message):
