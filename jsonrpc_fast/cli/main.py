@@ -154,7 +154,7 @@ exit status:
   1    a response is different
   2    the command line is wrong, the file is not a recording or has nothing to
        send, or an extra is not installed
-  3, 126 to 143: as in `call`
+  3, 4, 126 to 143: as in `call`
 """
 _RUN_STATUS: Final = """\
 exit status:
@@ -189,6 +189,7 @@ exit status:
   2    the command line is wrong, or an extra is not installed
   3    the server of the URL failed and sent no message, or the address of --http
        is in use, or cannot be listened on
+  129  hung up
   130  interrupted
   143  terminated
 """
@@ -198,6 +199,7 @@ exit status:
   1    standard output cannot be written, or the client did not read all of it
   2    the command line is wrong, {}
   3    the address is in use, or cannot be listened on
+  129  hung up
   130  interrupted
   143  terminated
 """

@@ -77,13 +77,14 @@ async def replay(peer: Peer, options: argparse.Namespace, write: Callable[[str],
         Whether all responses are as recorded.
 
     Raises:
+        CallTimeout: A response did not come in time; all of the recording was replayed.
         ValueError: The file cannot be read, is not a recording, or has nothing to send.
     """
     if not all(pointer.startswith("/") for pointer in options.ignore):
         raise ValueError("--ignore takes a JSON pointer, which begins with a slash")
     ignored = [parts_of(pointer) for pointer in options.ignore]
     calls: dict[Any, tuple[str, asyncio.Task[Any]]] = {}
-    notified = compared = different = 0
+    notified = compared = different = late = 0
     try:
         for recorded, message in _messages(options):
             key = _key(recorded, message)
@@ -99,9 +100,15 @@ async def replay(peer: Peer, options: argparse.Namespace, write: Callable[[str],
                 await asyncio.sleep(0)
             elif recorded.sender == "server" and isinstance(message, Response) and key in calls:
                 method, call = calls.pop(key)
+                try:
+                    outcome = await call
+                except CallTimeout as error:
+                    write(f"line {recorded.line}: {shorten(method)}: {error}")
+                    late += 1
+                    continue
                 found = [
                     difference
-                    for difference in _differences(_outcome_of(message), await call, [])
+                    for difference in _differences(_outcome_of(message), outcome, [])
                     if not any(_is_ignored(difference[0], parts) for parts in ignored)
                 ]
                 compared += 1
@@ -115,10 +122,12 @@ async def replay(peer: Peer, options: argparse.Namespace, write: Callable[[str],
         # Their cancellation reaches the server before the session closes.
         if calls:
             await asyncio.wait([call for _, call in calls.values()])
-    if not (compared or notified or calls):
+    if not (compared or notified or late or calls):
         raise ValueError(f"{printable(options.file)} has no request and no notification of a client")
     left = f", {len(calls)} without a recorded response" if calls else ""
     write(f"responses {compared}, different {different}, notifications {notified}{left}")
+    if late:
+        raise CallTimeout(f"responses that did not come in time: {late}")
     return not different
 
 
@@ -152,8 +161,6 @@ async def _outcome(peer: Peer, request: Request[Any]) -> dict[str, Any]:
         return {"result": plain(await peer.call(request.method, request.params))}
     except RpcError as error:
         return {"error": _error(error.code, error.message, error.data)}
-    except CallTimeout:
-        return {}  # differs from any response: the report says that the result is gone
 
 
 def _outcome_of(response: Response[Any]) -> dict[str, Any]:

@@ -240,18 +240,22 @@ class Caller:
             None for a notification.
 
         Raises:
-            ValueError: There are no items, or not as many types as items; or the profile of the transport has no
-                batches, so that the results could not be read.
+            ValueError: There are no items, or more calls than `max_calls`, or not as many types as items; or the
+                profile of the transport has no batches, so that the results could not be read.
             StateError, ConnectionLost, EncodeError, TypeError: As in `call`, before sending.
         """
         items = list(items)
+        for item in items:
+            if not isinstance(item, Notification) and not (isinstance(item, (tuple, list)) and len(item) == 2):
+                raise TypeError("an item of a batch must be a tuple (method, params) or a Notification")
         methods = [None if isinstance(item, Notification) else item[0] for item in items]
         read = None if returns is UNSET else results_reader(returns, methods)
         count = sum(not isinstance(item, Notification) for item in items)
         if count:
             check_batches(self._transport.profile)
-        with waiting() as is_only:
-            may_exceed = is_only and count <= self._max_calls
+        if count > self._max_calls:
+            raise ValueError(f"a batch of {count} calls is more than max_calls, which is {self._max_calls}")
+        with waiting() as may_exceed:
             if not may_exceed:
                 timeout = await self.wait_for_room(count, timeout)
             found = await self._call_batch(items, count, timeout, may_exceed)

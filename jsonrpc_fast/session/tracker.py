@@ -141,8 +141,8 @@ class Tracker:
         return len(self._pending) + calls <= self._max_calls
 
     def lacks_room(self, calls: int) -> bool:
-        """Return whether waiting gives room to this many calls. It never does for more than `max_calls`."""
-        return calls <= self._max_calls and not self.has_room(calls)
+        """Return whether this many more calls have to wait for room."""
+        return not self.has_room(calls)
 
     def begin(
         self,

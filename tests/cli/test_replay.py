@@ -44,6 +44,7 @@ async def serve(transport):
 raise SystemExit(run_stdio(serve))
 """
 )
+MUTE = "import sys; sys.stdin.read()"
 COMMAND = ["--", sys.executable, "-c", SERVER]
 
 
@@ -60,11 +61,28 @@ def error(id: Any, code: int, **more: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": "no", **more}}
 
 
-def replayed(tmp_path: Path, *lines: tuple[Sender, Any], options: tuple[str, ...] = ()) -> tuple[int, str, str]:
+def replayed(
+    tmp_path: Path, *lines: tuple[Sender, Any], options: tuple[str, ...] = (), server: list[str] | None = None
+) -> tuple[int, str, str]:
     path = tmp_path / "recording.ndjson"
     path.write_bytes(b"".join(record_line(json.dumps(each).encode(), sender, time=0) for sender, each in lines))
-    done = run_here("replay", *options, str(path), *COMMAND)
+    done = run_here("replay", *options, str(path), *(COMMAND if server is None else ["--", *server]))
     return done.returncode, done.stdout, done.stderr
+
+
+def test_a_response_that_does_not_come_in_time(tmp_path: Path) -> None:
+    found = replayed(
+        tmp_path,
+        ("client", request(1, "add", [1, 2])),
+        ("server", result(1, 3)),
+        options=("--timeout", "0.01"),
+        server=[sys.executable, "-c", MUTE],
+    )
+    assert found == (
+        4,
+        "line 2: add: no response came in time\nresponses 0, different 0, notifications 0\n",
+        "jsonrpc-fast replay: responses that did not come in time: 1\n",
+    )
 
 
 def test_the_same_responses(tmp_path: Path) -> None:

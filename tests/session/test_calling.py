@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import socket
 import threading
 from collections.abc import Callable
@@ -425,16 +426,27 @@ async def test_a_batch_that_can_never_have_room_does_not_wait() -> None:
     async with session_and_wire(max_calls=2) as (session, _):
         one = asyncio.create_task(session.call("a", timeout=None))
         await settle()
-        with pytest.raises(StateError):
+        with pytest.raises(ValueError, match=r"^a batch of 3 calls is more than max_calls, which is 2$"):
             await asyncio.wait_for(session.call_batch([("b", None)] * 3, timeout=None), 5)
         one.cancel()
 
 
-async def test_a_batch_with_more_calls_than_max_pending_is_refused() -> None:
-    async with session_and_wire(max_calls=2) as (session, _):
-        with pytest.raises(StateError):
-            await session.call_batch([("m", None)] * 3)
+@rows(
+    "items, error, text",
+    [
+        ([("m", None)] * 3, ValueError, "a batch of 3 calls is more than max_calls, which is 2"),
+        ([("m", None), 1], TypeError, "an item of a batch must be a tuple (method, params) or a Notification"),
+        (["ab"], TypeError, "an item of a batch must be a tuple (method, params) or a Notification"),
+        ([("m",)], TypeError, "an item of a batch must be a tuple (method, params) or a Notification"),
+    ],
+)
+async def test_a_batch_that_cannot_be_sent_is_refused(items: Any, error: type[Exception], text: str) -> None:
+    async with session_and_wire(max_calls=2) as (session, wire):
+        with pytest.raises(error, match=f"^{re.escape(text)}$"):
+            await session.call_batch(items)
         assert session.is_idle
+        await settle()
+        assert wire.received == []
 
 
 @pytest.mark.virtual_time
