@@ -357,11 +357,11 @@ def payload_of_any(item: Any, raw: bool) -> Any:
     return describe(item) if type(item).__name__ == "ParseError" else payload_of(item, raw)
 
 
-@needs.PROCESSES
 @pytest.mark.skipif(
     bool(sysconfig.get_config_var("Py_GIL_DISABLED")), reason="without the GIL the core loads it at once"
 )
 def test_the_module_is_loaded_only_for_such_profiles() -> None:
+    needs.require_processes()
     code = (
         "import sys, jsonrpc_fast as j\n"
         'j.decode(b\'{"jsonrpc":"2.0","id":1,"method":"m","params":[1.5]}\')\n'

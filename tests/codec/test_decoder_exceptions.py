@@ -130,6 +130,7 @@ def closed_decoders(impl: ModuleType, framing: str, bound: int | None, step: int
     return closed
 
 
+@needs.THREADS
 @pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.slow)])
 @rows("bound", [None, 1])
 @rows("framing", FRAMINGS)

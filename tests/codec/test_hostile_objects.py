@@ -28,6 +28,7 @@ from ..support.tables import rows
 
 def run(impl: ModuleType, script: str, *options: str) -> str:
     """The output of a script in which `impl` is the backend; it must exit by itself, with code 0."""
+    needs.require_processes()
     begin = f"{MARK}import faulthandler, {impl.__name__} as impl\nfaulthandler.enable()\n"
     command = [sys.executable, *options, "-c", begin + textwrap.dedent(script)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
+from types import ModuleType
 from typing import Any
 
 from jsonrpc_fast import JSONRPC, Limits, ParseError
 from jsonrpc_fast.codec.located import LocatingDecoder
 from jsonrpc_fast.framing.frames import FRAMINGS, Framing, frame
 
-from ..fuzz.differential import PROFILES, framed, seeds
 from ..support.tables import rows
 
 GOOD = b'{"jsonrpc":"2.0","id":1,"method":"m"}'
@@ -67,8 +67,10 @@ def test_a_frame_over_the_limit_is_located_once(framing: Any) -> None:
 
 
 @rows("seed", range(4))
-def test_blocks_agree_with_frames(seed: int) -> None:
+def test_blocks_agree_with_frames(seed: int, core: ModuleType) -> None:
     """On streams of all framings, good and bad, in any chunks."""
+    from ..fuzz.differential import PROFILES, framed, seeds  # imports the core
+
     rng = random.Random(seed)
     texts = [GOOD, GOOD, BAD, *[text for text in seeds() if len(text) < 1000]]
     for _ in range(400):

@@ -12,6 +12,8 @@ from ..isolated import threads
 from ..support import needs
 from ..support.tables import rows
 
+pytestmark = needs.THREADS
+
 
 @rows("max_items", [None, 1])
 @rows("framing", threads.FRAMINGS)

@@ -36,7 +36,6 @@ CPYTHON: Final = pytest.mark.skipif(
     sys.implementation.name != "cpython", reason="it is about CPython: its collector, its stack, its strings"
 )
 THREADS: Final = pytest.mark.skipif(sys.platform == "emscripten", reason="it starts threads")
-PROCESSES: Final = pytest.mark.skipif(sys.platform == "emscripten", reason="it starts a process")
 FAILING_ALLOCATIONS: Final = pytest.mark.skipif(
     importlib.util.find_spec("_testcapi") is None or bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
     reason="it needs _testcapi, and the GIL: without it a list without memory corrupts the heap (CPython, gh-152125)",
@@ -70,6 +69,12 @@ def require(name: str) -> str:
     if path is None:
         pytest.skip(reason(name))
     return path
+
+
+def require_processes() -> None:
+    """Skip the test where there are none."""
+    if sys.platform == "emscripten":
+        pytest.skip("it starts a process")
 
 
 def summary(reasons: Counter[str]) -> list[str]:
