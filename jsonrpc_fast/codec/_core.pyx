@@ -97,6 +97,7 @@ from ._scanner cimport (
     read_end,
     read_message,
     skip_character,
+    SHORT_DIGITS,
     skip_digits,
     skip_plain,
     skip_space,

@@ -66,9 +66,9 @@ cdef PyObject* odd_number(ValueReader* reader, const uint8_t* start) noexcept:
     cdef const uint8_t* end = reader.end
     cdef PyObject* text
     cdef PyObject* value
-    at = skip_digits(at, end)
+    at = skip_digits(at, end, SHORT_DIGITS)
     while at < end and at[0] in (c"-", c"+", c".", c"e", c"E"):
-        at = skip_digits(at + 1, end)
+        at = skip_digits(at + 1, end, SHORT_DIGITS)
     reader.odd += 1
     if not reader.is_alone and reader.numbers & DECIMALS == 0 and reader.odd > ODD_NUMBERS and reader.odd * ODD_BYTES > start - reader.start:
         reader.is_for_orjson = True
@@ -267,7 +267,7 @@ cdef PyObject* float_at(
             negative = at[0] == c"-"
             at += 1
         exponent = at
-        at = skip_digits(at, end)
+        at = skip_digits(at, end, SHORT_DIGITS)
         if at == exponent:
             return NULL
         if unlikely(reader.numbers & DECIMALS):
