@@ -23,7 +23,7 @@ from .tables import markdown
 
 LOOPS: Final = ("asyncio", "uvloop")
 NAMES: Final = (BARE, SESSION, SESSION_ASYNC, SESSION_WAITING)
-BARS: Final = {SESSION: 3.0, SESSION_ASYNC: 6.0}
+BARS: Final = {SESSION: 1.5, SESSION_ASYNC: 6.0}
 """The maximum processor time, in multiples of the bare protocol's on the same loop."""
 
 Seconds = dict[tuple[str, str], float]

@@ -16,11 +16,11 @@ def made_up_figures(sync: float) -> bench.Seconds:
 
 
 def test_bars() -> None:
-    reached = bench.table(made_up_figures(2.9e-6))
+    reached = bench.table(made_up_figures(1.4e-6))
     assert reached.count("| yes") == 4
     assert "MISSED" not in reached
-    missed = bench.table(made_up_figures(3.1e-6))
-    assert missed.count("| 3.10                  | 3.10 ") == missed.count("**MISSED**") == 2
+    missed = bench.table(made_up_figures(1.6e-6))
+    assert missed.count("| 1.60                  | 1.60 ") == missed.count("**MISSED**") == 2
 
 
 @pytest.mark.timeout(60)
