@@ -31,7 +31,8 @@ Rules:
     cannot be encoded, becomes -32603 without details, and is reported as a fault on this side.
   - The convention says what a cancelled request gets, after its handler has ended; at once if it has not begun. A
     request whose cancellation was read together with it does not begin (ahead.py). A handler that this side cancelled,
-    as a loop does that ends, has not failed: the response is -32603, and no fault is reported.
+    as a loop does that ends, has not failed: the response is -32603, and no fault is reported. If the session ends,
+    only a request with a destination of its own, such as an HTTP response, gets that.
   - A request that has not begun when the session ends is refused (SERVER_BUSY), and is no dropped request.
   - A notification never gets a response.
 """
@@ -720,7 +721,11 @@ class Inbox:
             self._respond(request, self._requests.respond_cancelled(request))
         else:
             self.dropped_requests += self._requests.has(request)
-            self._respond(request, self._requests.drop(request))
+            if request.destination is None:
+                text = self._requests.drop(request)  # the end of the stream tells the peer
+            else:
+                text = self._requests.refuse(request, _INTERNAL_ERROR, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
+            self._respond(request, text)
         self._conclude(request, trace, Outcome.CANCELLED)
 
     def _started(self, item: Item, request: InboundRequest | None) -> Trace:

@@ -249,7 +249,7 @@ class McpEndpoint:
         """End all sessions, streams and subscriptions, and leave the lifespan of the server. New requests are refused.
 
         Args:
-            grace_seconds: How long functions that run may take.
+            grace_seconds: How long functions that run may take. The requests of those that do not end get an error.
         """
         self.is_closing = True
         self._stateless_requests.end_streams()
@@ -259,6 +259,7 @@ class McpEndpoint:
         if self.requests:
             self._idle = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._idle], timeout=grace_seconds)
+            await self._stateless_requests.end()
         await self._responder.close()
         try:
             await self._lifespan.leave()

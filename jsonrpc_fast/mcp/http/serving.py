@@ -24,6 +24,9 @@ INTERRUPTED: Final = 130
 NOT_STARTED: Final = 3
 """The exit code when the server cannot start, such as when the port is in use."""
 
+_MARGIN_SECONDS: Final = 5
+"""How long uvicorn waits after the grace period for the errors of what has not finished: then it would cut them off."""
+
 _UVICORN_MISSING: Final = 'serving over HTTP needs the extra `mcp-http`: pip install "jsonrpc_fast[mcp-http]"'
 
 
@@ -111,7 +114,7 @@ def run_http(
 
     options: dict[str, Any] = {
         "access_log": False,
-        "timeout_graceful_shutdown": math.ceil(grace_seconds) + 1,
+        "timeout_graceful_shutdown": math.ceil(grace_seconds) + _MARGIN_SECONDS,
         "ws": "none",  # MCP has no WebSocket: uvicorn does not load the library, whose old classes warn in old releases
         **(uvicorn_options or {}),
     }

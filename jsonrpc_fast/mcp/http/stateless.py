@@ -8,6 +8,7 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
@@ -128,6 +129,10 @@ class StatelessRequests:
         """End the subscriptions that are in progress."""
         for served in self._served:
             served.end_streams()
+
+    async def end(self) -> None:
+        """End the requests that are in progress with an error."""
+        await asyncio.gather(*[served.close(0.0) for served in self._served])
 
     async def close_spare(self) -> None:
         """Close the connections that wait for a request."""

@@ -16,7 +16,7 @@ from jsonrpc_fast.mcp.server import Context, Server
 
 from ...support.asgi import events_of_a_lifespan
 from ...support.asgi_servers import serving
-from ...support.mcp_http import Exchange, body_of, client_of, modern
+from ...support.mcp_http import Exchange, begin_session, body_of, client_of, modern
 from ...support.tables import rows
 from ...support.waiting import eventually
 from .test_endpoint import ACCEPT, begin, initialize, request
@@ -76,6 +76,31 @@ async def test_a_lifespan_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR, "jsonrpc_fast.mcp"):
         assert await events_of_a_lifespan(server.asgi_app()) == ["lifespan.startup.failed"]
     assert [record.getMessage() for record in caplog.records] == ["the lifespan of the server failed"]
+
+
+@rows("is_modern", [False, True])
+async def test_a_call_that_is_cut_off_by_the_end_gets_an_error(is_modern: bool) -> None:
+    begun = asyncio.Event()
+    server = Server("test", "1")
+
+    @server.tool
+    async def wait() -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    app = server.asgi_app()
+    message = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "wait", "arguments": {}}}
+    if is_modern:
+        changed = modern(message)
+        exchange = Exchange(app, changed["json"], headers=changed["headers"])
+    else:
+        exchange = Exchange(app, message, await begin_session(app))
+    calling = asyncio.create_task(exchange.events())
+    await asyncio.wait_for(begun.wait(), 20)
+    await asyncio.wait_for(app.close(0.0), 20)
+    await asyncio.wait_for(calling, 20)
+    assert b'{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"Internal error"}}' in body_of(exchange.sent)
 
 
 async def test_a_lifespan_that_hangs_ends_when_the_application_is_closed() -> None:
