@@ -29,7 +29,7 @@ def _serve(options: argparse.Namespace) -> int:
     gateway = Gateway(
         options.file,
         separator=options.separator,
-        max_servers=max(1, options.max_servers),
+        max_servers=options.max_servers,
         idle_seconds=options.idle_seconds or None,
         list_seconds=options.list_seconds,
     )

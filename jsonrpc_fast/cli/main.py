@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from .._version import __version__
@@ -477,7 +478,7 @@ def _add_serving(add: _Add) -> None:
     command.add_argument("url", nargs="?", metavar="URL", help="the URL of a remote server")
     _add_shared(command, "--header")
     command.add_argument("--http", metavar="HOST:PORT", help="where to serve the command over HTTP, at the path /mcp")
-    _add_number(command, "--max-processes", 64, "run at most N processes of the command")
+    _add_number(command, "--max-processes", 64, "run at most N processes of the command", 1)
     _add_number(
         command, "--idle-seconds", 1800, "end a session, and its process, after N seconds without a request or a stream"
     )
@@ -492,7 +493,7 @@ def _add_serving(add: _Add) -> None:
         metavar="TEXT",
         help="what stands between the name of a server and that of a tool (default: %(default)s)",
     )
-    _add_number(command, "--max-servers", 64, "run at most N servers, of all clients")
+    _add_number(command, "--max-servers", 64, "run at most N servers, of all clients", 1)
     _add_number(command, "--idle-seconds", 1800, "end a server after N seconds without a request; 0: never")
     command.add_argument(
         "--list-seconds",
@@ -523,8 +524,9 @@ def _add_rules(command: argparse.ArgumentParser, framing: Framing | None) -> Non
     )
 
 
-def _add_number(command: argparse.ArgumentParser, name: str, default: int, text: str) -> None:
-    command.add_argument(name, type=_whole_number, default=default, metavar="N", help=f"{text} (default: %(default)s)")
+def _add_number(command: argparse.ArgumentParser, name: str, default: int, text: str, least: int = 0) -> None:
+    kind = partial(_whole_number, least)
+    command.add_argument(name, type=kind, default=default, metavar="N", help=f"{text} (default: %(default)s)")
 
 
 _SHARED: Final[dict[str, dict[str, Any]]] = {
@@ -572,7 +574,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _whole_number(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError("must be a whole number, 0 or more")
+def _whole_number(least: int, text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be a whole number, {least} or more")
     return int(text)

@@ -35,8 +35,9 @@ def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
     place = parse_address(options.http)
     from ..mcp.http.programs import serve_program
 
-    processes, idle = max(1, options.max_processes), max(0.0, options.idle_seconds)
-    return serve_program(command, *place, max_processes=processes, idle_seconds=idle)
+    return serve_program(
+        command, *place, max_processes=options.max_processes, idle_seconds=max(0.0, options.idle_seconds)
+    )
 
 
 def _run_stdio(url: str, headers: dict[str, str]) -> int:

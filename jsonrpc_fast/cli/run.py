@@ -90,6 +90,8 @@ def _found(name: str) -> str | int:
     path = name if os.path.dirname(name) or os.path.isfile(name) else shutil.which(name)
     if path is None or not os.path.exists(path):
         return _fail(f"{printable(name)} is not found", NOT_FOUND)
+    if os.path.isdir(path) and not os.path.isfile(os.path.join(path, "__main__.py")):
+        return _fail(f"{printable(path)} is a folder without a __main__.py", CANNOT_RUN)
     if path.endswith((".py", ".pyw", ".pyz")) or os.path.isdir(path) or sys.platform == "win32":
         return path
     try:

@@ -146,6 +146,7 @@ exit status:
   2    the command line is wrong, the folder cannot be read, or the extra `mcp` or
        `mcp-http` is not installed
   3    the address is in use, or cannot be listened on
+  129  hung up
   130  interrupted
   143  terminated
 """
@@ -156,6 +157,7 @@ exit status:
   2    the command line is wrong, or an extra is not installed
   3    the server of the URL failed and sent no message, or the address of --http
        is in use, or cannot be listened on
+  129  hung up
   130  interrupted
   143  terminated
 """
@@ -213,6 +215,8 @@ def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:
         (["check", "--framing", "morse"], "argument --framing: invalid choice: 'morse'"),
         (["check", "--max-faults", "-1"], "argument --max-faults: must be a whole number, 0 or more"),
         (["check", "--max-faults", "ten"], "argument --max-faults: must be a whole number, 0 or more"),
+        (["gateway", "x", "--max-servers", "0"], "argument --max-servers: must be a whole number, 1 or more"),
+        (["relay", "--max-processes", "0", "x"], "argument --max-processes: must be a whole number, 1 or more"),
         (["check", "--verbose"], "unrecognized arguments: --verbose"),
         (["encode"], "invalid choice: 'encode'"),
         (["tap"], "jsonrpc-fast tap: error: missing command after --"),

@@ -171,6 +171,12 @@ def test_what_cannot_run(start: bytes | None, status: int, said: str, tmp_path: 
     assert done.stderr == f"jsonrpc-fast run: {path} {said}\n"
 
 
+def test_a_folder_that_is_no_program(tmp_path: Path) -> None:
+    done = run("run", str(tmp_path))
+    assert (done.returncode, done.stdout) == (126, "")
+    assert done.stderr == f"jsonrpc-fast run: {tmp_path} is a folder without a __main__.py\n"
+
+
 def test_modules_that_are_not_there() -> None:
     done = run("run", "-m", "nothing.at.all")
     assert (done.returncode, done.stderr) == (127, "jsonrpc-fast run: there is no module nothing.at.all\n")

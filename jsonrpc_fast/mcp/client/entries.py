@@ -13,7 +13,7 @@ Rules:
     transport of 2024-11-05, is not supported.
   - `auth` is that of `connect`: "oauth" or a bearer token, as fastmcp writes it; in a program, also an `Auth`.
   - An entry with `"disabled": true` is left out. Members that are not named here are ignored.
-  - A file may have its servers under `servers`, as VS Code does.
+  - A file may have its servers under `servers`, as VS Code does; where it has `mcpServers`, these alone count.
   - No error shows a value.
 """
 
@@ -189,7 +189,9 @@ def read_servers(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str
     for name, entry in servers.items():
         if not isinstance(entry, Mapping):
             raise ValueError(f"the server {name!r} must be an object")
-        if entry.get("disabled") is not True:
+        if not isinstance(entry.get("disabled", False), bool):
+            raise ValueError(f"the server {name!r} has a member disabled that is not true or false")
+        if not entry.get("disabled"):
             used = {member: _expanded(name, entry[member]) for member in _MEMBERS if member in entry}
             found[name] = entry_of(name, used)
     return found

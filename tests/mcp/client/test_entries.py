@@ -79,6 +79,13 @@ def test_an_entry_that_is_wrong(entry: Any, said: str, monkeypatch: pytest.Monke
     assert "'s'" in str(caught.value)
 
 
+def test_a_server_that_is_disabled_by_something_else_is_an_error() -> None:
+    text = "^the server 's' has a member disabled that is not true or false$"
+    for value in ("yes", 1, None):
+        with pytest.raises(ValueError, match=text):
+            read_servers({"mcpServers": {"s": {"command": "a", "disabled": value}}})
+
+
 def test_a_server_that_is_disabled_is_left_out() -> None:
     assert read_servers({"mcpServers": {"s": {"disabled": True, "args": ["${NONE}"]}}}) == {}
 
