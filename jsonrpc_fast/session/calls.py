@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
+from .._checks import check_callable
 from ..codec import Message, Notification, ParseError, Request, Response
 from ..codec._json import Default
 from ..codec._payloads import decoded
@@ -296,6 +297,7 @@ class Calls(Tracker):
 
     def _give_token(self, call: Call, params: Any, on_progress: Callable[[Any], object] | None, is_stream: bool) -> Any:
         """Return the params with a progress token: the caller's own, or else the call's id, which is unique."""
+        check_callable("on_progress", on_progress)
         convention = self.convention
         token_of = convention.item_token if is_stream else convention.token
         token = token_of(decoded(params))

@@ -61,6 +61,13 @@ def test_params_that_cannot_be_encoded_leave_no_call(params: object) -> None:
     assert end.calls.next_deadline() == inf
 
 
+def test_progress_for_something_that_cannot_be_called_is_refused() -> None:
+    end = End(convention=McpConvention())
+    with pytest.raises(TypeError, match=r"^on_progress must be callable, not int$"):
+        end.call("m", None, 0.0, on_progress=3)  # type: ignore[arg-type]
+    assert len(end.calls) == 0
+
+
 def test_a_notification() -> None:
     end = End()
     assert end.engine.calls.notify("log", {"a": 1}) == b'{"jsonrpc":"2.0","method":"log","params":{"a":1}}\n'
