@@ -10,7 +10,7 @@ from typing import Final
 
 from .places import PACKAGE, TESTS
 
-OF_BOTH_BACKENDS: Final = {"codec/test_fast_path.", "codec/test_paths."}
+OF_BOTH_BACKENDS: Final = {"codec/test_fast_path.", "codec/test_paths.", "codec/test_serving."}
 """The tests of what the backends have alike beside the public functions; the core's sources are no Python."""
 OF_OTHERS: Final = {
     ("adapters/test_web3.py", "_socket"),
