@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, time, timedelta
 from enum import EnumMeta
+from itertools import accumulate
 from json import JSONDecodeError, JSONDecoder, decoder, encoder, scanner
 from json.encoder import encode_basestring
 from math import isfinite, isinf
@@ -105,6 +106,15 @@ def _read(text: str) -> Any:
     return read_with(text, _read_unusual if _find_unusual(text) else _read_usual, _integer, _float)
 
 
+_find_brackets = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]').findall
+"""The brackets of a text, and its strings, so that those in strings do not count."""
+_STEPS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
+
+
+def _depth_of(text: str) -> int:
+    return max(accumulate(_STEPS.get(found, 0) for found in _find_brackets(text)))
+
+
 def read_with(
     text: str, decode: Callable[[str], Any], integer: Callable[[str], Any], real: Callable[[str], Any]
 ) -> Any:
@@ -126,15 +136,10 @@ def read_with(
     # The C scanner recurses, and the caller may have used up most of the stack.
     except RecursionError:
         return _read_in_steps(text, integer, real)
-    # The number of brackets bounds the depth: usual input is not walked a second time.
-    if text.count("[") + text.count("{") > _READ_DEPTH:
-        level = [value]
-        for _ in range(_READ_DEPTH):
-            level = parts_of(*level)
-            if not level:
-                return value
-        if not {dict, list}.isdisjoint(map(type, level)):
-            raise ValueError
+    # The number of brackets bounds the depth: usual input is not walked a second time. The text is walked, because the
+    # value lacks the first of two members of one name.
+    if text.count("[") + text.count("{") > _READ_DEPTH and _depth_of(text) > _READ_DEPTH:
+        raise ValueError
     return value
 
 

@@ -256,3 +256,10 @@ def test_the_limit_of_ids_is_exact_on_the_fast_path(impl: ModuleType, form: byte
     profile = JSONRPC.replace(limits=Limits(id_bytes=32))
     assert impl.decode(form % (32 * b"a"), profile, raw=raw).id == 32 * "a"
     assert getattr(impl.decode(form % (33 * b"a"), profile, raw=raw), "code", None) == ParseErrorCode.ID_TOO_LONG
+
+
+def test_a_member_that_is_given_again_counts_as_deep(impl: ModuleType) -> None:
+    for levels, expected in ((1023, "Response"), (1024, "ParseError"), (3000, "ParseError")):
+        deep = b"[" * levels + b"]" * levels
+        found = impl.decode(b'{"jsonrpc":"2.0","id":1,"result":{"a":%b,"b":"]\\"[","a":1}}' % deep)
+        assert type(found).__name__ == expected, levels
