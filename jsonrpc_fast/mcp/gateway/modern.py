@@ -95,12 +95,12 @@ class ModernCall:
         destination: Destination | None,
         subject: object,
     ) -> None:
-        self.method = method
-        self.params = params
-        self.rules = rules
-        self.connection = connection
-        self.destination = destination
-        self.subject = subject
+        self.method: str = method
+        self.params: Raw = params
+        self.rules: RequestRules = rules
+        self.connection: Answering = connection
+        self.destination: Destination | None = destination
+        self.subject: object = subject
         self.token: Raw | None = params.get(TOKEN)
 
 
@@ -120,10 +120,10 @@ class LongCall:
     timer: asyncio.TimerHandle
 
     def __init__(self, call: ModernCall, client: ModernClient) -> None:
-        self.call = call
-        self.client = client
+        self.call: ModernCall = call
+        self.client: ModernClient = client
         self.asked: dict[str, tuple[str, Raw, asyncio.Future[Raw]]] = {}
-        self.is_asking = asyncio.Event()
+        self.is_asking: asyncio.Event = asyncio.Event()
         self._keys = itertools.count(1)
 
     async def ask(self, method: str, params: Raw) -> Raw:
