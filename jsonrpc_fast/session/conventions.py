@@ -12,7 +12,7 @@ JSON-RPC 2.0 defines none of these. The convention of another protocol is a subc
 A peer need not know the ping: the error "Method not found" is a response too.
 
 No notification carries an integer beyond 64 bits: most peers would read another number there, and take it for the id of
-another request. A request with such an id is not cancelled, and such a progress token counts as none.
+another request. A request with such an id is not cancelled, and the peer gets no progress for such a token.
 
 A side that begins to close says goodbye: the notification has the id of the last request that this side has read. The
 peer sends no more requests, and knows that later ones are not served (like GOAWAY in HTTP/2).

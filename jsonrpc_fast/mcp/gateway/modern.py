@@ -304,7 +304,7 @@ class ModernClient(CatalogClient):
         await asyncio.gather(self.catalog.close(), *[upstream.close() for upstream in more])
 
     def is_idle(self, now: float) -> bool:
-        """Whether it may be forgotten: nothing of it runs."""
+        """Whether it may be forgotten: none of its calls and servers runs."""
         upstreams = itertools.chain(self.catalog.upstreams.values(), *self._more.values())
         is_recent = now - self.used < _START_SECONDS
         return not is_recent and not self.listeners and not self._calls and all(each.is_ended for each in upstreams)

@@ -350,7 +350,7 @@ class Upstream:
 
     @property
     def is_ended(self) -> bool:
-        """Whether nothing of it runs, starts or ends."""
+        """Whether no process or connection runs, starts or ends."""
         is_starting = self._starting is not None and not self._starting.done()
         return self._session is None and self._ending is None and not is_starting and not self.requests
 

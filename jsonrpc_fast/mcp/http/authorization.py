@@ -52,7 +52,7 @@ _NOT_CLAIMS: Final = (Awaitable, Generator, AsyncGenerator, Future)
 _logger: Final = logger_of("mcp")
 
 
-class Proofs(Protocol):
+class ProofCheck(Protocol):
     """Verifies that the sender of a token has the key to which it is bound: `proofs.ProofVerifier`.
 
     Attributes:
@@ -106,7 +106,7 @@ class Authorization:
         scopes_supported: Collection[str] | None = None,
         subject: Callable[[Any], object] | None = None,
         metadata: Mapping[str, Any] | None = None,
-        proofs: Proofs | None = None,
+        proofs: ProofCheck | None = None,
         check_seconds: float | None = 30.0,
     ) -> None:
         check_seconds_option("check_seconds", check_seconds)
