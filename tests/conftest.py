@@ -50,9 +50,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     tables.chosen = config.getoption("--row")
     forking.install()
-    # A shell without job control starts a background job with SIGINT ignored, and the children of the tests inherit it.
+    # A shell without job control starts a background job with SIGINT ignored, and nohup ignores SIGHUP. The children of
+    # the tests inherit it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.hookimpl(trylast=True)  # after -k and -m
