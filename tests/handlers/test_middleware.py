@@ -7,10 +7,13 @@ import contextvars
 import gc
 import json
 import logging
+from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from jsonrpc_fast import decode
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.handlers import CallNext, Handler, Handlers, RequestContext
 from jsonrpc_fast.session import SessionContext
@@ -175,6 +178,65 @@ def test_without_middleware_a_handler_is_a_plain_one() -> None:
     assert type(handlers.find("add")) is Handler
     with pytest.raises(TypeError, match="middleware must be callable"):
         Handlers({"add": add}, middleware=[5])  # type: ignore[list-item]
+
+
+# Typed params.
+
+WIDE = 123456789012345678901234567890
+
+
+def forwarded(params: Any) -> Any:
+    return params
+
+
+def copied(params: Any) -> Any:
+    return [*params]
+
+
+def changed(params: Any) -> Any:
+    return [params[0], 5]
+
+
+def changed_in_place(params: Any) -> Any:
+    params[1] = True  # which is equal to 1
+    return params
+
+
+@rows(
+    ("change", "text", "seen"),
+    [
+        (forwarded, "[1.10,1]", [Decimal("1.10"), 1]),
+        (copied, "[1.10,1]", [Decimal("1.10"), 1]),
+        (changed, "[1.10,1]", [Decimal("1.1"), 5]),
+        (changed_in_place, "[1.10,1]", [Decimal("1.1"), True]),
+        (
+            forwarded,
+            f"[0.1000000000000000055511151231257827,{WIDE}]",
+            [Decimal("0.1000000000000000055511151231257827"), WIDE],
+        ),
+        (forwarded, f'{{"price":1e400,"more":{WIDE}}}', None),
+    ],
+)
+def test_typed_params_that_it_passes_on_are_read_from_the_text(
+    change: Callable[[Any], Any], text: str, seen: list[Any] | None
+) -> None:
+    got: list[Any] = []
+
+    def alter(context: RequestContext, params: Any, call_next: CallNext) -> Any:
+        assert type(params) is list
+        return call_next(change(params))
+
+    def buy(price: Decimal, more: int | bool) -> None:
+        got.extend([price, more])
+
+    handlers = Handlers(middleware=[alter])
+    handlers.register("buy", buy, typed=True, ordered=True)
+    text = CALL % ("buy", text)
+    for options in ({}, {"raw": True}):
+        handlers.dispatch(text, **options)
+        handlers.dispatch(decode(text, raw=True))
+        assert [(type(each), each) for each in got] == [(type(each), each) for each in (seen or []) * 2]
+        got.clear()
 
 
 # Sessions.
