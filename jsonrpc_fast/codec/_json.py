@@ -11,7 +11,6 @@ import dataclasses
 import os
 import re
 import sys
-import uuid
 from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
@@ -242,7 +241,7 @@ def on_one_line(text: bytes) -> bytes:
     return text.replace(b"\n", b" ").replace(b"\r", b" ")
 
 
-# An integer of 19 digits or more outside strings, which may be wider than 64 bits.
+# An integer of 19 digits or more, which may be wider than 64 bits, or in a string.
 _WIDE_INTEGER: Final = re.compile(rb"(?<![0-9.eE+-])(-?[0-9]{19,})(?![0-9.eE])")
 
 
@@ -259,52 +258,16 @@ def loads_valid(text: bytes) -> Any:
 
 
 def loads_exact(text: bytes) -> Any:
-    """Return `orjson.loads` of valid JSON, with exact integers of any width.
-
-    orjson converts wide integers to floats. Each is passed to it as a string with an unpredictable prefix, and becomes
-    an integer in the result. The parser of the standard library is no alternative, because its depth depends on the
-    stack of the caller.
+    """Return the value of valid JSON that is at most 1024 deep, with exact integers of any width.
 
     Raises:
         ValueError: An integer has more digits than CPython converts (`sys.set_int_max_str_digits`).
     """
     if _WIDE_INTEGER.search(text) is None:
         return loads_valid(text)
-    mark = uuid.uuid4().hex
-    opening = b'"' + mark.encode()
-    # Replace escapes by text of the same length without a quote, so that strings end at the next quote.
-    masked = text.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in text else text
-    parts = masked.split(b'"')
-    at = 0
-    for place, part in enumerate(parts):
-        end = at + len(part)
-        # Between two quotes is a string. Its bytes are taken from `text`, because `masked` has other escapes.
-        if place % 2:
-            parts[place] = text[at:end]
-        elif len(part) >= 19:
-            pieces = _WIDE_INTEGER.split(part)  # each second one is an integer
-            count = len(pieces) // 2
-            marked = [b""] * (4 * count + 1)
-            marked[0::4] = pieces[0::2]
-            marked[1::4] = [opening] * count
-            marked[2::4] = pieces[1::2]
-            marked[3::4] = [b'"'] * count
-            parts[place] = b"".join(marked)
-        at = end + 1
-    # A list around the value, so that the value itself can be replaced like any other item.
-    top = [loads_valid(b'"'.join(parts))]
-    size = len(mark)
-    containers: list[Any] = [top]
-    # A stack in place of recursion: the value may be 1024 levels deep, whatever the stack of the caller holds.
-    while containers:
-        container = containers.pop()
-        for key, item in container.items() if type(container) is dict else enumerate(container):
-            if type(item) is str:
-                if item.startswith(mark):
-                    container[key] = int(item[size:])
-            elif type(item) is dict or type(item) is list:
-                containers.append(item)
-    return top[0]
+    from ._standard import loads_exact  # orjson makes floats of wide integers
+
+    return loads_exact(text.decode())
 
 
 MAX_EXPONENT_DIGITS: Final = 4

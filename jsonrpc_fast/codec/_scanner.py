@@ -13,24 +13,18 @@ Rules:
     JSON. The same holds if a number that is too large ends the text.
   - No function is recursive: a bytearray holds the closing brackets of the open containers.
 
-Theory of operation:
-  - Short texts, and those around a fault, are read token by token. orjson *proves* longer ones piece by piece
-    (`_prove_piece`): a piece that is cut at a comma, colon or bracket, with the brackets around it completed, is JSON
-    if orjson reads it.
-  - Pieces double in size while orjson reads them, and shrink where it refuses one: few tokens are left to read until
-    the fault is found, and the time is linear in the text.
-  - A proof does not say where members are. The piece that holds a wanted member is read again, token by token.
+Theory of operation: the text is read token by token, but usual values in a row, or usual members, are one match of a
+regular expression. Such a match holds no bracket, no escape and no integer beyond 64 bits, and is never wrong: where it
+ends, the next token is read.
 """
 
 from __future__ import annotations
 
 import re
-import uuid
-from itertools import accumulate
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS
-from ._json import JSONDecodeError, is_wide_integer, loads
+from ._json import is_wide_integer, loads
 
 
 class Malformed(Exception):
@@ -91,10 +85,22 @@ _simple_member = re.compile(
     rb'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*'
     rb'("[^"\\\x00-\x1f]*"|-?(?:0|[1-9][0-9]{0,17})(?![0-9.eE])|true|false|null)[ \t\n\r]*[,}]'
 ).match
+# Usual values, each but perhaps the last with a comma behind it. `re` stores each repetition, so there is a bound.
+_VALUE = (
+    rb'(?:"[^"\\\x00-\x1f]*"|true|false|null'
+    rb"|-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,2})?(?![0-9.eE]))"
+)
+_MEMBER = rb'"[^"\\\x00-\x1f]*"[ \t\n\r]*:[ \t\n\r]*' + _VALUE
+_usual_items, _usual_members = (
+    re.compile(rb"(?:[ \t\n\r]*%b[ \t\n\r]*,){0,500}(?:[ \t\n\r]*%b)?" % (part, part)).match
+    for part in (_VALUE, _MEMBER)
+)
 # The next two are for checked JSON without escaped quotes.
 _scalar = re.compile(rb"[^ \t\n\r,\]}]*").match
 _to_bracket = re.compile(rb'[^"{}\[\]]*(?:"[^"]*"[^"{}\[\]]*){0,1000}').match
 _NAMES: Final = {name.encode(): name for name in ENVELOPE_MEMBERS | ERROR_MEMBERS}
+_OPENING: Final = b"[{"
+_CLOSING: Final = b"]}"
 _LITERALS: Final = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
 _QUOTE, _BACKSLASH, _COMMA, _COLON = b'"\\,:'
 _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _CLOSE_ARRAY = b"{}[]"
@@ -263,91 +269,18 @@ def _scan_object(
     at = _skip_space(text, at + 1)
     if _byte(text, at) == _CLOSE_OBJECT:
         return Envelope(members, depth), at + 1
-    size = _SMALL_PIECE
-    # Small objects are read member by member. In longer ones orjson proves pieces of growing size; a head needs the
-    # place of each member.
-    slow_until = at + size if head is None else len(text)
-    pieces: dict[str, tuple[int, int]] = {}  # the last piece that holds a name, to be read member by member
     while True:
-        piece = None if at < slow_until else _prove_piece(text, at, size, any_width, _NEXT, _IN_OBJECT)
-        ended = None if piece is None else _end_of_member(text, piece, any_width)
-        if piece is not None and ended is None:
-            size = _SMALL_PIECE
-        if piece is not None and ended is not None:
-            start, (end, inner_depth) = at, ended
-            depth = max(depth, inner_depth)
-            size = min(2 * size, _LARGE_PIECE)
-            slow_until = end
-            found = names.intersection(piece.value)
-            for name in found:
-                duplicates = duplicates or name in members or name in pieces
-                pieces[name] = (start, end)
-            unexpected = unexpected or not piece.value.keys() <= found | {_NO_NAME}
-            if piece.state == _NEXT and not piece.due:
-                at = _skip_space(text, end)
-                continue
-        # orjson has refused a large piece: a smaller one may end before the fault.
-        elif at >= slow_until and size > _SMALL_PIECE:
-            size = max(size // 8, _SMALL_PIECE)
-            continue
+        name, value = _scan_member(text, at, any_width, names, head)
+        depth = max(depth, value.depth)
+        if name in names:
+            duplicates = duplicates or name in members
+            members[name] = value
         else:
-            if at >= slow_until:
-                slow_until = at + size
-            name, value = _scan_member(text, at, any_width, names, head)
-            depth = max(depth, value.depth)
-            if name in names:
-                duplicates = duplicates or name in members or name in pieces
-                members[name] = value
-                pieces.pop(name, None)
-            else:
-                unexpected = True
-            end = value.end
-        at = _skip_space(text, end)
+            unexpected = True
+        at = _skip_space(text, value.end)
         if _byte(text, at) == _CLOSE_OBJECT:
-            break
+            return Envelope(members, depth, duplicates, unexpected, opened), at + 1
         at = _skip_space(text, _expect(text, at, _COMMA))
-    duplicates = _locate(text, pieces, any_width, names, members) or duplicates
-    return Envelope(members, depth, duplicates, unexpected, opened), at + 1
-
-
-def _end_of_member(text: bytes, piece: Piece, any_width: bool) -> tuple[int, int] | None:
-    """Where the last member of a piece ends, and the depth so far; None if its value may be an integer of any width."""
-    if not piece.due and piece.state != _VALUE:
-        return piece.end, piece.depth
-    # The piece ends inside the member. `_walk` reads on to the end of that value, which may be a long one.
-    try:
-        end, depth, _ = _walk(text, piece.end, any_width, piece.state, bytearray(piece.due))
-    except Malformed:
-        if "id" not in piece.value:
-            raise
-        return None
-    return end, max(depth, piece.depth)
-
-
-def _locate(
-    text: bytes,
-    pieces: dict[str, tuple[int, int]],
-    any_width: bool,
-    names: frozenset[str],
-    members: dict[str, ScannedValue],
-) -> bool:
-    """Find the places of members in proven pieces, and add them to `members`. Return whether a piece has one twice.
-
-    Only the pieces that hold the last member of some name are read again.
-    """
-    is_twice = False
-    for start, end in set(pieces.values()):
-        seen: set[str] = set()
-        while start < end:
-            name, value = _scan_member(text, start, any_width, names)
-            is_twice = is_twice or name in seen
-            if name in pieces and pieces[name][1] == end:
-                seen.add(name)
-                members[name] = value
-            start = _skip_space(text, value.end)
-            if start < end:
-                start = _skip_space(text, _expect(text, start, _COMMA))
-    return is_twice
 
 
 def _scan_member(
@@ -378,52 +311,27 @@ def _member_name(token: bytes) -> str:
     return name
 
 
-def _scan_value(text: bytes, at: int, any_width: bool) -> ScannedValue:
-    """The place of the value at `at`."""
-    end, depth, wide = _walk(text, at, any_width, _VALUE, bytearray())
-    return ScannedValue(at, end, depth, wide)
-
-
 # What may follow, according to the last byte that is neither space nor part of a scalar.
 _FIRST: Final = 0  # after "[" or "{"
 _NEXT: Final = 1  # after ","
-_VALUE: Final = 2  # after ":"
+_VALUE_DUE: Final = 2  # after ":"
 _AFTER: Final = 3  # after a value
-_STATES: Final = {_OPEN_ARRAY: _FIRST, _OPEN_OBJECT: _FIRST, _COMMA: _NEXT, _COLON: _VALUE}
-_IN_OBJECT: Final = bytearray(b"}")
-# In bytes. The small size is also what is read token by token before the first piece, and after orjson has refused a
-# small one. The large one bounds the copies that are made of a piece.
-_SMALL_PIECE: Final = 128
-_LARGE_PIECE: Final = 65536
 
 
-def _walk(text: bytes, at: int, any_width: bool, state: int, due: bytearray) -> tuple[int, int, bool]:
-    """Continue inside the containers whose closing brackets are `due`, to the end of the outermost.
-
-    Returns the end, the depth, and whether there is an integer beyond 64 bits. Reads token by token, but hands long
-    texts to orjson in pieces, each with its brackets completed.
-    """
-    depth = len(due)
+def _scan_value(text: bytes, at: int, any_width: bool) -> ScannedValue:
+    """The place of the value at `at`."""
+    start = at
+    due = bytearray()
+    depth = 0
     wide = False
-    size = _SMALL_PIECE
-    slow_until = at + _SMALL_PIECE
+    state = _VALUE_DUE
     while True:
-        if at >= slow_until and due:
-            piece = _prove_piece(text, at, size, any_width, state, due)
-            if piece is not None:
-                # The number of brackets that it opens bounds its depth, which is only computed where it may matter.
-                depth = max(depth, len(due) + piece.depth) if len(due) + piece.opened > depth else depth
-                wide = wide or _holds_wide(piece.outside)
-                del due[len(due) - len(piece.closing) :]
-                due += piece.due
-                state = piece.state
-                at = slow_until = piece.end
-                size = min(2 * size, _LARGE_PIECE)
-                continue
-            if size > _SMALL_PIECE:
-                size = max(size // 8, _SMALL_PIECE)
-                continue
-            slow_until = at + size
+        if state in (_FIRST, _NEXT):
+            usual = _usual_members if due[-1] == _CLOSE_OBJECT else _usual_items
+            end = usual(text, at).end()  # type: ignore[union-attr]
+            if end != at:
+                state = _NEXT if text[end - 1] == _COMMA else _AFTER
+                at = end
         at = _skip_space(text, at)
         byte = _byte(text, at)
         if state == _AFTER or (state == _FIRST and byte == due[-1]):
@@ -432,14 +340,14 @@ def _walk(text: bytes, at: int, any_width: bool, state: int, due: bytearray) -> 
                 at += 1
                 state = _AFTER
                 if not due:
-                    return at, depth, wide
+                    return ScannedValue(start, at, depth, wide)
             else:
                 at = _expect(text, at, _COMMA)
                 state = _NEXT
-        elif state != _VALUE and due[-1] == _CLOSE_OBJECT:
+        elif state != _VALUE_DUE and due[-1] == _CLOSE_OBJECT:
             at = _expect(text, _skip_space(text, _scan_string(text, at)), _COLON)
-            state = _VALUE
-        elif byte in (_OPEN_OBJECT, _OPEN_ARRAY):
+            state = _VALUE_DUE
+        elif byte in _OPENING:
             due.append(_CLOSE_OBJECT if byte == _OPEN_OBJECT else _CLOSE_ARRAY)
             depth = max(depth, len(due))
             at += 1
@@ -454,121 +362,8 @@ def _walk(text: bytes, at: int, any_width: bool, state: int, due: bytearray) -> 
             else:
                 at = _scan_literal(text, at)
             if not due:
-                return at, depth, wide
+                return ScannedValue(start, at, depth, wide)
             state = _AFTER
-
-
-class Piece(NamedTuple):
-    """A piece of JSON that orjson accepts."""
-
-    end: int
-    closing: bytes  # the brackets that close containers opened before it
-    due: bytes  # the closing brackets of the containers that it leaves open
-    opened: int  # the number of brackets that it opens
-    brackets: bytes
-    outside: bytes  # its text, with a quote in place of each string
-    value: Any  # what orjson reads, inside the innermost container before it
-
-    @property
-    def state(self) -> int:
-        return _STATES.get(self.outside[-1], _AFTER)
-
-    @property
-    def depth(self) -> int:
-        """Its depth, relative to its beginning."""
-        # The largest sum of the first steps, +1 for an opening and -1 for a closing bracket: as signed bytes, so that
-        # `accumulate` adds them without a function.
-        return max(accumulate(memoryview(self.brackets.translate(_STEPS)).cast("b")), default=0)
-
-
-_NOT_STRUCTURE: Final = bytes(sorted(set(range(256)) - set(b"{}[],:")))
-_NO_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b"{}[]")))
-_STEPS: Final = bytes.maketrans(b"{[}]", b"\x01\x01\xff\xff")
-_MIRRORED: Final = bytes.maketrans(b"{[}]", b"}]{[")
-_closed_and_opened = re.compile(rb"([\]}]*)([\[{]*)").fullmatch
-# An integer of 308 digits and more, of which the first 17 are kept. One of fewer digits is always within a double.
-_long_integer = re.compile(rb"((?<![0-9.eE+-])-?[0-9]{17})[0-9]{291,}(?![0-9.eE])")
-_wide_integers = re.compile(rb"(?<![0-9.eE+-])-?[0-9]{19,}(?![0-9.eE])").finditer
-_OPENING: Final = b"[{"
-_CLOSING: Final = b"]}"
-_NO_NAME: Final = uuid.uuid4().hex  # unpredictable, so that no text holds it
-_NO_MEMBER: Final = b'"%b":0' % _NO_NAME.encode()
-# By the innermost bracket that is due, and then by state: what puts orjson into that state. The last one ends in a
-# space, because digits would continue a number.
-_BEGINNINGS: Final = {
-    _CLOSE_ARRAY: (b"[", b"[0,", b"", b"[0 "),
-    _CLOSE_OBJECT: (b"{", b"{%b," % _NO_MEMBER, b'{"":', b"{%b " % _NO_MEMBER),
-}
-
-
-def _prove_piece(text: bytes, at: int, size: int, any_width: bool, state: int, due: bytearray) -> Piece | None:
-    """The longest piece of up to `size` bytes from `at` that ends in a comma, colon or bracket, if orjson accepts it.
-
-    The brackets that the piece closes are put before it, and those that it leaves open are closed after it.
-    """
-    window = text[at : at + size]
-    # Text of the same length without escaped quotes: every second part between quotes is a string then.
-    masked = window.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in window else window
-    parts = masked.split(b'"')
-    outside = b'"'.join(parts[::2]).rstrip(_NOT_STRUCTURE)
-    if not outside:
-        return None
-    brackets = outside.translate(None, _NO_BRACKETS)
-    strings = outside.count(b'"')
-    length = len(outside) - outside.rfind(b'"') - 1
-    if strings:
-        length += len(b'"'.join(parts[: 2 * strings])) + 1
-    found = _closed_and_opened(_without_pairs(brackets))
-    if found is None:
-        return None
-    closing, opening = found.groups()
-    # At least one open container must stay open around the piece, and orjson reads at most 1024 levels. Real payloads
-    # are far from 1000.
-    if len(closing) >= len(due) or not due.endswith(closing[::-1]) or len(closing) + len(opening) > 1000:
-        return None
-    around = due[-len(closing) - 1 :]  # the outermost, which stays open, comes first
-    before = around[:-1].translate(_MIRRORED).replace(b"{", b'{"":') + _BEGINNINGS[around[-1]][state]
-    opened_due = opening.translate(_MIRRORED)
-    ended = opened_due[::-1] + around[:1]
-    inner = ended[0]
-    last = outside[-1]
-    if last == _COMMA:
-        ended = (b"0" if inner == _CLOSE_ARRAY else _NO_MEMBER) + ended
-    elif last == _COLON:
-        ended = b"0" + ended
-    piece = window[:length]
-    # orjson refuses integers beyond a double. Shortened to 17 digits they stay integers, and their width matters to no
-    # caller of this function.
-    if any_width:
-        piece = _long_integer.sub(rb"\1", piece)
-    try:
-        value = loads(before + piece + ended)
-    except JSONDecodeError:
-        return None
-    opened = brackets.count(b"[") + brackets.count(b"{")
-    return Piece(at + length, closing, opened_due, opened, brackets, outside, value)
-
-
-def _without_pairs(brackets: bytes) -> bytes:
-    """The brackets without matching pairs."""
-    # Each round of `replace` removes one level, in C. Few values nest deeper than four, and a round costs linear time,
-    # so the rest is left to a stack.
-    for _ in range(4):
-        shorter = brackets.replace(b"[]", b"").replace(b"{}", b"")
-        if len(shorter) == len(brackets):
-            return brackets
-        brackets = shorter
-    rest = bytearray()
-    for byte in brackets:
-        if rest and byte in _CLOSING and rest[-1] == _MIRRORED[byte]:
-            rest.pop()
-        else:
-            rest.append(byte)
-    return bytes(rest)
-
-
-def _holds_wide(outside: bytes) -> bool:
-    return any(is_wide_integer(found.group()) for found in _wide_integers(outside))
 
 
 def _scan_string(text: bytes, at: int) -> int:

@@ -173,7 +173,13 @@ def refuse_constant(_: str) -> None:
 
 
 _read_usual = JSONDecoder(parse_constant=refuse_constant).decode
+_read_exact = JSONDecoder(parse_constant=refuse_constant, parse_int=int, parse_float=_float).decode
 _read_unusual = JSONDecoder(parse_constant=refuse_constant, parse_int=_integer, parse_float=_float).decode
+
+
+def loads_exact(text: str) -> Any:
+    """Return the value of valid JSON that is at most 1024 deep, with exact integers of any width."""
+    return read_with(text, _read_exact, int, _float)
 
 
 def _read_in_steps(text: str, integer: Callable[[str], Any] = _integer, real: Callable[[str], Any] = _float) -> Any:
