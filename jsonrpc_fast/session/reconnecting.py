@@ -26,7 +26,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
 import random
 import ssl
@@ -47,7 +46,7 @@ from ..transports.protocol import Transport
 from ..types import TIMEOUT_SECONDS, UNSET, Unset
 from .calling import CallOptions
 from .options import SessionOptions, check_options
-from .running import current_run, waiting
+from .running import detached, waiting
 from .session import Session
 from .streams import ReconnectingStream, Stream
 from .tracker import invalid_timeout
@@ -194,10 +193,7 @@ class ReconnectingSession:
         if self._driver is not None or self._is_closed:
             raise StateError("the session was started already")
         self._changed = asyncio.Event()
-        # Clear `current_run`: a handler that starts this would give up its slot while this waits.
-        context = contextvars.copy_context()
-        context.run(current_run.set, None)
-        self._driver = context.run(lambda: asyncio.Task(self._run(), loop=asyncio.get_running_loop()))
+        self._driver = detached(lambda: asyncio.Task(self._run(), loop=asyncio.get_running_loop()))
         async with on_failure(partial(self.close, 0)):
             await self.connected()
 

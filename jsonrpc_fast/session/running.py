@@ -9,14 +9,15 @@ belong to another session: a gateway waits there for the peer here.
 from __future__ import annotations
 
 import enum
-from collections.abc import Awaitable, Coroutine
-from contextvars import Context, ContextVar
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, Final, Protocol, TypeVar
 
 from ..codec import Notification, Request
 from ..handlers.cancellation import is_future
 from .requests import InboundRequest
 
+T = TypeVar("T")
 Item = InboundRequest | Notification | Request
 """What is served. A `Request` is not registered yet: its handler is in its first step, or was not called."""
 Trace = tuple[Any, float] | None
@@ -126,6 +127,17 @@ class Run:
 
 current_run: Final[ContextVar[Run | None]] = ContextVar("jsonrpc_fast.session.current_run", default=None)
 """The async handler, of any session, that the running code belongs to; it may have ended."""
+
+
+def detached(function: Callable[..., T], *arguments: object) -> T:
+    """Call a function that starts a task which belongs to no handler, and return its result.
+
+    A task that outlives the handler that starts it, or that others wait for, too, must not make that handler give up
+    its slot whenever the task waits for a peer.
+    """
+    context = copy_context()
+    context.run(current_run.set, None)
+    return context.run(function, *arguments)
 
 
 class waiting:  # named like a function, as is `contextlib.suppress`

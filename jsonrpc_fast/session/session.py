@@ -16,7 +16,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import enum
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -41,7 +40,7 @@ from .context import SessionContext
 from .engine import Engine
 from .options import SessionOptions, check_options
 from .room import Bounds
-from .running import Run, current_run, waiting
+from .running import Run, current_run, detached, waiting
 
 OWED_SECONDS: Final = 0.2
 """Seconds that `close` gives a peer to read and to end its stream while the peer still works on a call."""
@@ -167,10 +166,8 @@ class Session(Caller):
         if self._heartbeat is not None and self._state is _RUNNING:
             if transport.received_chunks is None:
                 transport.onmessage = partial(self._count_message, self._heartbeat, self._receiver())
-            # Clear `current_run`: the pings would mark a handler that starts the session as waiting.
-            context = contextvars.copy_context()
-            context.run(current_run.set, None)
-            context.run(self._heartbeat.start)
+            # The pings would mark a handler that starts the session as waiting.
+            detached(self._heartbeat.start)
 
     def __repr__(self) -> str:
         transport, engine = type(self._transport).__name__, self._engine

@@ -11,9 +11,9 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import contextvars
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -21,7 +21,7 @@ from ..._logs import logger_of
 from ...codec import Raw
 from ...codec._backend import dumps
 from ...errors import EncodeError, RpcError, invalid_params
-from ...session.running import current_run, waiting
+from ...session.running import detached, waiting
 from ..client.entries import ServerEntry
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.meta import HEADER_KEY, LIST_METHODS, method_not_found
@@ -69,6 +69,11 @@ class CatalogClient(Protocol):
         """Tell the client soon that a list, or a resource that it subscribed to, has changed."""
 
 
+_Listing = asyncio.Task[list[dict[str, Any]] | None]
+"""Requests a list of one server; None if it fails."""
+
+
+@dataclass(eq=False, repr=False)
 class Catalog:
     """The servers of one client.
 
@@ -85,32 +90,27 @@ class Catalog:
         upstreams: The servers by name.
     """
 
-    def __init__(
-        self,
-        entries: Mapping[str, ServerEntry],
-        prefixes: Prefixes,
-        places: Places,
-        is_modern: bool,
-        info: Implementation,
-        capabilities: ClientCapabilities,
-        client: CatalogClient,
-    ) -> None:
-        self._client = client
-        self._entries = entries
-        self._prefixes = prefixes
-        self._places = places
-        self._info = info
-        self._is_modern = is_modern
+    _entries: Mapping[str, ServerEntry]
+    _prefixes: Prefixes
+    _places: Places
+    _is_modern: bool
+    _info: Implementation
+    _capabilities: ClientCapabilities
+    _client: CatalogClient
+    upstreams: dict[str, Upstream] = field(init=False)
+    _listings: dict[tuple[str, str], _Listing] = field(default_factory=dict)  # in progress
+    _late: set[_Listing] = field(default_factory=set)
+    _knows_resources: bool = False
+    _owners: dict[str, Upstream] = field(default_factory=dict)  # of URIs
+    _templates: list[tuple[UriTemplate, Upstream]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        given = self._capabilities
         # Tasks and extensions of the client do not reach the servers.
         self._capabilities = ClientCapabilities(
-            roots=capabilities.roots, sampling=capabilities.sampling, elicitation=capabilities.elicitation
+            roots=given.roots, sampling=given.sampling, elicitation=given.elicitation
         )
-        self.upstreams: dict[str, Upstream] = {name: self.make(name) for name in entries}
-        self._listings: dict[tuple[str, str], asyncio.Task[list[dict[str, Any]] | None]] = {}  # in progress
-        self._late: set[asyncio.Task[list[dict[str, Any]] | None]] = set()
-        self._knows_resources = False
-        self._owners: dict[str, Upstream] = {}  # of URIs
-        self._templates: list[tuple[UriTemplate, Upstream]] = []
+        self.upstreams = {name: self.make(name) for name in self._entries}
 
     def make(self, name: str) -> Upstream:
         """Return a server, not started."""
@@ -248,20 +248,16 @@ class Catalog:
             self._templates = list(_templates(named[:_MAX_TEMPLATES]))
         return found
 
-    def _listing(self, method: str, upstream: Upstream) -> asyncio.Task[list[dict[str, Any]] | None]:
+    def _listing(self, method: str, upstream: Upstream) -> _Listing:
         """Return the task that requests a list of one server. Callers share one that is in progress."""
         place = method, upstream.name
         task = self._listings.get(place)
         if task is None:
-            context = contextvars.copy_context()
-            # The task outlives the request that starts it, so it must not count as a wait of that handler.
-            context.run(current_run.set, None)
-            listing = _list_of(upstream, method)
-            task = self._listings[place] = context.run(asyncio.ensure_future, listing)
+            task = self._listings[place] = detached(asyncio.ensure_future, _list_of(upstream, method))
             task.add_done_callback(partial(self._on_listed, place))
         return task
 
-    def _on_listed(self, place: tuple[str, str], task: asyncio.Task[list[dict[str, Any]] | None]) -> None:
+    def _on_listed(self, place: tuple[str, str], task: _Listing) -> None:
         if self._listings.get(place) is task:
             del self._listings[place]
         if task in self._late:

@@ -15,11 +15,11 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -30,7 +30,7 @@ from ...codes import ErrorCode, McpErrorCode
 from ...errors import RpcError, invalid_params
 from ...handlers.failures import on_failure
 from ...session import Destination
-from ...session.running import current_run, waiting
+from ...session.running import detached, waiting
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.meta import CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVELS
 from ..relay import RELAY_ERROR
@@ -39,7 +39,7 @@ from ..server.inputs import MAY_NEED_INPUT
 from ..server.request_state import MAX_STATE_BYTES, StateSeal, refusal
 from .catalog import Catalog, CatalogClient
 from .payloads import TOKEN, as_raw, member, object_of, replaced, with_members
-from .upstream import Upstream, is_input_required
+from .upstream import Upstream, first, is_input_required, retrieve
 
 CALLS: Final = frozenset({"completion/complete", "prompts/get", "resources/read", "tools/call"})
 """The requests that go to one server."""
@@ -69,41 +69,28 @@ class Answering(Protocol):
         """Return a result that is not of 2026-07-28 with the members that it must have there."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class ModernCall:
     """One request.
 
-    Args:
+    Attributes:
         method: The method.
         params: The params.
         rules: What its `_meta` says.
         connection: The connection that it came by.
         destination: Where its response goes.
         subject: Who sent it, as far as it is known.
-
-    Attributes:
-        token: The progress token.
     """
 
-    __slots__ = ("connection", "destination", "method", "params", "rules", "subject", "token")
-
-    def __init__(
-        self,
-        method: str,
-        params: Raw,
-        rules: RequestRules,
-        connection: Answering,
-        destination: Destination | None,
-        subject: object,
-    ) -> None:
-        self.method: str = method
-        self.params: Raw = params
-        self.rules: RequestRules = rules
-        self.connection: Answering = connection
-        self.destination: Destination | None = destination
-        self.subject: object = subject
-        self.token: Raw | None = params.get(TOKEN)
+    method: str
+    params: Raw
+    rules: RequestRules
+    connection: Answering
+    destination: Destination | None
+    subject: object
 
 
+@dataclass(eq=False, repr=False)
 class LongCall:
     """A call to a server with a handshake, which may ask the client, in all its rounds.
 
@@ -111,27 +98,24 @@ class LongCall:
         call: The request of the current round.
         client: The client.
         asked: The requests of the server that have no response, by key: method, params and the response.
-        is_asking: Set when there is one.
         task: The call.
         timer: Ends the call while it waits for the client.
     """
 
-    task: asyncio.Task[Any]
-    timer: asyncio.TimerHandle
-
-    def __init__(self, call: ModernCall, client: ModernClient) -> None:
-        self.call: ModernCall = call
-        self.client: ModernClient = client
-        self.asked: dict[str, tuple[str, Raw, asyncio.Future[Raw]]] = {}
-        self.is_asking: asyncio.Event = asyncio.Event()
-        self._keys = itertools.count(1)
+    call: ModernCall
+    client: ModernClient
+    asked: dict[str, tuple[str, Raw, asyncio.Future[Raw]]] = field(default_factory=dict)
+    task: asyncio.Task[Any] = field(init=False)
+    timer: asyncio.TimerHandle = field(init=False)
+    _is_asking: asyncio.Event = field(default_factory=asyncio.Event)  # set when there is a request
+    _keys: Iterator[int] = field(default_factory=partial(itertools.count, 1))
 
     async def ask(self, method: str, params: Raw) -> Raw:
         """Return the client's response to a request of the server."""
         response: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
         key = str(next(self._keys))
         self.asked[key] = method, params, response
-        self.is_asking.set()
+        self._is_asking.set()
         try:
             with waiting():
                 return await response
@@ -140,17 +124,10 @@ class LongCall:
 
     async def next_round(self) -> bool:
         """Wait until the call is done (True), or its server asks something (False). If cancelled, cancel the call."""
-        while not self.task.done() and not self.asked:
-            self.is_asking.clear()
-            asking = asyncio.ensure_future(self.is_asking.wait())
-            try:
-                with waiting():
-                    await asyncio.wait([self.task, asking], return_when=asyncio.FIRST_COMPLETED)
-            except asyncio.CancelledError:
-                self.task.cancel()
-                raise
-            finally:
-                asking.cancel()
+        with waiting(), on_failure(self.task.cancel):
+            while not self.task.done() and not self.asked:
+                self._is_asking.clear()
+                await first(self._is_asking, self.task)
         return self.task.done()
 
     def end(self) -> None:
@@ -358,10 +335,8 @@ class ModernClient(CatalogClient):
             return self._rounds.passed_on(call, upstream.name, result) if is_input_required(result) else result
         upstream = alone
         long = self._calls[upstream] = LongCall(call, self)
-        context = contextvars.copy_context()
-        # The task outlives the request that starts it, so it must not count as a wait of that handler.
-        context.run(current_run.set, None)
-        long.task = context.run(asyncio.ensure_future, self._call_long(upstream, method, params, long))
+        # The task outlives the request that starts it.
+        long.task = detached(asyncio.ensure_future, self._call_long(upstream, method, params, long))
         long.task.add_done_callback(partial(self._on_done, upstream, long))
         return await self.go_on(long, upstream.name)
 
@@ -373,7 +348,7 @@ class ModernClient(CatalogClient):
         # Not in the coroutine, which does not run if it is cancelled before it begins.
         del self._calls[upstream]
         long.end()
-        _retrieve(task)
+        retrieve(task)
 
     async def go_on(self, long: LongCall, server: str) -> Raw:
         """Return the result of a call, or what its server asks the client."""
@@ -430,7 +405,7 @@ class ModernClient(CatalogClient):
                         ending = upstream.subscribe("resources/unsubscribe", Raw(dumps({"uri": uri})))
                         task = asyncio.ensure_future(ending)
                         self._unwatching.add(task)
-                        task.add_done_callback(_retrieve)
+                        task.add_done_callback(retrieve)
                         task.add_done_callback(self._unwatching.discard)
 
     # The servers' messages.
@@ -444,8 +419,8 @@ class ModernClient(CatalogClient):
     def tell(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> None:
         if method == "notifications/progress":
             call = _round_of(origin)
-            if call is not None and call.token is not None:
-                told = replaced(params, ("progressToken",), call.token)
+            if call is not None and (token := call.params.get(TOKEN)) is not None:
+                told = replaced(params, ("progressToken",), token)
                 call.connection.send(method, told, call.destination)
         elif method == "notifications/message":
             level = member(params, ("level",))
@@ -459,6 +434,7 @@ class ModernClient(CatalogClient):
             tell(method, params)
 
 
+@dataclass(eq=False, repr=False)
 class ModernClients:
     """The clients of one connection, or of all requests over HTTP.
 
@@ -468,16 +444,10 @@ class ModernClients:
         rounds: The calls that take several rounds.
     """
 
-    def __init__(
-        self,
-        make: Callable[[Implementation, ClientCapabilities, CatalogClient], Catalog],
-        info: Implementation,
-        rounds: Rounds,
-    ) -> None:
-        self._make = make
-        self._info = info
-        self._rounds = rounds
-        self._clients: dict[tuple[str, bytes, bytes], ModernClient] = {}
+    _make: Callable[[Implementation, ClientCapabilities, CatalogClient], Catalog]
+    _info: Implementation
+    _rounds: Rounds
+    _clients: dict[tuple[str, bytes, bytes], ModernClient] = field(default_factory=dict)
 
     def of(self, subject: object, params: Raw, rules: RequestRules) -> ModernClient:
         """Return the client of a request.
@@ -511,9 +481,3 @@ class ModernClients:
 def _round_of(origin: Any) -> ModernCall | None:
     found: ModernCall | None = origin.call if type(origin) is LongCall else origin
     return found
-
-
-def _retrieve(task: asyncio.Future[Any]) -> None:
-    """Retrieve the exception of a task that perhaps nobody awaits, so that asyncio does not log it."""
-    if not task.cancelled():
-        task.exception()

@@ -18,7 +18,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import errno
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -43,7 +42,7 @@ from ...errors import (
 from ...handlers.failures import on_failure
 from ...profile import Profile
 from ...session import SessionContext, SessionOptions
-from ...session.running import current_run, waiting
+from ...session.running import detached, waiting
 from ...transports.protocol import Transport
 from ..client.client import MAX_ROUNDS
 from ..client.deadlines import wait_until
@@ -399,14 +398,14 @@ class Upstream:
                     self._acknowledged.clear()
                     params = self.server.params({"notifications": wanted})
                     stream = asyncio.ensure_future(session.call(LISTEN_METHOD, params, timeout=None))
-                    stream.add_done_callback(_retrieve)
+                    stream.add_done_callback(retrieve)
                     if before is not None and not before.done():  # it is heard until the new one is open
-                        await _first(self._acknowledged, stream, _LISTEN_SECONDS)
+                        await first(self._acknowledged, stream, _LISTEN_SECONDS)
                 if before is not None:
                     before.cancel()
-                await _first(self._filter_changed, stream, None)
+                await first(self._filter_changed, stream)
                 if stream is not None and stream.done():
-                    await _first(self._filter_changed, None, begun + _LISTEN_SECONDS - loop.time())
+                    await first(self._filter_changed, None, begun + _LISTEN_SECONDS - loop.time())
         finally:
             if stream is not None:
                 stream.cancel()
@@ -425,11 +424,9 @@ class Upstream:
             return self._session
         if self._starting is None or self._starting.done():
             # The task does not belong to the request that starts it: others wait for it, too, and must not lose it if
-            # that request is cancelled. Without `current_run` its calls do not count as waits of that handler.
-            context = contextvars.copy_context()
-            context.run(current_run.set, None)
-            self._starting = context.run(asyncio.ensure_future, self._start())
-            self._starting.add_done_callback(_retrieve)
+            # that request is cancelled.
+            self._starting = detached(asyncio.ensure_future, self._start())
+            self._starting.add_done_callback(retrieve)
         # `shield`: a cancelled request stops waiting, and the start goes on.
         return await asyncio.shield(self._starting)
 
@@ -495,10 +492,8 @@ class Upstream:
         await session.shake_hands(step)
         self.server = handshake.server
         if self.is_modern:
-            context = contextvars.copy_context()
-            context.run(current_run.set, None)
-            self._listener = context.run(asyncio.ensure_future, self._listen(session))
-            self._listener.add_done_callback(_retrieve)
+            self._listener = detached(asyncio.ensure_future, self._listen(session))
+            self._listener.add_done_callback(retrieve)
             return
         if self.level is not None and self.supports("logging"):
             await session.call("logging/setLevel", {"level": self.level})
@@ -580,7 +575,7 @@ def is_input_required(result: Any) -> bool:
     return bool(kind == "input_required")
 
 
-async def _first(event: asyncio.Event, task: asyncio.Future[Any] | None, seconds: float | None) -> None:
+async def first(event: asyncio.Event, task: asyncio.Future[Any] | None, seconds: float | None = None) -> None:
     """Wait for an event or the end of a task, at most for some seconds."""
     waiter = asyncio.ensure_future(event.wait())
     try:
@@ -605,7 +600,7 @@ def _reason(error: Exception) -> str:
     return "sent an invalid message"
 
 
-def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Retrieve the exception of a future that nobody awaits any more, so that asyncio does not log it."""
+def retrieve(task: asyncio.Future[Any]) -> None:
+    """Retrieve the exception of a future that perhaps nobody awaits, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()

@@ -24,7 +24,7 @@ from ..._logs import logger_of
 from ...codes import RPC_MESSAGES, ErrorCode
 from ...errors import ConnectionLost, RpcError, StateError, invalid_params
 from ...handlers.failures import on_failure
-from ...session.running import current_run
+from ...session.running import detached
 from ...types import UNSET
 from ..protocol.meta import RELATED_TASK_KEY, TASKS_EXTENSION, method_not_found
 from .context import Context, copy_to
@@ -233,7 +233,6 @@ class TaskStore:
             return task
 
         async def run() -> dict[str, Any] | None:
-            current_run.set(None)  # the task outlives the request
             own = TaskContext(context, start)
             if starts == "call":
                 await own.start_task()
@@ -243,7 +242,7 @@ class TaskStore:
             started.result().finish(_checked(result))
             return None
 
-        running = asyncio.ensure_future(run())
+        running = detached(asyncio.ensure_future, run())  # it outlives the request
 
         def undo() -> None:
             if started.done():
@@ -294,11 +293,10 @@ class TaskStore:
         """Send `notifications/tasks/status` to a legacy client."""
 
         async def notify(params: dict[str, Any]) -> None:
-            current_run.set(None)
             with contextlib.suppress(RpcError, ConnectionLost, StateError):
                 await context.notify("notifications/tasks/status", params)
 
-        sending = asyncio.ensure_future(notify(task.describe()))
+        sending = detached(asyncio.ensure_future, notify(task.describe()))
         self._notifying.add(sending)
         sending.add_done_callback(self._notifying.discard)
 
