@@ -67,18 +67,17 @@ _PYDANTIC_TYPES: Final = {
     "string_type": "string",
     "none_required": "null",
 }
-_PYDANTIC_BOUNDS: Final = {
+_PYDANTIC_LIMITS: Final = {
     "greater_than": (">", "gt"),
     "greater_than_equal": (">=", "ge"),
     "less_than": ("<", "lt"),
     "less_than_equal": ("<=", "le"),
-}
-_PYDANTIC_LENGTHS: Final = {
     "string_too_short": (">=", "min_length"),
     "string_too_long": ("<=", "max_length"),
     "too_short": (">=", "min_length"),
     "too_long": ("<=", "max_length"),
 }
+"""The relation that a value breaks, and the name of its limit in the context."""
 
 _PYDANTIC_CONTEXT: Final = frozenset(
     {
@@ -250,11 +249,10 @@ def _pydantic_reason(found: Any) -> str:
         return _PYDANTIC_REASONS[kind]
     if kind in _PYDANTIC_TYPES:
         return _type_reason([_PYDANTIC_TYPES[kind]])
-    if kind in _PYDANTIC_BOUNDS:
-        bound, name = _PYDANTIC_BOUNDS[kind]
-        return f"{_BOUNDS[bound]} {context[name]}"
-    if kind in _PYDANTIC_LENGTHS:
-        relation, name = _PYDANTIC_LENGTHS[kind]
+    if kind in _PYDANTIC_LIMITS:
+        relation, name = _PYDANTIC_LIMITS[kind]
+        if not kind.endswith(("short", "long")):
+            return f"{_BOUNDS[relation]} {context[name]}"
         of = "str" if kind.startswith("string") else "object" if context.get("field_type") == "Dictionary" else "array"
         return _length_reason(of, relation == ">=", context[name])
     if kind == "multiple_of":

@@ -64,13 +64,13 @@ def contents_fault(contents: Any, path: str) -> str | None:
     return members_fault(contents, ("uri",), path)
 
 
-def message_fault(message: Any, path: str, *, allow_unknown: bool = True) -> str | None:
-    """Return the fault of a message of a prompt; None if it is valid. The arguments are as in `block_fault`."""
+def message_fault(message: Any, path: str) -> str | None:
+    """Return the fault of a message of a prompt; None if it is valid."""
     if not isinstance(message, dict):
         return f"{path} must be an object"
     if message.get("role") not in ROLES:
         return f"{path}/role must be one of {', '.join(ROLES)}"
-    return block_fault(message.get("content"), f"{path}/content", allow_unknown=allow_unknown)
+    return block_fault(message.get("content"), f"{path}/content")
 
 
 def members_fault(members: dict[str, Any], required: tuple[str, ...], path: str) -> str | None:

@@ -10,7 +10,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ...profile import MCP_2024_11_05, MCP_2025_03_26, MCP_2025_06_18, MCP_2025_11_25, MCP_2026_07_28, Profile
@@ -43,95 +43,82 @@ class Revision:
     cacheable: frozenset[str] = frozenset()
 
 
-_CLIENT_REQUESTS = frozenset(
-    {
-        "completion/complete",
-        "initialize",
-        "logging/setLevel",
-        "ping",
-        "prompts/get",
-        "prompts/list",
-        "resources/list",
-        "resources/read",
-        "resources/subscribe",
-        "resources/templates/list",
-        "resources/unsubscribe",
-        "tools/call",
-        "tools/list",
-    }
-)
-_SERVER_REQUESTS = frozenset({"ping", "roots/list", "sampling/createMessage"})
-_SERVER_NOTIFICATIONS = frozenset(
-    {
-        "notifications/cancelled",
-        "notifications/message",
-        "notifications/progress",
-        "notifications/prompts/list_changed",
-        "notifications/resources/list_changed",
-        "notifications/resources/updated",
-        "notifications/tools/list_changed",
-    }
-)
-_TASKS = frozenset({"tasks/cancel", "tasks/get", "tasks/list", "tasks/result"})
-_TASK_STATUS = frozenset({"notifications/tasks/status"})
+_TASK_REQUESTS = frozenset({"tasks/cancel", "tasks/get", "tasks/list", "tasks/result"})
 
-REVISIONS: Final = {
-    revision.version: revision
-    for revision in (
-        Revision(
-            version="2024-11-05",
-            profile=MCP_2024_11_05,
-            client_requests=_CLIENT_REQUESTS,
-            server_requests=_SERVER_REQUESTS,
-            server_notifications=_SERVER_NOTIFICATIONS,
-        ),
-        Revision(
-            version="2025-03-26",
-            profile=MCP_2025_03_26,
-            client_requests=_CLIENT_REQUESTS,
-            server_requests=_SERVER_REQUESTS,
-            server_notifications=_SERVER_NOTIFICATIONS,
-        ),
-        Revision(
-            version="2025-06-18",
-            profile=MCP_2025_06_18,
-            structured_results=True,
-            client_requests=_CLIENT_REQUESTS,
-            server_requests=_SERVER_REQUESTS | {"elicitation/create"},
-            server_notifications=_SERVER_NOTIFICATIONS,
-        ),
-        Revision(
-            version="2025-11-25",
-            profile=MCP_2025_11_25,
-            structured_results=True,
-            client_requests=_CLIENT_REQUESTS | _TASKS,
-            server_requests=_SERVER_REQUESTS | _TASKS | {"elicitation/create"},
-            server_notifications=_SERVER_NOTIFICATIONS | _TASK_STATUS | {"notifications/elicitation/complete"},
-        ),
-        Revision(
-            version="2026-07-28",
-            profile=MCP_2026_07_28,
-            is_modern=True,
-            structured_results=True,
-            any_structured_results=True,
-            client_requests=_CLIENT_REQUESTS
-            - {"initialize", "logging/setLevel", "ping", "resources/subscribe", "resources/unsubscribe"}
-            | {"server/discover", "subscriptions/listen"},
-            server_requests=frozenset(),
-            server_notifications=_SERVER_NOTIFICATIONS | {"notifications/subscriptions/acknowledged"},
-            cacheable=frozenset(
-                {
-                    "prompts/list",
-                    "resources/list",
-                    "resources/read",
-                    "resources/templates/list",
-                    "server/discover",
-                    "tools/list",
-                }
-            ),
-        ),
-    )
-}
+_2024_11_05 = Revision(
+    version="2024-11-05",
+    profile=MCP_2024_11_05,
+    client_requests=frozenset(
+        {
+            "completion/complete",
+            "initialize",
+            "logging/setLevel",
+            "ping",
+            "prompts/get",
+            "prompts/list",
+            "resources/list",
+            "resources/read",
+            "resources/subscribe",
+            "resources/templates/list",
+            "resources/unsubscribe",
+            "tools/call",
+            "tools/list",
+        }
+    ),
+    server_requests=frozenset({"ping", "roots/list", "sampling/createMessage"}),
+    server_notifications=frozenset(
+        {
+            "notifications/cancelled",
+            "notifications/message",
+            "notifications/progress",
+            "notifications/prompts/list_changed",
+            "notifications/resources/list_changed",
+            "notifications/resources/updated",
+            "notifications/tools/list_changed",
+        }
+    ),
+)
+# Each revision is given by what it changes in the one before.
+_2025_03_26 = replace(_2024_11_05, version="2025-03-26", profile=MCP_2025_03_26)
+_2025_06_18 = replace(
+    _2025_03_26,
+    version="2025-06-18",
+    profile=MCP_2025_06_18,
+    structured_results=True,
+    server_requests=_2025_03_26.server_requests | {"elicitation/create"},
+)
+_2025_11_25 = replace(
+    _2025_06_18,
+    version="2025-11-25",
+    profile=MCP_2025_11_25,
+    client_requests=_2025_06_18.client_requests | _TASK_REQUESTS,
+    server_requests=_2025_06_18.server_requests | _TASK_REQUESTS,
+    server_notifications=_2025_06_18.server_notifications
+    | {"notifications/elicitation/complete", "notifications/tasks/status"},
+)
+_2026_07_28 = replace(
+    _2025_11_25,
+    version="2026-07-28",
+    profile=MCP_2026_07_28,
+    is_modern=True,
+    any_structured_results=True,
+    client_requests=_2025_06_18.client_requests
+    - {"initialize", "logging/setLevel", "ping", "resources/subscribe", "resources/unsubscribe"}
+    | {"server/discover", "subscriptions/listen"},
+    server_requests=frozenset(),
+    server_notifications=_2025_06_18.server_notifications | {"notifications/subscriptions/acknowledged"},
+    cacheable=frozenset(
+        {
+            "prompts/list",
+            "resources/list",
+            "resources/read",
+            "resources/templates/list",
+            "server/discover",
+            "tools/list",
+        }
+    ),
+)
+REVISIONS: Final = {each.version: each for each in (_2024_11_05, _2025_03_26, _2025_06_18, _2025_11_25, _2026_07_28)}
 """The revisions by name, the oldest first."""
 
 VERSIONS: Final = tuple(REVISIONS)

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from ..._pointers import parts_of, target_of
 from ...types import UNSET
+from ..server.server import Server
 
 MAX_REFERENCES: Final = 64
 """How many references may follow one another."""
@@ -32,6 +33,12 @@ def tool_name(name: str) -> str:
     return _NOT_IN_NAMES.sub("_", name).strip("_")[:_MAX_NAME_CHARACTERS]
 
 
+def description_of(item: Mapping[str, Any]) -> str | None:
+    """Return the description of a tool for a method or an operation: its summary, and what it says beyond that."""
+    texts = [item.get("summary"), item.get("description")]
+    return "\n\n".join(dict.fromkeys(text for text in texts if isinstance(text, str) and text)) or None
+
+
 class Document:
     """A document whose parts refer to each other.
 
@@ -46,6 +53,12 @@ class Document:
         if not isinstance(content, Mapping):
             raise TypeError(f"the document must be a mapping, not {type(content).__name__}")
         self._content = content
+
+    def server(self, name: str) -> Server:
+        """Return a server named after the service; without a title in the document, by `name`."""
+        info = self._content.get("info")
+        info = info if isinstance(info, dict) else {}
+        return Server(str(info.get("title") or name), str(info.get("version") or "0"))
 
     def resolved(self, value: Any) -> dict[str, Any]:
         """Return the object that a value is or refers to.

@@ -26,7 +26,7 @@ from ...codec._json import loads
 from ..protocol.definitions import ToolAnnotations
 from ..server.results import ToolError
 from ..server.server import Server
-from .documents import Document, tool_name
+from .documents import Document, description_of, tool_name
 
 if TYPE_CHECKING:
     import httpx
@@ -74,9 +74,7 @@ def openapi_server(
     base = _base_url(document) if url is None else url
     if not base.startswith(("http://", "https://")):
         raise ValueError("the URL of the service must begin with http:// or https://: pass url=")
-    info = document.get("info")
-    info = info if isinstance(info, dict) else {}
-    server = Server(str(info.get("title") or "OpenAPI"), str(info.get("version") or "0"))
+    server = parts.server("OpenAPI")
     for operation in _operations(parts, document):
         place = f"{operation['method'].upper()} {operation['path']}"[:128]
         name = tool_name(str(operation.get("operationId") or f"{operation['method']}{operation['path']}"))
@@ -86,7 +84,7 @@ def openapi_server(
             found = _Operation(parts, operation, base.rstrip("/"), http_client, max_response_bytes)
             server.tool(
                 name,
-                description=_description(operation),
+                description=description_of(operation),
                 input_schema=found.schema,
                 annotations=_annotations(operation["method"]),
             )(found.run)
@@ -227,11 +225,6 @@ def _base_url(document: Mapping[str, Any]) -> str:
         return ""
     variables = first.get("variables") or {}
     return _PART.sub(lambda part: str(variables.get(part[1], {}).get("default", "")), url)
-
-
-def _description(operation: Mapping[str, Any]) -> str | None:
-    texts = [operation.get("summary"), operation.get("description")]
-    return "\n\n".join(dict.fromkeys(text for text in texts if isinstance(text, str) and text)) or None
 
 
 def _annotations(method: str) -> ToolAnnotations:

@@ -19,7 +19,7 @@ from ..._checks import check_callable
 from ...errors import RpcError
 from ..server.results import ToolError
 from ..server.server import Server
-from .documents import Document, tool_name
+from .documents import Document, description_of, tool_name
 
 
 def openrpc_server(
@@ -44,8 +44,7 @@ def openrpc_server(
     check_callable("call", call, may_be_none=False)
     check_callable("include", include)
     parts = Document(document)
-    info = document.get("info") if isinstance(document.get("info"), dict) else None
-    server = Server(str((info or {}).get("title") or "OpenRPC"), str((info or {}).get("version") or "0"))
+    server = parts.server("OpenRPC")
     methods = document.get("methods")
     if not isinstance(methods, list):
         raise ValueError("the document has no methods")
@@ -90,7 +89,5 @@ def _add(
         except RpcError as error:
             raise ToolError(f"error {error.code}: {error.message}") from error
 
-    texts = [method.get("summary"), method.get("description")]
-    description = "\n\n".join(dict.fromkeys(text for text in texts if isinstance(text, str) and text))
     schema = parts.object_schema(properties, required)
-    server.tool(tool_name(name), description=description or None, input_schema=schema)(run)
+    server.tool(tool_name(name), description=description_of(method), input_schema=schema)(run)

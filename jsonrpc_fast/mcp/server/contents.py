@@ -9,7 +9,7 @@ Rules:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ...codec._backend import dumps
@@ -60,16 +60,10 @@ def made_messages(value: Any, revision: Revision) -> list[dict[str, Any]]:
     """
     messages = value if isinstance(value, (list, tuple)) else [value]
     _check(items_fault([*messages], "/messages"))
-    made = []
-    for index, message in enumerate(messages):
-        path = f"/messages/{index}"
-        if isinstance(message, str):
-            message = {"role": "user", "content": message}
-        message = _members(message, path)
-        if message.get("role") not in ROLES:
-            raise TypeError(f"{path}/role must be one of {', '.join(ROLES)}")
-        made.append({**message, "content": _made_block(message.get("content"), f"{path}/content", revision)})
-    return made
+    return [
+        {**message, "content": _made_block(message.get("content"), f"{path}/content", revision)}
+        for path, message in _messages(messages)
+    ]
 
 
 def sampling_messages(messages: Sequence[Any]) -> list[dict[str, Any]]:
@@ -82,14 +76,20 @@ def sampling_messages(messages: Sequence[Any]) -> list[dict[str, Any]]:
         TypeError: A message is anything else.
     """
     made = []
+    for _, message in _messages(messages):
+        content = message.get("content")
+        made.append({**message, "content": {"type": "text", "text": content} if isinstance(content, str) else content})
+    return made
+
+
+def _messages(messages: Sequence[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the path and the members of each message; a string is a message of the user."""
     for index, message in enumerate(messages):
         path = f"/messages/{index}"
         members = {"role": "user", "content": message} if isinstance(message, str) else _members(message, path)
         if members.get("role") not in ROLES:
             raise TypeError(f"{path}/role must be one of {', '.join(ROLES)}")
-        content = members.get("content")
-        made.append({**members, "content": {"type": "text", "text": content} if isinstance(content, str) else content})
-    return made
+        yield path, members
 
 
 def made_prompt(value: Any, revision: Revision, description: str | None) -> dict[str, Any]:

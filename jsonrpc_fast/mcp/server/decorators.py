@@ -212,17 +212,13 @@ class Decorators(Registry):
             if output_schema is None and structured_output is not False:
                 output = output_type(serving.returns, is_required=structured_output is True)
             tool = Tool(
-                name=_name(name, function),
-                title=_or_unset(title),
-                description=_or_unset(description or serving.description),
                 input_schema=(
                     serving.schema(ignores_unknown=ignores_unknown) if input_schema is None else input_schema
                 ),
                 output_schema=_or_unset(output_schema) if output is None else output.schema,
                 annotations=_or_unset(annotations),
-                icons=_or_unset(icons, list),
-                meta=_or_unset(meta, dict),
                 execution=UNSET if task_support == "forbidden" else {"taskSupport": task_support},
+                **_common_members(serving, name, title, description, icons, meta),
             )
             is_strict = self._strict if strict is None else strict
             checked = CheckedTool(tool, output, structured_output is not False, is_strict)
@@ -284,14 +280,7 @@ class Decorators(Registry):
         def register(function: Function) -> Function:
             serving = RegisteredFunction(function, role="prompt", name=name, thread=thread)
             arguments = [_argument(serving, argument) for argument in serving.parameters]
-            prompt = Prompt(
-                name=_name(name, function),
-                title=_or_unset(title),
-                description=_or_unset(description or serving.description),
-                arguments=arguments,
-                icons=_or_unset(icons, list),
-                meta=_or_unset(meta, dict),
-            )
+            prompt = Prompt(arguments=arguments, **_common_members(serving, name, title, description, icons, meta))
             completers = _completers(complete, serving)
             registered = RegisteredPrompt(_checked(prompt, f"prompt {prompt.name}"), serving, completers)
             self._add(self.prompts, prompt.name, registered, "prompts")
@@ -366,14 +355,10 @@ class Decorators(Registry):
             uris = UriTemplate(address, unsafe_parts=unsafe_parts)
             if set(uris.names) != serving.parameters.keys():
                 raise TypeError(f"{serving.name}: the parameters must match the names in the URI")
-            members: dict[str, Any] = {
-                "name": _name(name, function),
-                "title": _or_unset(title),
-                "description": _or_unset(description or serving.description),
+            members = {
                 "mime_type": _or_unset(mime_type),
                 "annotations": _or_unset(annotations),
-                "icons": _or_unset(icons, list),
-                "meta": _or_unset(meta, dict),
+                **_common_members(serving, name, title, description, icons, meta),
             }
             completers = _completers(complete, serving)
             if uris.names:
@@ -414,7 +399,7 @@ class Decorators(Registry):
         """
 
         def register(function: Function) -> Function:
-            method = _method_name(_name(name, function))
+            method = _method_name(name_of(function) if name is None else name)
             methods = frozenset().union(*[revision.client_requests for revision in REVISIONS.values()])
             if method in methods and not method.startswith("tasks/"):
                 raise ValueError(f"{method} is a method of the protocol")
@@ -458,8 +443,22 @@ class Decorators(Registry):
         return "/".join([f"resource://{quote(self._provider, safe='')}", function.name, *parts])
 
 
-def _name(name: str | None, function: Callable[..., Any]) -> str:
-    return name_of(function) if name is None else name
+def _common_members(
+    function: RegisteredFunction,
+    name: str | None,
+    title: str | None,
+    description: str | None,
+    icons: Sequence[Icon] | None,
+    meta: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """Return the members that the definitions of all kinds have."""
+    return {
+        "name": function.name if name is None else name,
+        "title": _or_unset(title),
+        "description": _or_unset(description or function.description),
+        "icons": _or_unset(icons, list),
+        "meta": _or_unset(meta, dict),
+    }
 
 
 def _method_name(method: str) -> str:

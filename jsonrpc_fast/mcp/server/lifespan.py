@@ -17,7 +17,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from typing import Any, Final
@@ -116,15 +116,13 @@ class Lifespan:
                 if not ready.done():
                     ready.set_result(None)
                 await end.wait()
-        except BaseException as error:
+        except Exception as error:
             if ready.done():
-                raise
-            if isinstance(error, asyncio.CancelledError):
-                ready.cancel()
                 raise
             ready.set_exception(error)
             ready.exception()  # the last user may have left
         finally:
+            ready.cancel()  # does nothing if it is done
             self.value = None
 
 
@@ -172,17 +170,25 @@ class LifespanHolder:
 
     async def _enter(self) -> None:
         entering = asyncio.ensure_future(self._lifespan.__aenter__())
+
+        async def undo() -> None:
+            entering.cancel()
+            await asyncio.wait([entering])
+
+        await self._settle(entering, undo, "the lifespan did not begin in time")
+
+    async def _settle(self, step: asyncio.Future[Any], undo: Callable[[], Awaitable[None]], late: str) -> None:
+        """Wait until the lifespan has begun or ended, and undo that if it is late or this is cancelled."""
         is_late = True
         try:
-            await asyncio.wait([entering], timeout=self._seconds)
-            is_late = not entering.done()
+            await asyncio.wait([step], timeout=self._seconds)
+            is_late = not step.done()
         finally:
-            if not entering.done():
-                entering.cancel()
-                await asyncio.wait([entering])
-        if entering.cancelled():
-            raise TimeoutError("the lifespan did not begin in time") if is_late else RuntimeError(_CANCELLED)
-        entering.result()
+            if not step.done():
+                await undo()
+        if not step.done() or step.cancelled():
+            raise TimeoutError(late) if is_late else RuntimeError(_CANCELLED)
+        step.result()
 
     async def leave(self) -> None:
         """Leave the lifespan, if it was entered or is being entered.
@@ -199,15 +205,10 @@ class LifespanHolder:
         if self.is_entered and self._entering is not None:
             self.is_entered, self._entering = False, None
             leaving = asyncio.ensure_future(self._lifespan.__aexit__(None, None, None))
-            is_late = True
-            try:
-                await asyncio.wait([leaving], timeout=self._seconds)
-                is_late = not leaving.done()
-            finally:
-                if not leaving.done():
-                    self._lifespan.cancel()
-                    await asyncio.wait([leaving], timeout=_CANCEL_SECONDS)
-                    leaving.cancel()
-            if not leaving.done() or leaving.cancelled():
-                raise TimeoutError("the lifespan did not end in time") if is_late else RuntimeError(_CANCELLED)
-            leaving.result()
+
+            async def undo() -> None:
+                self._lifespan.cancel()
+                await asyncio.wait([leaving], timeout=_CANCEL_SECONDS)
+                leaving.cancel()
+
+            await self._settle(leaving, undo, "the lifespan did not end in time")

@@ -43,9 +43,7 @@ def test_contents_of_a_resource() -> None:
 def test_messages() -> None:
     assert message_fault({"role": "user", "content": TEXT}, "/0") is None
     assert message_fault({"role": "robot", "content": TEXT}, "/0") == "/0/role must be one of user, assistant"
-    unknown = {"role": "user", "content": {"type": "hologram"}}
-    assert message_fault(unknown, "/0") is None
-    assert str(message_fault(unknown, "/0", allow_unknown=False)).startswith("/0/content/type must be one of text, ")
+    assert message_fault({"role": "user", "content": {"type": "hologram"}}, "/0") is None
 
 
 def test_a_list_has_a_bound() -> None:
