@@ -231,7 +231,7 @@ class Connection(Transport):
                 self.channel.abort()
             raise ConnectionLost("the transport was closed while it was connecting")
         self._state = State.CONNECTED
-        self._log = debug.log_for(self.channel.name, self._reader.framing or "none", self.profile.limits)
+        self._log = debug.log_for(self.channel.name, self._reader.framing or "none")
         if self._log is not None:
             self._reader.set_log(self._log)
         self._outbox.open(self._log)

@@ -10,31 +10,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
-from typing import Any, Final
+from typing import Final
 
 from .._logs import logger_of
 from .._repr import shorten
 from ..codec import Notification, ParseError, Request, Response, classify
-from ..codec._stream import StreamDecoder
-from ..codes import ParseErrorCode
-from ..framing.detector import Frames, frames_of
-from ..framing.frames import Frame
-from ..profile import Limits
 from ..types import Classification
 
 _logger: Final = logger_of("transports")
 
 
-def log_for(label: str, framing: str, limits: Limits) -> WireLog | None:
+def log_for(label: str, framing: str) -> WireLog | None:
     """Return the log for a transport that has just connected; None if the logger is not enabled for DEBUG."""
-    return WireLog(label, framing, limits) if _logger.isEnabledFor(logging.DEBUG) else None
-
-
-def _size_of(frame: Frame) -> str:
-    if frame.fault is ParseErrorCode.MESSAGE_TOO_LARGE:
-        return "over the limit"
-    return "of unknown size" if frame.text is None else f"{len(frame.text)} bytes"
+    return WireLog(label, framing) if _logger.isEnabledFor(logging.DEBUG) else None
 
 
 class WireLog:
@@ -43,48 +31,20 @@ class WireLog:
     Args:
         label: The transport's name in each line.
         framing: The transport's framing.
-        limits: The transport's limits for messages.
     """
 
-    def __init__(self, label: str, framing: str, limits: Limits) -> None:
+    def __init__(self, label: str, framing: str) -> None:
         self._label = label
-        self._limit = limits.message_bytes
-        self._frames: Frames | None = None
-        self._sizes: deque[str] = deque()  # of frames whose items the decoder has not returned yet
-        self._undetected = b""  # received before the framing is detected
         self._started = time.monotonic()
         self._received = 0
         self._sent = 0
         _logger.debug("%s connected, framing %s", label, framing)
 
-    def feed(
-        self, decoder: StreamDecoder[Any], data: bytes | bytearray | memoryview, max_items: int | None = None
-    ) -> list[Any]:
-        """Call the decoder's `feed` and log the items that it returns."""
-        # The decoder does not say which frame an item came from. Finding the frames again is slow, but costs nothing
-        # while the log is off, and the decoder keeps no sizes that only the log needs.
-        items = decoder.feed(data, max_items)
-        self._sizes += self._sizes_of(decoder, data)
-        for item in items:
-            self.received(item, self._sizes.popleft() if self._sizes else "of unknown size")
-        return items
-
-    def received(self, item: object, size: str) -> None:
-        """Log the item that was decoded from one frame."""
+    def received(self, item: object, size: int | None) -> None:
+        """Log the item that was decoded from a text of `size` bytes; None: its size is not known."""
         self._received += 1
-        _logger.debug("%s <- %s, %s", self._label, _description(item), size)
-
-    def _sizes_of(self, decoder: StreamDecoder[Any], data: bytes | bytearray | memoryview) -> list[str]:
-        """Split `data` a second time, and return the sizes of the frames that end in it."""
-        if self._frames is None:
-            self._undetected += data
-            framing = decoder.framing
-            if framing == "auto":
-                return []
-            self._frames = frames_of(framing, self._limit)
-            data, self._undetected = self._undetected, b""
-        frames = self._frames.feed(data)
-        return [_size_of(frame) for frame in frames]
+        shown = "of unknown size" if size is None else f"{size} bytes"
+        _logger.debug("%s <- %s, %s", self._label, _description(item), shown)
 
     def sent(self, frame: bytes, message: object) -> None:
         """Log a message that was accepted for sending as `frame`."""
@@ -93,7 +53,7 @@ class WireLog:
 
     def fault(self, fault: Exception) -> None:
         """Log an exception that went to `onerror`, without its text."""
-        # `feed` has already logged each ParseError. The text of any other exception may contain payload data.
+        # `received` has already logged each ParseError. The text of any other exception may contain payload data.
         if not isinstance(fault, ParseError):
             number = f" {fault.errno}" if isinstance(fault, OSError) and fault.errno is not None else ""
             _logger.debug("%s fault: %s%s", self._label, type(fault).__name__, number)

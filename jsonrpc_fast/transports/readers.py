@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ..codec import Decoder, ParseError, decode
 from ..codec._backend import too_large_fault
 from ..codec._stream import StreamDecoder
+from ..codes import ParseErrorCode
 from ..framing.frames import Frame, Framing
 from ..profile import Profile
-
-if TYPE_CHECKING:
-    from .debug import WireLog
+from .debug import WireLog
 
 TURN_ITEMS: Final = 64
 """How many messages and faults are decoded at a time. A batch ends such a step."""
@@ -33,13 +32,16 @@ Listen: TypeAlias = "Callable[[Any], bool]"
 class _TextDecoder(StreamDecoder[Any]):
     """Splits a stream like `Decoder`, and leaves each text to functions."""
 
-    __slots__ = ("_decode_text", "_listen")
+    __slots__ = ("_decode_text", "_listen", "_log")
     _fault_class = ParseError
 
-    def __init__(self, framing: Framing, profile: Profile, decode: Read, listen: Listen | None) -> None:
+    def __init__(
+        self, framing: Framing, profile: Profile, decode: Read, listen: Listen | None, log: WireLog | None = None
+    ) -> None:
         super().__init__(framing, profile)
         self._decode_text = decode
         self._listen = listen
+        self._log = log
 
     def _read(self, data: bytes, max_items: int | None) -> list[Any]:
         # While `listen` waits, each item is delivered before it gets the next text, which may arrive later, too.
@@ -48,7 +50,11 @@ class _TextDecoder(StreamDecoder[Any]):
     def _item(self, frame: Frame) -> Any:
         if self._listen is not None and frame.text is not None and self._listen(frame.text):
             self._listen = None
-        return super()._item(frame)
+        item = super()._item(frame)
+        if self._log is not None:
+            text = None if frame.fault is ParseErrorCode.MESSAGE_TOO_LARGE else frame.text
+            self._log.received(item, None if text is None else len(text))
+        return item
 
     def _decode(self, data: bytes) -> Any:
         return self._decode_text(data)
@@ -74,17 +80,18 @@ class StreamReader:
         small_bytes: The size up to which a chunk is decoded at once.
     """
 
-    __slots__ = ("_decoder", "_is_last_due", "_kept", "feed", "partial_bytes", "small_bytes")
+    __slots__ = ("_decoder", "_is_last_due", "_kept", "_new_decoder", "feed", "partial_bytes", "small_bytes")
 
     def __init__(
         self, framing: Framing, profile: Profile, raw: bool, read: Read | None, listen: Listen | None = None
     ) -> None:
+        # The backend's decoder cannot call a function for each text, so this one splits the stream in Python.
+        self._new_decoder = partial(
+            _TextDecoder, framing, profile, read or partial(decode, profile=profile, raw=raw), listen
+        )
         self._decoder: StreamDecoder[Any]
-        if read is None and listen is None:
-            self._decoder = Decoder(framing, profile, raw=raw)
-        else:
-            # The backend's decoder cannot call a function for each text, so this one splits the stream in Python.
-            self._decoder = _TextDecoder(framing, profile, read or partial(decode, profile=profile, raw=raw), listen)
+        is_plain = read is None and listen is None
+        self._decoder = Decoder(framing, profile, raw=raw) if is_plain else self._new_decoder()
         self.feed: Callable[..., list[Any]] = self._decoder.feed
         self.partial_bytes: int = 0
         self.small_bytes: int = SMALL_BYTES if listen is None else 0
@@ -137,8 +144,9 @@ class StreamReader:
         self._kept.clear()
 
     def set_log(self, log: WireLog) -> None:
-        """Log what is received from now on."""
-        self.feed = partial(log.feed, self._decoder)
+        """Log what is received. Nothing has been read before."""
+        self._decoder = self._new_decoder(log)
+        self.feed = self._decoder.feed
 
 
 class TextReader:
@@ -163,7 +171,7 @@ class TextReader:
     def _feed(self, data: Any, max_items: int | None = None) -> list[Any]:
         item = self._read(data)
         if self._log is not None:
-            self._log.received(item, f"{len(data)} {'characters' if isinstance(data, str) else 'bytes'}")
+            self._log.received(item, len(data.encode(errors="replace") if isinstance(data, str) else data))
         return [item]
 
     @property

@@ -277,7 +277,7 @@ async def test_the_log_has_its_messages(caplog: pytest.LogCaptureFixture) -> Non
     lines = [record.getMessage() for record in caplog.records if record.name == "jsonrpc_fast.transports"]
     assert lines[:4] == [
         "Texts connected, framing none",
-        "Texts <- notification 'n', 30 characters",
+        "Texts <- notification 'n', 30 bytes",
         "Texts <- invalid MALFORMED_JSON, 1 bytes",
         "Texts -> notification 'x', 31 bytes",
     ]
