@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+from collections import Counter
 from collections.abc import Collection
-from math import inf
 from typing import Any, Final
 
 from ..._checks import check_count
 from ...errors import ConnectionLost
-from .transport import SocketTransport
+from .transport import Meter, SocketTransport
 
 CHECKS: Final = 16
 """How often the bytes that connections hold are added up while the maximum is received and sent."""
@@ -33,7 +33,7 @@ MAX_BUFFERED_BYTES: Final = 1024 * 1024 * 1024
 """The default of `max_buffered_bytes`."""
 
 
-class Admission:
+class Admission(Meter):
     """The connections of one server.
 
     Args:
@@ -43,9 +43,6 @@ class Admission:
         max_buffered_bytes: The maximum number of bytes that all connections hold; None: no limit.
 
     Attributes:
-        traffic: The bytes received and sent since all were added up. The connections count them.
-        check_at: With this traffic, `check` or `check_soon` is due.
-        open: The number of open sockets.
         refused: How many connections were refused.
         dropped: How many connections were dropped because all held too many bytes.
 
@@ -63,40 +60,45 @@ class Admission:
         check_count("max_connections", max_connections, 1, may_be_none=False)
         check_count("max_connections_per_host", max_connections_per_host, 1)
         check_count("max_buffered_bytes", max_buffered_bytes, 1)
+        super().__init__()
+        if max_buffered_bytes is not None:
+            self.check_at = max_buffered_bytes / CHECKS
         self._connections = connections
         self._maximum = max_connections
         self._per_host = max_connections_per_host
         self._max_bytes = max_buffered_bytes
-        self._hosts: dict[str, int] = {}
-        self.traffic: int = 0
+        self._entered: dict[asyncio.Transport, str] = {}  # the host of each open socket
+        self._hosts: Counter[str] = Counter()
         self._is_check_due = False
-        self.check_at: float = inf if max_buffered_bytes is None else max_buffered_bytes / CHECKS
         self._dropped: set[SocketTransport] = set()  # and not closed yet
-        self.open: int = 0
         self.refused: int = 0
         self.dropped: int = 0
 
-    def enter(self, channel: asyncio.Transport) -> str | None:
-        """Count a connection. Return its host, for `leave`; None if it is refused."""
-        # A peer that has gone already has no name, and is counted in total only, like one of a Unix socket.
-        host = host_of(channel.get_extra_info("peername"))
-        count = self._hosts.get(host, 0)
-        if self.open >= self._maximum or (host and self._per_host is not None and count >= self._per_host):
-            self.refused += 1
-            return None
-        self._hosts[host] = count + 1
-        self.open += 1
-        return host
+    @property
+    def open(self) -> int:
+        """The number of open sockets."""
+        return len(self._entered)
 
-    def leave(self, host: str) -> None:
-        """Count a connection that `enter` accepted no longer."""
-        self.open -= 1
-        count = self._hosts[host] - 1
-        # A host without connections is forgotten: a client with a whole IPv6 network could fill the dict otherwise.
-        if count:
-            self._hosts[host] = count
-        else:
-            del self._hosts[host]
+    def enter(self, transport: asyncio.Transport) -> bool:
+        """Count a new socket. Return False if it has to be closed."""
+        # A peer that has gone already has no name, and is counted in total only, like one of a Unix socket.
+        host = host_of(transport.get_extra_info("peername"))
+        is_full = bool(host) and self._per_host is not None and self._hosts[host] >= self._per_host
+        if is_full or self.open >= self._maximum:
+            self.refused += 1
+            return False
+        self._entered[transport] = host
+        self._hosts[host] += 1
+        return True
+
+    def leave(self, transport: asyncio.Transport) -> None:
+        """Count a socket that is closed no longer. One that did not enter is ignored."""
+        host = self._entered.pop(transport, None)
+        if host is not None:
+            self._hosts[host] -= 1
+            # A host without connections is forgotten: a client with a whole IPv6 network could fill the dict otherwise.
+            if not self._hosts[host]:
+                del self._hosts[host]
 
     def released(self, connection: SocketTransport) -> None:
         """Forget a connection that is closed."""

@@ -7,55 +7,28 @@ import contextlib
 import os
 import socket
 import ssl as tls
-from collections.abc import Coroutine
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from ..._checks import MAX_PORT, check_count, check_seconds, check_type
 from ..._typing import Unpack
-from .tls import TlsLayer
+from .tls import TlsChannel
 from .transport import SocketChannel, SocketOptions, StreamTransport, is_abstract, socket_path
-
-T = TypeVar("T")
 
 CONNECT_SECONDS: Final = 30.0
 """The default of `connect_seconds`."""
 
 
-async def within(seconds: float | None, opening: Coroutine[Any, Any, T]) -> T:
-    """Open a connection in a limited time.
+def tcp_channel(
+    host: str, port: int, context: tls.SSLContext | None, server_hostname: str | None = None
+) -> SocketChannel | TlsChannel:
+    """Return the channel to a TCP server, with TLS if there is a context."""
 
-    Raises:
-        TimeoutError: It took too long.
-    """
-    try:
-        return await asyncio.wait_for(opening, seconds)
-    # Before Python 3.11 it is a class of its own, and no OSError as TimeoutError is.
-    except asyncio.TimeoutError:
-        raise TimeoutError(f"the connection was not open after {seconds} seconds") from None
+    async def connect(protocol: asyncio.BufferedProtocol) -> None:
+        await asyncio.get_running_loop().create_connection(lambda: protocol, host, port)
 
-
-async def open_connection(
-    protocol: asyncio.BufferedProtocol,
-    host: str,
-    port: int,
-    context: tls.SSLContext | None,
-    server_hostname: str | None = None,
-) -> None:
-    """Connect a protocol to a TCP server, with TLS if there is a context."""
-    loop = asyncio.get_running_loop()
-    if context is None:
-        await loop.create_connection(lambda: protocol, host, port)
-        return
-    # Not with the TLS of asyncio, which loses data at the end (tls.py). The time is limited by the caller.
-    secured = TlsLayer(protocol, context, server_hostname=server_hostname or host, handshake_seconds=None)
-    assert secured.opened is not None
-    with contextlib.ExitStack() as on_failure:
-        on_failure.callback(secured.abort)
-        on_failure.callback(secured.opened.cancel)
-        await loop.create_connection(lambda: secured, host, port)
-        await secured.opened
-        on_failure.pop_all()
+    socket = SocketChannel(connect)
+    return socket if context is None else TlsChannel(socket, context, server_hostname or host)
 
 
 class TcpClient(StreamTransport):
@@ -83,15 +56,13 @@ class TcpClient(StreamTransport):
         connect_seconds: float | None = CONNECT_SECONDS,
         **options: Unpack[SocketOptions],
     ) -> None:
-        async def connect(protocol: asyncio.BufferedProtocol) -> None:
-            await within(connect_seconds, open_connection(protocol, host, port, ssl, server_hostname))
-
-        super().__init__(SocketChannel(connect), **options)
+        super().__init__(tcp_channel(host, port, ssl, server_hostname), **options)
         check_type("host", host, str)
         check_count("port", port, 1, MAX_PORT, may_be_none=False)
         check_type("ssl", ssl, tls.SSLContext, may_be_none=True)
         check_type("server_hostname", server_hostname, str, may_be_none=True)
         check_seconds("connect_seconds", connect_seconds)
+        self._connect_seconds = connect_seconds
 
 
 class UnixClient(StreamTransport):

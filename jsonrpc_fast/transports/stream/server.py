@@ -24,7 +24,7 @@ from ...framing.http import HttpDetector
 from ..connection import OVERDUE_SECONDS, SERVE_SECONDS, State
 from .admission import MAX_BUFFERED_BYTES, MAX_CONNECTIONS, Admission
 from .listening import BACKLOG, MAX_BACKLOG, bind_path, check_socket, inode_of, listen_on, listen_on_port
-from .tls import HANDSHAKE_SECONDS, TlsLayer
+from .tls import HANDSHAKE_SECONDS, TlsChannel
 from .transport import SocketChannel, SocketOptions, SocketTransport, StreamTransport, socket_path
 
 
@@ -46,65 +46,49 @@ Serve = Callable[[StreamTransport], Coroutine[Any, Any, object]]
 
 
 class AcceptedSocket(SocketChannel):
-    """The channel of an accepted connection. Call `begin` first."""
+    """The channel of an accepted socket.
 
-    def begin(self, server: StreamServer, connection: SocketTransport, detector: HttpDetector | None = None) -> None:
-        """Attach this channel to a connection of a server. With a detector, it refuses streams that begin like HTTP."""
+    Attributes:
+        connection: The connection over it; set by the server.
+    """
+
+    connection: SocketTransport
+
+    def __init__(self, server: StreamServer) -> None:
+        super().__init__(meter=server.admission)
         self._server = server
-        self._admission = server.admission
-        self._connection = connection
-        self._detector = detector
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
         if self._server.admits(transport):
             super().connection_made(transport)
-            self._server.accept(self._connection)
-
-    # `buffer_updated` and `write` repeat the code of the base class, and count the traffic here: a call for each chunk
-    # and each write would cost as much as handling a small message.
-
-    def buffer_updated(self, nbytes: int) -> None:
-        data = self._buffer[:nbytes]
-        if self._detector is not None:
-            is_http = self._detector.feed(data)
-            if is_http:
-                self.abort_because(ConnectionLost("the peer speaks HTTP"))
-                return
-            if is_http is not None:
-                self._detector = None
-        if self.idle_seconds is not None:
-            self.count_sign()
-        self.events.received(data)
-        if not self._reads:
-            self.transport.pause_reading()
-        admission = self._admission
-        admission.traffic += nbytes
-        if admission.traffic >= admission.check_at:
-            admission.check()
-
-    def write(self, data: bytes) -> None:
-        if not self.transport.is_closing():
-            self.transport.write(data)
-        admission = self._admission
-        admission.traffic += len(data)
-        if admission.traffic >= admission.check_at:
-            admission.check_soon()
+            self._server.accept(self.connection)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._server.leave(self.transport)
+        self._server.admission.leave(self.transport)
         super().connection_lost(exc)
 
 
 class _AcceptedStream(StreamTransport):
-    channel: AcceptedSocket
-
-    def __init__(self, server: StreamServer, options: SocketOptions) -> None:
-        super().__init__(AcceptedSocket(), **options)
-        self.channel.begin(server, self, HttpDetector())
+    def __init__(self, server: StreamServer, channel: SocketChannel | TlsChannel, options: SocketOptions) -> None:
+        super().__init__(channel, **options)
         self._server = server
+        self._detector = HttpDetector()
+        self._receive = self.channel_events.received
+        self.channel_events.received = self._receive_first
+
+    def _receive_first(self, data: Any) -> None:
+        """Receive the beginning of the stream, which must not be HTTP."""
+        is_http = self._detector.feed(data)
+        if is_http:
+            self.abort(ConnectionLost("the peer speaks HTTP"))
+            return
+        if is_http is not None:
+            self.channel_events.received = self._receive
+        self._receive(data)
 
     def closed(self) -> None:
+        super().closed()
         self._server.released(self)
 
 
@@ -146,7 +130,6 @@ class StreamServer:
         self._check_options()  # checked here, and not when the first client connects
         self._ssl: tls.SSLContext | None = None
         self._handshake_seconds: float | None = None
-        self._hosts: dict[Any, str] = {}  # of each counted socket
         self._server: asyncio.Server | None = None
         self._is_started = self._is_closed = False  # closed: accepts no more connections
         self._tasks: set[asyncio.Task[object]] = set()
@@ -256,39 +239,22 @@ class StreamServer:
     def _check_options(self) -> None:
         StreamTransport(SocketChannel(), **self._options)
 
-    def _new_connection(self) -> SocketTransport:
-        """Return a new connection over an `AcceptedSocket`."""
-        return _AcceptedStream(self, cast("SocketOptions", self._options))
+    def _new_connection(self, channel: SocketChannel | TlsChannel) -> SocketTransport:
+        """Return the connection over the channel of an accepted socket."""
+        return _AcceptedStream(self, channel, cast("SocketOptions", self._options))
 
     def _protocol(self) -> asyncio.BufferedProtocol:
-        protocol = self._new_connection().socket
-        if self._ssl is None:
-            return protocol
-        return TlsLayer(
-            protocol, self._ssl, admit=self._enter, leave=self.leave, handshake_seconds=self._handshake_seconds
-        )
-
-    def _enter(self, channel: asyncio.Transport) -> bool:
-        """Count a new socket. Return False if it has to be closed."""
-        # asyncio makes a connection in a later turn than it accepts it: the server may be closed by then.
-        host = None if self._is_closed else self.admission.enter(channel)
-        if host is None:
-            return False
-        self._hosts[channel] = host
-        return True
-
-    def leave(self, transport: asyncio.Transport) -> None:
-        """Remove a socket from the count. Its channel calls this; further calls do nothing."""
-        host = self._hosts.pop(transport, None)
-        if host is not None:
-            self.admission.leave(host)
+        socket = AcceptedSocket(self)
+        socket.connection = self._new_connection(socket if self._ssl is None else TlsChannel(socket, self._ssl))
+        return socket
 
     def admits(self, transport: asyncio.Transport) -> bool:
-        """Return whether a connection may be accepted; abort it if not. With TLS, its socket is already counted."""
-        if self._is_closed or (self._ssl is None and not self._enter(transport)):
+        """Return whether a connection may be accepted; abort it if not."""
+        # asyncio makes a connection in a later turn than it accepts it: the server may be closed by then.
+        is_admitted = not self._is_closed and self.admission.enter(transport)
+        if not is_admitted:
             transport.abort()
-            return False
-        return True
+        return is_admitted
 
     def accept(self, connection: SocketTransport) -> None:
         """Serve a connection. Its channel calls this."""
@@ -304,7 +270,7 @@ class StreamServer:
 
     async def _run(self, connection: SocketTransport) -> None:
         try:
-            if await self._is_ready(connection):
+            if await self._is_ready(connection.channel):
                 await self._serve(connection)
                 await self._close_unstarted(connection)
         except Exception as error:
@@ -313,9 +279,18 @@ class StreamServer:
                 connection.report_unhandled(error, "serve")
             connection.channel.abort()
 
-    async def _is_ready(self, connection: SocketTransport) -> bool:
-        """Wait until a connection may be served. Return False if it may not."""
-        return True
+    async def _is_ready(self, channel: Any) -> bool:
+        """Wait for the handshakes of TLS and of WebSocket. Return False if one fails, or takes too long."""
+        if isinstance(channel, SocketChannel):
+            return True
+        if not await self._is_ready(channel.socket):
+            return False
+        channel.socket.set_reading(True)  # nothing else reads before `serve` has started the transport
+        await asyncio.wait([channel.handshake], timeout=self._handshake_seconds)
+        if channel.handshake.done():
+            return bool(channel.handshake.result())
+        channel.abort()
+        return False
 
     async def _close_unstarted(self, connection: SocketTransport) -> None:
         if connection.state is State.IDLE:

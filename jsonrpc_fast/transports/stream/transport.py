@@ -7,6 +7,7 @@ Rules:
   - A connection is closed after MAX_FAULTS invalid messages, unless `max_faults` is given.
   - Small messages leave at once (TCP_NODELAY, which asyncio sets).
   - The system probes a silent TCP peer (SO_KEEPALIVE), so that a connection to a lost machine ends.
+  - With `idle_seconds` a connection on which nothing arrives is aborted: a heartbeat without pings notices it.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ import contextlib
 import mmap
 import os
 import socket
+import ssl
 import struct
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from math import inf
 from typing import Any, Final, NamedTuple
 
 from ..._checks import check_seconds, check_type
@@ -26,7 +30,9 @@ from ..._typing import Unpack
 from ...errors import ConnectionLost
 from ..channel import LOW_WATER_BYTES, Channel, Events
 from ..connection import Connection
+from ..heartbeat import Heartbeat
 from ..options import MAX_FAULTS, MessageOptions, TransportOptions
+from ..waiters import Waiters
 
 READ_BYTES: Final = 256 * 1024
 """How many bytes are read from a socket at a time. A message that arrives in one piece is decoded in place.
@@ -74,37 +80,53 @@ Connect = Callable[[asyncio.BufferedProtocol], Awaitable[None]]
 """Connects a protocol to a server."""
 
 
+class Meter:
+    """Counts what a socket receives and sends. That of a server bounds it (admission.py).
+
+    Attributes:
+        traffic: The bytes received and sent since the last check.
+        check_at: With this traffic, `check_soon` is due.
+    """
+
+    def __init__(self) -> None:
+        self.traffic: int = 0
+        self.check_at: float = inf
+
+    def check_soon(self) -> None:
+        """Check soon whether there was too much."""
+
+
 class SocketChannel(Channel, asyncio.BufferedProtocol):
     """A channel over a socket: the protocol of an asyncio transport.
 
     Args:
         connect: Opens the channel; None for one that a server accepts.
+        meter: Counts what is received and sent.
 
     Attributes:
         transport: The transport of asyncio; None before the connection is made.
         events: What the channel calls; a server sets them before it accepts the connection.
-        idle_seconds: After this time in which nothing arrives, the channel is aborted. Time in which it is not read
-            does not count. None: without limit.
-        on_idle: Called to abort it then, with the reason.
+        tls: What encrypts the bytes, and knows the peer's certificate; None without TLS.
+        read_bytes: How many bytes are read at a time.
         fault: Why the channel was aborted here; None if it was not, or without a reason.
     """
 
     writes_lone_frames = True
     events: Events
 
-    def __init__(self, connect: Connect | None = None) -> None:
+    def __init__(self, connect: Connect | None = None, meter: Meter | None = None) -> None:
         self.transport: Any = None
-        self.idle_seconds: float | None = None
-        self.on_idle: Callable[[ConnectionLost], None] = self.abort_because
+        self.tls: ssl.SSLObject | None = None
+        self.read_bytes: int = READ_BYTES
         self.fault: Exception | None = None
         self._connect = connect
+        self._meter = Meter() if meter is None else meter
         self._buffer: memoryview
         self._reads = False
-        self._heard = 0.0  # when something last arrived, or reading began; only with `idle_seconds`
-        self._idle_timer: asyncio.TimerHandle | None = None
         self._has_ended = False  # the peer's stream
         self._is_finishing = False  # the socket is half-closed when all is written
         self._is_lost = False
+        self._loss = Waiters()
 
     @property
     def name(self) -> str:
@@ -119,16 +141,26 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
 
     async def open(self, events: Events) -> None:
         self.events = events
-        if self._connect is not None:
-            self.transport = None  # that of an attempt that failed
-            await self._connect(self)
-        elif self.transport.is_closing():
-            raise ConnectionResetError("the peer closed the connection")
+        if self._connect is None:
+            if self.transport.is_closing():
+                raise ConnectionResetError("the peer closed the connection")
+            return
+        self.transport = None  # that of an attempt that failed
+        await self._connect(self)
+
+    async def drop(self) -> None:
+        """Abort an open channel, and wait for its loss: the next attempt to open it must not get it."""
+        self.abort()
+        while not self._is_lost:
+            await self._loss.wait()
 
     def write(self, data: bytes) -> None:
-        transport = self.transport
+        transport, meter = self.transport, self._meter
         if not transport.is_closing():  # the loss is about to be reported; asyncio would log each write
             transport.write(data)
+        meter.traffic += len(data)
+        if meter.traffic >= meter.check_at:
+            meter.check_soon()
 
     @property
     def unwritten(self) -> int:
@@ -138,7 +170,6 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
     def set_reading(self, on: bool) -> None:
         self._reads = on
         if on:
-            self.count_sign()
             self.transport.resume_reading()
         else:
             self.transport.pause_reading()
@@ -147,28 +178,24 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         # A half-closed socket still reads: what the peer has sent before it sees the end is not lost, and an unread
         # byte does not turn the close into a reset, which would drop what is on its way to the peer.
         if self._has_ended or not self.transport.can_write_eof():
-            self.transport.close()
+            self.close()
             return
         self.set_reading(True)
-        self._end_when_written()
-
-    def abort(self) -> None:
-        if self.transport is not None and not self._is_lost:  # asyncio would report the loss again, and fail
-            self.transport.abort()
-
-    def abort_because(self, fault: Exception) -> None:
-        """Abort, and report a fault as the reason."""
-        self.fault = self.fault or fault
-        self.abort()
-
-    def _end_when_written(self) -> None:
-        """Half-close the socket when all is written: asyncio would do it later, and keep the error of the system."""
+        # When all is written: asyncio would do it later, and keep the error of the system. With the limit 0, it calls
+        # `resume_writing` when its buffer is empty.
         self._is_finishing = True
-        # With the limit 0, asyncio calls `resume_writing` when the buffer is empty.
         if self.unwritten:
             self.transport.set_write_buffer_limits(0)
         else:
             self._write_end()
+
+    def close(self) -> None:
+        """Write what is unwritten, and do not wait for the peer to end its stream."""
+        self.transport.close()
+
+    def abort(self) -> None:
+        if self.transport is not None and not self._is_lost:  # asyncio would report the loss again, and fail
+            self.transport.abort()
 
     def _write_end(self) -> None:
         transport = self.transport
@@ -177,7 +204,8 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         try:
             transport.write_eof()
         except OSError as fault:  # the peer has reset the connection
-            self.abort_because(fault)
+            self.fault = fault
+            self.abort()
 
     # The events of asyncio.
 
@@ -187,12 +215,9 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         # asyncio reports the fall to the low mark only if it has reported the rise above the high one.
         transport.set_write_buffer_limits(LOW_WATER_BYTES, LOW_WATER_BYTES)
         _keep_alive(transport.get_extra_info("socket"))
-        self._buffer = read_buffer()
+        self._buffer = read_buffer(self.read_bytes)
         # Before Python 3.11 and with uvloop, reading begins after this method, and a pause here has no effect.
         asyncio.get_running_loop().call_soon(self._pause_if_unwanted)
-        if self.idle_seconds is not None:
-            self.count_sign()
-            self._watch_idle()
 
     def _pause_if_unwanted(self) -> None:
         if not self._reads:
@@ -202,16 +227,19 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.count_sign()
         self.events.received(self._buffer[:nbytes])
         if not self._reads:
             self.transport.pause_reading()  # uvloop reads before `call_soon`
+        meter = self._meter
+        meter.traffic += nbytes
+        if meter.traffic >= meter.check_at:
+            meter.check_soon()
 
     def eof_received(self) -> bool:
         self._has_ended = True
         self.events.received(b"")
         if self._is_finishing:
-            self.transport.close()
+            self.close()
         return True  # sending goes on
 
     def pause_writing(self) -> None:
@@ -225,48 +253,32 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_lost = True
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
         self.events.lost(self.fault or exc)
-
-    def count_sign(self) -> None:
-        """Note that the peer may be silent for `idle_seconds` from now on."""
-        if self.idle_seconds is not None:
-            self._heard = asyncio.get_running_loop().time()
-
-    def _watch_idle(self) -> None:
-        """Abort a channel on which nothing has arrived: a silent peer closes nothing."""
-        assert self.idle_seconds is not None
-        loop = asyncio.get_running_loop()
-        if not self._reads:
-            self._heard = loop.time()
-        left = self._heard + self.idle_seconds - loop.time()
-        if left > 0:
-            self._idle_timer = loop.call_later(left, self._watch_idle)
-        else:
-            self.on_idle(ConnectionLost(f"nothing arrived for {self.idle_seconds} seconds"))
+        self._loss.wake()
 
 
 class SocketTransport(Connection):
     """What TCP, Unix and WebSocket connections have in common.
 
     Args:
-        channel: The channel.
-        socket: The channel over the socket: `channel` itself, or the one below it.
-        idle_seconds: A connection on which nothing arrives for this time is aborted. Time in which this side does not
-            read does not count. None: without limit.
+        channel: The channel: the socket's, or one over it.
+        idle_seconds: A connection on which nothing arrives for this time, or up to an eighth longer, is aborted. Time
+            in which this side does not read does not count. None: without limit.
         options: Options of `Connection`.
+
+    Attributes:
+        socket: The channel of the socket.
 
     Raises:
         TypeError, ValueError: An option has the wrong type or value.
     """
 
     waits_for_peer = True
+    _connect_seconds: float | None = None  # of clients
 
     def __init__(
         self,
-        channel: Channel,
-        socket: SocketChannel,
+        channel: Any,
         *,
         idle_seconds: float | None = None,
         **options: Unpack[TransportOptions],
@@ -274,9 +286,33 @@ class SocketTransport(Connection):
         options.setdefault("max_faults", MAX_FAULTS)
         super().__init__(channel, **options)
         check_seconds("idle_seconds", idle_seconds)
-        socket.idle_seconds = idle_seconds
-        self.socket = socket
+        # Before `open`: a server's channel has its socket, and can lose it, before it is opened.
+        channel.events = self.channel_events
+        while not isinstance(channel, SocketChannel):
+            channel = channel.socket
+        self.socket: SocketChannel = channel
         self._peer: Any = None
+        self._heartbeats: list[Heartbeat] = []
+        if idle_seconds is not None:
+            fault = ConnectionLost(f"nothing arrived for {idle_seconds} seconds")
+            self._heartbeats.append(Heartbeat(idle_seconds / 2, self, lambda _: None, partial(self._abort_idle, fault)))
+
+    async def connect(self) -> None:
+        await within(self._connect_seconds, super().connect())
+
+    async def start(self) -> None:
+        await super().start()
+        if not self.is_closing:
+            for heartbeat in self._heartbeats:
+                heartbeat.start()
+
+    def closed(self) -> None:
+        for heartbeat in self._heartbeats:
+            heartbeat.stop()
+        self._heartbeats.clear()  # they refer to this connection
+
+    def _abort_idle(self, fault: ConnectionLost) -> None:
+        self.abort(fault)
 
     @property
     def peer_address(self) -> Any:
@@ -300,22 +336,24 @@ class SocketTransport(Connection):
 
         None without TLS, and if the peer sent none: a server asks for one if its context has `verify_mode` set.
         """
-        return self.socket.info("peercert") or None
+        return None if self.socket.tls is None else self.socket.tls.getpeercert() or None
 
 
 class StreamTransport(SocketTransport):
-    """A transport of bytes over a socket: `TcpClient`, `UnixClient`, or a connection that a server accepted.
+    """A transport of bytes over a socket: `TcpClient`, `UnixClient`, or a connection that a server accepted."""
 
-    Args:
-        channel: The channel.
-        options: Options of `SocketTransport` and `Connection`.
+
+async def within(seconds: float | None, opening: Coroutine[Any, Any, None]) -> None:
+    """Open a connection in a limited time.
+
+    Raises:
+        TimeoutError: It took too long.
     """
-
-    channel: SocketChannel
-
-    def __init__(self, channel: SocketChannel, **options: Unpack[SocketOptions]) -> None:
-        super().__init__(channel, channel, **options)
-        channel.events = self.channel_events
+    try:
+        await asyncio.wait_for(opening, seconds)
+    # Before Python 3.11 it is a class of its own, and no OSError as TimeoutError is.
+    except asyncio.TimeoutError:
+        raise TimeoutError(f"the connection was not open after {seconds} seconds") from None
 
 
 def _peer_credentials(channel: Any) -> PeerCredentials | None:

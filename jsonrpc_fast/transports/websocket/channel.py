@@ -31,6 +31,7 @@ from websockets.protocol import State as WireState
 from ...errors import ConnectionLost
 from ..channel import HIGH_WATER_BYTES, Channel, Events
 from ..connection import DROPPED_BYTES, TURN_SECONDS
+from ..stream.tls import TlsChannel
 from ..stream.transport import SocketChannel
 from .frames import (
     BINARY,
@@ -86,8 +87,10 @@ class WebSocketChannel(Channel):
 
     Attributes:
         socket: The same.
+        socket_events: What the channel below calls.
         events: What this channel calls.
         max_bytes: The maximum size of a received message; set before the handshake.
+        handshake: Whether the handshake succeeded, when that is known.
         chunks: How often something has arrived.
         wire: The state of the connection in the library `websockets`; None before there is a connection.
         closing_code: The code with which this side closes.
@@ -99,9 +102,11 @@ class WebSocketChannel(Channel):
     is_server: ClassVar[bool] = False
     events: Events
     max_bytes: int
+    handshake: asyncio.Future[bool]
 
-    def __init__(self, socket: SocketChannel) -> None:
+    def __init__(self, socket: SocketChannel | TlsChannel) -> None:
         self.socket = socket
+        socket.events = self.socket_events = Events(self._received, self._drained, self._socket_lost)
         self.chunks: int = 0
         self.wire: Any = None
         self.closing_code = CloseCode.NORMAL
@@ -195,6 +200,7 @@ class WebSocketChannel(Channel):
         self.wire = wire
         self._phase = Phase.HANDSHAKE
         self._loss = None
+        self.handshake = asyncio.get_running_loop().create_future()
         self._head = b""
         self._reader = FrameReader(self.is_server, self.max_bytes)
 
@@ -203,9 +209,6 @@ class WebSocketChannel(Channel):
         self._phase = Phase.OPEN
         self._reader.is_plain = not self.wire.extensions
         self.socket.set_reading(self._reads)
-        if self._timer is not None:  # of the handshake
-            self._timer.cancel()
-            self._timer = None
 
     def write_wire(self) -> None:
         """Write what the library has to send. An empty text means the end of the stream."""
@@ -234,11 +237,6 @@ class WebSocketChannel(Channel):
             self.handshake_received(data)
 
     # The events of the socket.
-
-    @property
-    def socket_events(self) -> Events:
-        """What the socket calls."""
-        return Events(self._received, self._drained, self._socket_lost)
 
     def _received(self, view: Any) -> None:
         data = bytes(view)

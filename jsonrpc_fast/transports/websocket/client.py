@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import ssl as tls
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
@@ -18,8 +16,9 @@ from ..._typing import Unpack
 from ...errors import ConnectionLost
 from ...profile import JSONRPC
 from ..channel import Events
-from ..stream.client import CONNECT_SECONDS, open_connection, within
-from ..stream.transport import Connect, SocketChannel
+from ..stream.client import CONNECT_SECONDS, tcp_channel
+from ..stream.tls import TlsChannel
+from ..stream.transport import SocketChannel
 from .channel import WebSocketChannel
 from .transport import WebSocketOptions, WebSocketTransport, limits_of
 
@@ -28,28 +27,24 @@ class ClientChannel(WebSocketChannel):
     """The client's side of a WebSocket.
 
     Args:
-        connect: Connects the socket.
+        socket: The channel below.
         new_wire: Returns the state of a new connection in the library, with a maximum size of messages.
         headers: Further headers of the handshake request.
-        connect_seconds: Until when the connection has to be open; None: no limit.
         name: The name of the channel.
     """
 
     def __init__(
         self,
-        connect: Connect,
+        socket: SocketChannel | TlsChannel,
         new_wire: Callable[[int], ClientProtocol],
         headers: list[tuple[str, str]],
-        connect_seconds: float | None,
         name: str,
     ) -> None:
-        super().__init__(SocketChannel(connect))
+        super().__init__(socket)
         self._new_wire = new_wire
         self._headers = headers
-        self._connect_seconds = connect_seconds
         self._name = name
-        self._handshake: asyncio.Future[None] | None = None
-        self._socket_ended: asyncio.Future[None] | None = None  # done when the latest socket is closed
+        self._refusal: Exception | None = None
 
     @property
     def name(self) -> str:
@@ -57,44 +52,33 @@ class ClientChannel(WebSocketChannel):
 
     async def open(self, events: Events) -> None:
         self.events = events
-        await within(self._connect_seconds, self._open())
-
-    async def _open(self) -> None:
-        if self._socket_ended is not None:
-            await self._socket_ended  # its end would be taken for that of the new one
         # New for each attempt: the library's state serves one connection, and `connect` may be called again.
         wire = self._new_wire(self.max_bytes)
         self.begin_handshake(wire)
-        loop = asyncio.get_running_loop()
-        self._handshake, self._socket_ended = loop.create_future(), loop.create_future()
-        with contextlib.ExitStack() as on_failure:
-            on_failure.callback(self._abort_handshake, self._handshake)
-            await self.socket.open(self.socket_events)
+        await self.socket.open(self.socket_events)
+        is_open = False
+        try:
             self.socket.set_reading(True)  # for the handshake; `begin_frames` sets what the connection wants
             request = wire.connect()
             for name, value in self._headers:
                 request.headers[name] = value
             wire.send_request(request)
             self.write_wire()
-            await self._handshake
-            on_failure.pop_all()
-
-    def _abort_handshake(self, handshake: asyncio.Future[None]) -> None:
-        # A socket that was never connected reports no loss, and the next attempt would wait for it.
-        if self.socket.transport is None:
-            self._socket_ended = None
-        handshake.cancel()
-        self.socket.abort()
+            is_open = await self.handshake
+        finally:
+            if not is_open:
+                await self.socket.drop()
+        if not is_open:
+            raise self._refusal or ConnectionLost("the server ended the connection during the handshake")
 
     def handshake_received(self, data: bytes) -> None:
-        assert self._handshake is not None
         self.wire.receive_data(data)
         for _ in self.wire.events_received():
-            if self._handshake.done():
+            if self.handshake.done():
                 return
             if self.wire.state is WireState.OPEN:
                 self.begin_frames()
-                self._handshake.set_result(None)
+                self.handshake.set_result(True)
             else:
                 self._end_handshake(self.wire.handshake_exc)
 
@@ -103,15 +87,12 @@ class ClientChannel(WebSocketChannel):
 
     def handshake_lost(self, fault: Exception | None) -> bool:
         self._end_handshake(fault)
-        if self._socket_ended is not None and not self._socket_ended.done():
-            self._socket_ended.set_result(None)
         return False  # `open` raises: a channel that was not opened reports no loss
 
     def _end_handshake(self, fault: Exception | None) -> None:
-        if self._handshake is not None and not self._handshake.done():
-            self._handshake.set_exception(
-                fault or ConnectionLost("the server ended the connection during the handshake")
-            )
+        if not self.handshake.done():
+            self._refusal = fault
+            self.handshake.set_result(False)
 
 
 class WebSocketClient(WebSocketTransport):
@@ -174,8 +155,7 @@ class WebSocketClient(WebSocketTransport):
         fields = list(headers.items() if isinstance(headers, Mapping) else headers)
         context = (ssl or tls.create_default_context()) if parsed.secure else None
 
-        async def connect(protocol: asyncio.BufferedProtocol) -> None:
-            await open_connection(protocol, parsed.host, parsed.port, context)
-
-        channel = ClientChannel(connect, new_wire, fields, connect_seconds, f"WebSocket to {parsed.host}:{parsed.port}")
+        socket = tcp_channel(parsed.host, parsed.port, context)
+        channel = ClientChannel(socket, new_wire, fields, f"WebSocket to {parsed.host}:{parsed.port}")
         super().__init__(channel, **options)
+        self._connect_seconds = connect_seconds

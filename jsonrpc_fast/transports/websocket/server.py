@@ -9,7 +9,6 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 import re
 import ssl as tls
 from collections.abc import Callable, Sequence
@@ -28,8 +27,8 @@ from ..._typing import Unpack
 from ...profile import JSONRPC
 from ...types import UNSET, Unset
 from ..channel import Events
-from ..stream.server import AcceptedSocket, ListeningOptions, Serve, TcpServer
-from ..stream.tls import HANDSHAKE_SECONDS
+from ..stream.server import ListeningOptions, Serve, TcpServer
+from ..stream.tls import HANDSHAKE_SECONDS, TlsChannel
 from ..stream.transport import SocketChannel, SocketTransport
 from .channel import CLOSE_SECONDS, CloseCode, Phase, WebSocketChannel
 from .transport import WebSocketOptions, WebSocketTransport, limits_of
@@ -49,16 +48,16 @@ class AcceptedChannel(WebSocketChannel):
     Attributes:
         path: The path and query of the handshake request.
         headers: The headers of the handshake request.
-        handshake: Whether the connection may be served, when that is known.
     """
 
     is_server = True
 
-    def __init__(self, server: WebSocketServer, run_callback: Callable[..., None]) -> None:
-        super().__init__(AcceptedSocket())
+    def __init__(
+        self, server: WebSocketServer, socket: SocketChannel | TlsChannel, run_callback: Callable[..., None]
+    ) -> None:
+        super().__init__(socket)
         self.path: str = ""
         self.headers: Headers = Headers()
-        self.handshake: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._server = server
         self._run_callback = run_callback
 
@@ -121,10 +120,9 @@ class AcceptedWebSocket(WebSocketTransport):
 
     channel: AcceptedChannel
 
-    def __init__(self, server: WebSocketServer, options: WebSocketOptions) -> None:
-        channel = AcceptedChannel(server, self.run_callback)
+    def __init__(self, server: WebSocketServer, socket: SocketChannel | TlsChannel, options: WebSocketOptions) -> None:
+        channel = AcceptedChannel(server, socket, self.run_callback)
         super().__init__(channel, **options)
-        cast("AcceptedSocket", channel.socket).begin(server, self)
         channel.begin_handshake(server.new_wire(channel.max_bytes))
         self._server = server
 
@@ -240,14 +238,5 @@ class WebSocketServer(TcpServer):
     def _check_options(self) -> None:
         WebSocketTransport(WebSocketChannel(SocketChannel()), **self._options)
 
-    def _new_connection(self) -> SocketTransport:
-        return AcceptedWebSocket(self, cast("WebSocketOptions", self._options))
-
-    async def _is_ready(self, connection: SocketTransport) -> bool:
-        """Wait for the handshake of WebSocket."""
-        # Nothing else reads before `serve` has started the transport.
-        channel = cast("AcceptedChannel", connection.channel)
-        channel.socket.set_reading(True)
-        if self._handshake_seconds is not None and not channel.handshake.done():
-            channel.end_within(self._handshake_seconds)
-        return await channel.handshake
+    def _new_connection(self, channel: SocketChannel | TlsChannel) -> SocketTransport:
+        return AcceptedWebSocket(self, channel, cast("WebSocketOptions", self._options))

@@ -16,6 +16,7 @@ from ..._checks import check_seconds
 from ..._typing import Unpack
 from ...codec import ParseError
 from ...codes import ParseErrorCode
+from ...errors import ConnectionLost
 from ...profile import JSONRPC, Limits, Profile
 from ..heartbeat import Heartbeat
 from ..stream.transport import MessageSocketOptions, SocketTransport
@@ -62,15 +63,10 @@ class WebSocketTransport(SocketTransport):
         ping_seconds: float | None = PING_SECONDS,
         **options: Unpack[MessageSocketOptions],
     ) -> None:
-        super().__init__(channel, channel.socket, **options)
+        super().__init__(channel, **options)
         check_seconds("ping_seconds", ping_seconds)
-        # Before `open`: a server's channel has its socket, and can lose it, while the handshake is still on its way.
-        channel.events = self.channel_events
-        channel.socket.events = channel.socket_events
-        channel.socket.on_idle = channel.abort_idle
-        self._heartbeat = None
         if ping_seconds is not None:
-            self._heartbeat = Heartbeat(ping_seconds, self, lambda _: channel.ping(), channel.abort_silent)
+            self._heartbeats.append(Heartbeat(ping_seconds, self, lambda _: channel.ping(), channel.abort_silent))
         channel.max_bytes = self.profile.limits.message_bytes
 
     @property
@@ -97,15 +93,8 @@ class WebSocketTransport(SocketTransport):
     def received_chunks(self) -> int:
         return self.channel.chunks
 
-    async def start(self) -> None:
-        await super().start()
-        if self._heartbeat is not None and not self.is_closing:
-            self._heartbeat.start()
-
-    def closed(self) -> None:
-        if self._heartbeat is not None:
-            self._heartbeat.stop()
-            self._heartbeat = None  # they refer to each other
+    def _abort_idle(self, fault: ConnectionLost) -> None:
+        self.channel.abort_idle(fault)
 
     def finish_channel(self) -> None:
         if self.fault is not None:

@@ -50,17 +50,18 @@ def test_hosts(address: Any, host: str) -> None:
 
 def test_each_host_has_its_maximum() -> None:
     limits: Any = Admission((), 5, 2, None)
-    one, other = Channel(("10.0.0.1", 1)), Channel(("10.0.0.2", 1))
-    assert [limits.enter(one) for _ in range(3)] == ["10.0.0.1", "10.0.0.1", None]
-    assert [limits.enter(other) for _ in range(3)] == ["10.0.0.2", "10.0.0.2", None]
-    unix = Channel("")
-    assert [limits.enter(unix) for _ in range(2)] == ["", None]  # all in all 5
+    ones, others, unix = ([Channel((host, 1)) for _ in range(3)] for host in ("10.0.0.1", "10.0.0.2", ""))
+    assert [limits.enter(one) for one in ones] == [True, True, False]
+    assert [limits.enter(other) for other in others] == [True, True, False]
+    assert [limits.enter(one) for one in unix[:2]] == [True, False]  # all in all 5
     assert (limits.open, limits.refused) == (5, 3)
-    limits.leave("10.0.0.1")
-    assert limits.enter(other) is None
-    assert limits.enter(one) == "10.0.0.1"
-    for host in ("10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.2", ""):
-        limits.leave(host)
+    limits.leave(ones[0])
+    limits.leave(ones[2])  # it did not enter
+    assert limits.open == 4
+    assert not limits.enter(others[2])
+    assert limits.enter(ones[2])
+    for channel in (*ones, *others, *unix):
+        limits.leave(channel)
     assert (limits.open, limits._hosts) == (0, {})
 
 

@@ -62,7 +62,7 @@ async def test_each_version_of_tls(version: ssl.TLSVersion) -> None:
         client = client_of(server, ssl=client_context)
         async with Session(client) as session:
             assert await session.call("add", [1, 2]) == 3
-            assert client.socket.transport.get_extra_info("ssl_object").version() == version.name.replace("_", ".")
+            assert client.socket.tls.version() == version.name.replace("_", ".")
 
 
 async def test_a_peer_of_asyncio() -> None:
@@ -120,7 +120,7 @@ async def test_the_peer_half_closes_and_still_gets_its_replies() -> None:
         await client.start()
         client.send(Request(1, "slow", [7]))
         await begun.wait()
-        client.socket.transport.write_eof()
+        client.channel.finish()
         half_closed.set()
         await client.wait_closed()
         assert recorder.events == [Response(1, 7), "closed"]
@@ -136,7 +136,7 @@ async def test_what_follows_the_end_of_tls_is_not_kept() -> None:
         await ended.wait()
 
     async def serve(transport: Any) -> None:
-        channels.append(transport.socket.transport)
+        channels.append(transport.channel)
         async with Session(transport, {"wait": wait}) as session:
             await session.wait_closed()
 
@@ -145,8 +145,8 @@ async def test_what_follows_the_end_of_tls_is_not_kept() -> None:
         await client.start()
         client.send(Request(1, "wait"))
         await asyncio.wait_for(begun.wait(), 5)
-        raw = client.socket.transport._raw  # type: ignore[attr-defined]
-        client.socket.transport.write_eof()
+        raw = client.socket.transport
+        client.channel.finish()
         await settle(100)
         for _ in range(100):
             raw.write(bytes(65536))
@@ -196,7 +196,6 @@ async def test_slow_handshakes_are_dropped_and_count() -> None:
     async with secured(handshake_seconds=0.2, max_connections=2) as server:
         slow = [await asyncio.open_connection(*server.address[:2]) for _ in range(2)]
         await eventually(lambda: server.admission.open == 2)
-        assert server.connections == 0
         reader, writer = await asyncio.open_connection(*server.address[:2])
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
@@ -249,7 +248,7 @@ async def test_a_stream_that_is_damaged_or_cut_off_ends_the_connection() -> None
             await client.start()
             client.send(Notification("n"))
             await eventually(lambda: bool(connections and connections[0].events))  # noqa: B023
-            raw = client.socket.transport._raw  # type: ignore[attr-defined]
+            raw = client.socket.transport
             if damage:
                 raw.write(damage)
             else:
@@ -362,10 +361,11 @@ async def test_an_idle_tcp_connection_is_closed() -> None:
             await eventually(lambda count=count: connections and len(connections[0].events) == count)  # type: ignore[misc]
             move(40)
             await settle()
-        move(19)
-        await settle()
-        assert recorder.events == []
-        move(2)
+        for seconds in range(0, 60, 5):
+            assert recorder.events == [], seconds
+            move(5)
+            await settle()
+        move(10)
         await client.wait_closed()
         assert recorder.events == ["closed"]
         await eventually(lambda: server.connections == 0)

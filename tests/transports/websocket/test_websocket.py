@@ -373,8 +373,8 @@ async def test_an_idle_connection_is_closed() -> None:
     async with serving(connections, idle_seconds=60, ping_seconds=None) as server:
         client, _ = await connected(server, ping_seconds=None)
         await eventually(lambda: len(connections) == 1)
-        for _ in range(2):
-            move(60)
+        for _ in range(9):
+            move(8)
             await settle()
         await client.wait_closed()
         assert client.close_code == 1008
@@ -388,8 +388,8 @@ async def test_a_side_that_does_not_read_does_not_take_its_peer_for_idle() -> No
     async with serving(ping_seconds=None) as server:
         client, recorder = await connected(server, idle_seconds=60, ping_seconds=None)
         client.pause_reading()
-        for _ in range(3):
-            move(60)
+        for _ in range(20):
+            move(8)
             await settle()
         assert recorder.events == []
         await client.disconnect()
