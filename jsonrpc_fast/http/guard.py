@@ -14,6 +14,7 @@ import sys
 from collections.abc import Coroutine, Generator
 from typing import Any, Final, Generic, TypeVar
 
+from ..handlers.cancellation import resume
 from .requests import Receive
 
 Result = TypeVar("Result")
@@ -72,20 +73,9 @@ class Cancellable(Generic[Result]):
         self.is_cancelled: bool = False
 
     def __await__(self) -> Generator[Any, Any, Result | None]:
-        # The coroutine is driven by hand, in the task of the caller: a task for each request would cost a turn of the
-        # loop, and a context.
-        work, waiting = self._work, self._waiting
         self._start()
         try:
-            while True:
-                try:
-                    value = yield waiting
-                except BaseException as error:
-                    waiting = work.throw(error)
-                else:
-                    waiting = work.send(value)
-        except StopIteration as end:
-            result: Result = end.value
+            result = yield from resume(self._work, self._waiting)
             # The watcher is inside `receive`, and could still cancel this task: it has to end first.
             if self._watcher is not None:
                 yield from self._end_watcher(self._watcher).__await__()

@@ -12,7 +12,8 @@ Rules:
   - Pings of the convention are outside this order: they pass what is held and begin at once, or as soon as the peer
     reads. Their response says that this side is alive, and not what it has served.
   - A request whose function returns at once is not registered as being served: nothing can arrive meanwhile. Batches,
-    hooks, ordered methods and functions that take the context need its registration first.
+    hooks, ordered methods and functions that take the context need its registration first. A request with a
+    destination of its own may be served so in the task of its exchange, where its handler goes on if it waits.
   - A handler that waits for a call, of this or another session, holds no slot: the peer may call another
     method before it responds. When such handlers continue, more than `max_handlers` may run for a while.
   - The queue and the handlers that wait for the peer are bounded together: by `max_inbox` messages and `inbox_bytes` of
@@ -185,15 +186,65 @@ class Inbox:
         else:
             self._serve(item, destination)
 
+    @property
+    def _is_free(self) -> bool:
+        """Whether neither order nor hooks are against serving a request without registration."""
+        return not (
+            self._held or self._barrier is not None or self._is_traced or self.is_draining or self.reading.is_in_batch
+        )
+
     def make_room(self) -> bool:
         """Let requests be served without registration, if nothing is against it. Return whether they may be.
 
         Asking for each message how much is unwritten would cost as much as serving it.
         """
-        if self._held or self._barrier is not None or self._is_traced or self.is_draining or self.reading.is_in_batch:
+        if not self._is_free:
             return False
         self.plain.room = min(self._room.bounds.response_bytes - self._driver.unwritten_bytes, sys.maxsize)
         return self.plain.room > 0
+
+    def serve_at_once(self, message: Request, function: Callable[[], Any]) -> bytes | Run | None:
+        """Serve a request that has a destination of its own without registration, if nothing is against it.
+
+        Args:
+            message: The request.
+            function: Returns the result, or a coroutine of it.
+
+        Returns:
+            The response, without a line break; the handler, if the coroutine waits; or None if
+            the request must be received in the ordinary way. Then the function was not called.
+        """
+        if (
+            not self._is_free
+            or self._is_blocked()
+            or self._room.waiting.items
+            or not self._room.has_slot()
+            or self._requests.find(message.id) is not None
+        ):
+            return None
+        run = None
+        try:
+            result = function()
+            if type(result) is CoroutineType:
+                run = Run(self, result, message, None, None, None)
+                before = current_run.set(run)
+                try:
+                    run.waiting = result.send(None)
+                    return run
+                except StopIteration as end:
+                    result = end.value
+                    self._leave(run)
+                finally:
+                    current_run.reset(before)
+            return self._requests.encode(message.id, result, delimited=False)
+        except BaseException as error:  # as in `_call`
+            if run is not None:
+                self._leave(run)
+            refuse = partial(self._requests.encode_refusal, message.id, delimited=False)
+            text, _ = response_to_error(error, message.method, message.id, refuse, self._hooks.handler_fault)
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            return text
 
     def _conclude_at_once(
         self, message: Request, handler: Handler, context: Context, result: Any, error: BaseException | None
@@ -229,10 +280,15 @@ class Inbox:
             context.run(self._succeeded, request, request, None, result)
         return None
 
-    def _register(self, run: Run) -> InboundRequest:
+    def keep(self, run: Run, destination: Destination) -> None:
+        """Register the request of a handler that `serve_at_once` has returned, and give the handler a slot."""
+        self._register(run, destination)
+        self._count(run)
+
+    def _register(self, run: Run, destination: Destination | None = None) -> InboundRequest:
         """Register the request of a handler that was started before."""
         assert type(run.item) is Request
-        run.item = run.request = request = self._requests.register(run.item, None)
+        run.item = run.request = request = self._requests.register(run.item, destination)
         request.run = run
         return request
 

@@ -4,30 +4,48 @@ Rules:
   - Everything runs on the loop's thread.
   - There is one timer, for the earliest deadline, one pending turn, and one task that waits for the peer to read.
   - Each async handler is a task in its own context. From Python 3.12 on its first step runs at once (an eager task).
+  - A handler that has begun in the task of its exchange (`Inbox.serve_at_once`) ends there, because what it has entered
+    belongs to this task. Cancelling the handler cancels the task, and the cancellation ends with the handler.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import types
 from collections.abc import Callable
 from math import inf
 from typing import Any, Final
 
 from ..errors import ConnectionLost, StateError
-from ..handlers.cancellation import is_foreign_cancellation
+from ..handlers.cancellation import is_foreign_cancellation, resume
 from ..transports.protocol import Transport
 from .driver import Driver
 from .engine import Engine
-from .running import Run, RunState
+from .running import Run, RunState, current_run
 from .tracker import Call
 
 _IS_EAGER: Final = sys.version_info >= (3, 12)
-_Task: Final[Callable[..., asyncio.Task[None]]] = asyncio.Task
+_COUNTS_CANCELLATIONS: Final = sys.version_info >= (3, 11)
+_Task: Final[Callable[..., asyncio.Task[bool]]] = asyncio.Task
+_resumed: Final = types.coroutine(resume)
 _SHARES_CONTEXT: Final = sys.version_info[:2] == (3, 11)
 """Whether a task can run in an existing context: before, there is no such argument; an eager task needs a copy."""
 
 _ENDED: Final = RunState.ENDED  # looked up once: before Python 3.12 access to enum members is slow
+
+
+class _Part(asyncio.Future[None]):
+    """The part of a task that a handler runs in. It is done when the handler has ended."""
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        super().__init__(loop=task.get_loop())
+        self._task = task
+        self.cancellations: int = 0
+
+    def cancel(self, msg: Any = None) -> bool:
+        self.cancellations += 1
+        return self._task.cancel()
 
 
 class LoopDriver(Driver):
@@ -86,7 +104,7 @@ class LoopDriver(Driver):
         self.abort: Callable[[], None] = abort
         self._wake = wake
         self._transport = transport
-        self._runs: dict[asyncio.Task[None], Run] = {}  # those whose tasks have not ended
+        self._runs: dict[asyncio.Task[bool], Run] = {}  # those whose tasks have not ended
         self._when_done = self._task_done  # one object, which a task finds quickly among its callbacks
         self._timer: asyncio.TimerHandle | None = None
         self.wakes_at: float = inf
@@ -174,7 +192,31 @@ class LoopDriver(Driver):
         task.add_done_callback(self._when_done, context=run.context)
         self._runs[task] = run
 
-    async def _await(self, run: Run) -> None:
+    async def finish(self, run: Run) -> None:
+        """Continue a handler that has begun in this task (`Inbox.serve_at_once`), until it ends.
+
+        Raises:
+            asyncio.CancelledError: The handler has ended because something else has cancelled the task.
+        """
+        task: Any = asyncio.current_task()
+        before = task.cancelling() if _COUNTS_CANCELLATIONS else 0
+        run.task = part = _Part(task)
+        run.work = _resumed(run.work, run.waiting)
+        token = current_run.set(run)
+        is_cancelled = False
+        try:
+            is_cancelled = await self._await(run)
+        finally:
+            current_run.reset(token)
+            part.set_result(None)
+            if _COUNTS_CANCELLATIONS:
+                for _ in range(part.cancellations):
+                    task.uncancel()
+        if is_cancelled and _COUNTS_CANCELLATIONS and task.cancelling() > before:
+            raise asyncio.CancelledError
+
+    async def _await(self, run: Run) -> bool:
+        """Await a handler. Return whether it was cancelled."""
         try:
             result = await run.work
         except GeneratorExit:
@@ -192,17 +234,18 @@ class LoopDriver(Driver):
             if isinstance(error, KeyboardInterrupt):
                 raise
         else:
+            is_cancelled = False
             task = run.task
             self.engine.succeeded(run, result)
-        if task is not None:
+        if task is not None and self._runs.pop(task, None) is not None:
             task.remove_done_callback(self._when_done)
-            del self._runs[task]
+        return is_cancelled
 
-    def _task_done(self, task: asyncio.Task[None]) -> None:
+    def _task_done(self, task: asyncio.Task[bool]) -> None:
         """Clean up after a task that did not reach its end, such as one cancelled before its first step."""
         self._cut_off(self._runs.pop(task), task)
 
-    def _cut_off(self, run: Run, task: asyncio.Task[None]) -> None:
+    def _cut_off(self, run: Run, task: asyncio.Task[bool]) -> None:
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if not run.is_concluded:
             run.discard()

@@ -206,6 +206,21 @@ class Requests:
         """Return the trace context of a message; an `InboundRequest` needs `keeps_extra`."""
         return self.convention.trace(decoded(item.params), item.extra)
 
+    def encode(self, id: MessageId, result: Any, *, delimited: bool) -> bytes:
+        """Encode a response with a result. Raises EncodeError if the result cannot be encoded."""
+        try:
+            return self.encode_result(id, result, delimited=delimited)
+        except EncodeError as error:
+            return encode_models(error, self._default, self._encoders.encode_result, id, result, delimited=delimited)
+
+    def encode_refusal(self, id: MessageId, code: int, message: str, data: Any = UNSET, *, delimited: bool) -> bytes:
+        """Encode a response with an error. Raises EncodeError if the data cannot be encoded."""
+        try:
+            return self.encode_error(id, code, message, data, delimited=delimited)
+        except EncodeError as error:
+            members = (id, code, message, data)
+            return encode_models(error, self._default, self._encoders.encode_error, *members, delimited=delimited)
+
     def respond(self, request: InboundRequest, result: Any) -> bytes:
         """Return the response with a result.
 
@@ -215,13 +230,7 @@ class Requests:
         Raises:
             EncodeError: The result cannot be encoded. The request is still being served.
         """
-        delimited = request.batch is None
-        try:
-            text = self.encode_result(request.id, result, delimited=delimited)
-        except EncodeError as error:
-            text = encode_models(
-                error, self._default, self._encoders.encode_result, request.id, result, delimited=delimited
-            )
+        text = self.encode(request.id, result, delimited=request.batch is None)
         if request.batch is None and not request.is_cancelled and not self._later:  # as `_finish`, without calls
             if self.serving.get(request.key) is not request:
                 return b""
@@ -231,13 +240,9 @@ class Requests:
 
     def refuse(self, request: InboundRequest, code: int, message: str, data: Any = UNSET) -> bytes:
         """Return the response with an error; otherwise as `respond`."""
-        delimited = request.batch is None
-        try:
-            text = self.encode_error(request.id, code, message, data, delimited=delimited)
-        except EncodeError as error:
-            members = (request.id, code, message, data)
-            text = encode_models(error, self._default, self._encoders.encode_error, *members, delimited=delimited)
-        return self._finish(request, text)
+        return self._finish(
+            request, self.encode_refusal(request.id, code, message, data, delimited=request.batch is None)
+        )
 
     def respond_cancelled(self, request: InboundRequest) -> bytes:
         """Return the response to a cancelled request as the convention says: with its error, or b""."""

@@ -58,6 +58,7 @@ class Run:
         context: The context that it runs in; None when it has ended.
         size: Bytes of the params; -1 until they are counted.
         waits: The number of operations in it that wait for a peer.
+        waiting: What it waits for, if it has begun in the task of its exchange: see `Inbox.serve_at_once`.
         is_concluded: Whether its outcome has been reported.
     """
 
@@ -71,6 +72,7 @@ class Run:
         "state",
         "task",
         "trace",
+        "waiting",
         "waits",
         "work",
     )
@@ -82,7 +84,7 @@ class Run:
         item: Item,
         request: InboundRequest | None,
         trace: Trace,
-        context: Context,
+        context: Context | None,
     ) -> None:
         self.owner: RunOwner = owner
         self.work: Any = work
@@ -95,6 +97,7 @@ class Run:
         self.task: Any = None
         self.is_concluded: bool = False
         self.waits: int = 0
+        self.waiting: Any = None
 
     def begin_wait(self) -> bool:
         """An operation in the handler begins to wait for a peer. Return whether it is the only one."""

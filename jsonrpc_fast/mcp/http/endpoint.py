@@ -197,7 +197,7 @@ class McpEndpoint:
             return
         message: Any = decode(body, self._profile, raw=self._server.keeps_raw)
         if type(message) is ParseError:
-            await request.send_error(400, encode(message.to_response()))
+            await request.send_json(400, encode(message.to_response()))
             return
         for item in message if type(message) is list else [message]:
             if type(item) is Request or type(item) is Notification:

@@ -3,6 +3,8 @@
 Rules:
   - A stream that contains only the response is sent as JSON. Any other is sent as events, and so is one without a
     message for as long as a keep-alive.
+  - A tool without a context runs in the task of its POST. If it takes longer than WATCH_SECONDS, a task of its own
+    writes the response.
   - An event is stored before it is sent, and carries the id that the store gave it. The first event for a client of
     2025-11-25 has only an id, and tells when to reconnect.
   - When the client of a stored stream disconnects, the rest of the stream goes to the store.
@@ -22,6 +24,7 @@ from types import CoroutineType, MappingProxyType
 from typing import Any, Final
 
 from ...errors import LOOP_EXITS, EventsLost
+from ...handlers.failures import on_failure
 from ...http.base import JSON_TYPE
 from ...http.guard import WATCH_SECONDS, Cancellable
 from ...http.requests import Header, Receive, Send
@@ -125,10 +128,10 @@ class AsgiRequest:
         start = {"type": "http.response.start", "status": status, "headers": headers}
         return self._write(start, {"type": "http.response.body", "body": body})
 
-    def send_error(self, status: int, data: bytes) -> Awaitable[bool]:
-        """Send an error response as JSON."""
+    def send_json(self, status: int, data: bytes, headers: Iterable[Header] = ()) -> Awaitable[bool]:
+        """Send a response of JSON-RPC."""
         data = data.rstrip(b"\n")
-        return self.send_whole(status, [JSON_TYPE, (b"content-length", b"%d" % len(data))], data)
+        return self.send_whole(status, [JSON_TYPE, (b"content-length", b"%d" % len(data)), *headers], data)
 
     async def _write(self, *messages: dict[str, Any]) -> bool:
         self.is_begun = True
@@ -196,14 +199,38 @@ class Responder:
                 request.watch(stream.wake)
                 await stream.wait(self._keep_alive_seconds)
             if text := stream.take_response():
-                fields = [JSON_TYPE, (b"content-length", b"%d" % len(text)), *headers]
-                return await request.send_whole(200 if status_of is None else status_of(text), fields, text)
+                return await request.send_json(200 if status_of is None else status_of(text), text, headers)
             await self._begin(stream, request, headers)
             await self._write(stream, request)
             return not request.is_gone and await request.end()
         finally:
             if stream.is_stored or not stream.is_finished:
                 self._leave(stream)
+
+    async def finish(self, work: Awaitable[None], respond: Callable[[], Any]) -> bool:
+        """Continue the handler of a POST in its task, and respond. A handler that takes longer has a task that does so.
+
+        Args:
+            work: Ends with the handler.
+            respond: As `respond`, of the stream that the response is put into.
+
+        Returns:
+            False if the client disconnected before the end.
+        """
+        loop = asyncio.get_running_loop()
+        writers: list[asyncio.Task[bool]] = []
+        timer = loop.call_later(WATCH_SECONDS, lambda: writers.append(loop.create_task(respond())))
+
+        def give_up() -> None:  # something else has cancelled the task
+            for writer in writers:
+                writer.cancel()
+
+        try:
+            with on_failure(give_up):
+                await work
+        finally:
+            timer.cancel()
+        return await (writers[0] if writers else respond())
 
     async def listen(self, stream: MessageStream, request: AsgiRequest) -> None:
         """Respond to a GET with the messages of a stream that outlives it, until one of the sides closes it."""

@@ -23,6 +23,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from ...codec import ParseError, Request, encode, encode_error
@@ -278,22 +279,33 @@ class SessionRequests:
             Refusal: There is no such session, or it has too many requests in progress.
         """
         session = self._session(request)
+        transport, revision = session.transport, session.connection.revision
+        run = None
+        if type(message) is Request and not transport.is_paused:
+            served = session.connection.serve_at_once(message, request.subject)
+            if isinstance(served, bytes):
+                await request.send_json(200, served)
+                return
+            run = served
         session.requests += 1
         try:
-            transport, revision = session.transport, session.connection.revision
             if transport.is_paused:
                 await transport.wait_for_reading()
             items = message if type(message) is list else [message]
             ids = [item.id for item in items if type(item) is Request]
             if type(message) is list and (revision is None or not revision.profile.batches or len(set(ids)) < len(ids)):
-                await request.send_error(400, encode(ParseError.batch_not_allowed().to_response()))
+                await request.send_json(400, encode(ParseError.batch_not_allowed().to_response()))
             elif not transport.streams.keys().isdisjoint(ids):
                 id = message.id if type(message) is Request else None
-                await request.send_error(400, encode_error(id, ErrorCode.INVALID_REQUEST, "the id is in flight"))
+                await request.send_json(400, encode_error(id, ErrorCode.INVALID_REQUEST, "the id is in flight"))
             else:
                 stream = transport.open_stream(request, ids)
                 if ids:
                     stream.name, stream.is_resumable = session.stream_name(), self._is_resumable(revision)
+                if run is not None:
+                    work = session.connection.finish(run, stream)
+                    await self._responder.finish(work, partial(self._responder.respond, stream, request))
+                    return
                 transport.deliver(message, stream)
                 if ids:
                     await self._responder.respond(stream, request)

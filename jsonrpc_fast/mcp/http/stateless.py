@@ -74,7 +74,7 @@ class StatelessRequests:
             await request.send_whole(202, [NO_LENGTH], b"")
             return
         if type(message) is list:
-            await request.send_error(400, encode(ParseError.batch_not_allowed().to_response()))
+            await request.send_json(400, encode(ParseError.batch_not_allowed().to_response()))
             return
         if type(message) is not Request:
             raise Refusal(400, "The body must be a request or a notification.")
@@ -85,16 +85,31 @@ class StatelessRequests:
             if message.method == "tools/call":
                 self._check_parameters(request.headers, message.params)
         except RpcError as error:
-            await request.send_error(400, encode_error(message.id, error.code, error.message))
+            await request.send_json(400, encode_error(message.id, error.code, error.message))
             return
         transport, served = await self._take_connection(message)
+        run = served.serve_at_once(message, request.subject)
+        if isinstance(run, bytes):
+            self._spare.append((transport, served))
+            await request.send_json(_status(run), run)
+            return
         self._server.connections.add(served)
         self._served.add(served)
         stream = transport.open_stream(request, [message.id])
         is_complete = False
-        try:
-            transport.deliver(message, stream)
+
+        async def respond() -> bool:
             is_complete = await self._responder.respond(stream, request, status_of=_status)
+            if not is_complete:
+                transport.cancel_requests()
+            return is_complete
+
+        try:
+            if run is None:
+                transport.deliver(message, stream)
+                is_complete = await respond()
+            else:
+                is_complete = await self._responder.finish(served.finish(run, stream), respond)
         finally:
             self._server.connections.discard(served)
             self._served.discard(served)

@@ -4,6 +4,7 @@ Rules:
   - Each request and notification goes through the handshake first, in the order of arrival.
   - Requests are checked again only if the transport's profile is looser than the server's. Results are checked before
     they are sent: an invalid result becomes error -32603 and is logged.
+  - A call of a tool without a context needs nothing of the session: over HTTP it is served in the task of its request.
   - A client that does not read gets no notifications of changes until it reads again, then one for each change. Log
     messages are dropped in the meantime.
 """
@@ -11,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from types import CoroutineType
 from typing import Any, Final, NamedTuple
@@ -25,8 +26,9 @@ from ...handlers.middleware import within
 from ...profile import Profile
 from ...session import Destination, SessionOptions
 from ...session.context import SessionContext
+from ...session.running import Run
 from ...transports.protocol import Transport, is_strict_enough
-from ...types import UNSET, Unset
+from ...types import UNSET, MessageId, Unset
 from ...validator import JsonRpcValidator, Report
 from ..protocol.capabilities import ServerCapabilities
 from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVELS, TASKS_EXTENSION, HandshakeResult
@@ -35,7 +37,7 @@ from ..protocol.versions import Revision
 from .context import Context, open_inputs, opened_inputs
 from .functions import RegisteredFunction
 from .handshake import RequestRules, ServerHandshake
-from .inputs import cannot_send, check_input_required
+from .inputs import Inputs, cannot_send, check_input_required
 from .methods import CAPABILITIES, Method, Methods, call_method
 from .middleware import run_within
 from .serving import ClientConnection, FrontSession
@@ -150,10 +152,37 @@ class ServerConnection(ClientConnection):
             return work if needs_slot and name not in _WITHOUT_SLOT else asyncio.ensure_future(work)
         result = method(members, context)
         if type(result) is dict:
-            return self._complete(request, result, context, rules)
+            make_inputs = partial(open_inputs, context)
+            return self._complete(name, request.id, result, rules, opened_inputs(context), make_inputs)
         if asyncio.isfuture(result):
             return result
         return self._run_async(request, lambda: result, context, rules)
+
+    def serve_at_once(self, message: Request, subject: object) -> bytes | Run | None:
+        params, name = message.params, message.method
+        if type(params) is not dict or name != "tools/call" or self._invoke is not None or self._must_validate:
+            return None
+        tool = self._methods.plain_tool(params, self._declared)
+        if tool is None:
+            return None
+        try:
+            rules = self._handshake.receive_request(name, params)
+        except RpcError:
+            return None  # raised again in the ordinary way
+        if not isinstance(rules, RequestRules) or "inputResponses" in params or "requestState" in params:
+            return None
+
+        def complete(result: Any) -> Any:
+            return self._complete(name, message.id, result, rules, None, make_inputs)
+
+        def make_inputs() -> Inputs:
+            return Inputs(name, params, self._methods.seal, subject)
+
+        def call() -> Any:
+            result = self._methods.run_tool(tool, params, None, message.id, rules.revision)
+            return complete(result) if type(result) is dict else _completed(result, complete)
+
+        return self._session.serve_at_once(message, call)
 
     def _on_notification(self, request: SessionContext, params: Any) -> Any:
         is_due = self._handshake.receive_notification(request.method)
@@ -192,20 +221,28 @@ class ServerConnection(ClientConnection):
             if inputs is None or not inputs.are_missing or isinstance(error, _TASK_EXITS):
                 raise
             result = {}  # `_complete` replaces it
-        return self._complete(request, result, context, rules)
+        make_inputs = partial(open_inputs, context)
+        return self._complete(request.method, request.id, result, rules, opened_inputs(context), make_inputs)
 
-    def _complete(self, request: SessionContext, result: Any, context: Context, rules: RequestRules) -> Any:
+    def _complete(
+        self,
+        method: str,
+        id: MessageId,
+        result: Any,
+        rules: RequestRules,
+        inputs: Inputs | None,
+        make_inputs: Callable[[], Inputs],
+    ) -> Any:
         """Complete a result for its revision. An invalid result raises the RpcError for the client."""
         if not isinstance(result, dict):
-            _raise_error(self._validator.validate_response({"jsonrpc": "2.0", "id": request.id, "result": result}))
+            _raise_error(self._validator.validate_response({"jsonrpc": "2.0", "id": id, "result": result}))
             return result
-        inputs = opened_inputs(context) if rules.revision.is_modern else None
         if inputs is not None and inputs.are_missing:
             result = inputs.result()
         elif result.get("resultType") == "input_required":
-            check_input_required(request.method, result, rules)
-            result = open_inputs(context).result(result)
-        return self._handshake.complete(rules.revision, request.method, result)
+            check_input_required(method, result, rules)
+            result = make_inputs().result(result)
+        return self._handshake.complete(rules.revision, method, result)
 
     def _set_level(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         level = params.get("level")
@@ -335,6 +372,10 @@ class ServerConnection(ClientConnection):
                 self._session.notify_soon(notification.method, notification.params, destination=destination)
             except (ConnectionLost, StateError):
                 return
+
+
+async def _completed(work: Awaitable[Any], complete: Callable[[Any], Any]) -> Any:
+    return complete(await work)
 
 
 def _raise_error(report: Report) -> None:

@@ -168,9 +168,20 @@ class RegisteredFunction:
                 return False
         return True
 
-    def call(self, arguments: Mapping[str, Any], context: Context) -> Any:
-        """Call the function with converted arguments. Return what it returns: a result, or an awaitable of one."""
+    @property
+    def takes_context(self) -> bool:
+        """Whether a call needs a context."""
+        return self._context_name is not None or self._thread is not None
+
+    def call(self, arguments: Mapping[str, Any], context: Context | None) -> Any:
+        """Call the function with converted arguments. Return what it returns: a result, or an awaitable of one.
+
+        Args:
+            arguments: The arguments.
+            context: The context; None only if `takes_context` is False.
+        """
         if self._thread is not None:
+            assert context is not None
             return self._thread(arguments, context)
         if self._context_name is None:
             return self._function(**arguments)

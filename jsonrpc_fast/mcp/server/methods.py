@@ -34,7 +34,7 @@ from ...handlers.deadlines import TimedAwaitable
 from ...handlers.json_values import to_json
 from ...handlers.middleware import within
 from ...handlers.params.problems import Misfit
-from ...types import NEVER_AWAITABLE
+from ...types import NEVER_AWAITABLE, MessageId
 from ..protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
 from ..protocol.faults import SchemaFault
 from ..protocol.meta import LIST_METHODS, MAX_COMPLETIONS, ListMethod, method_not_found
@@ -195,11 +195,8 @@ class Methods:
             RpcError: The method is not found (-32601).
         """
         registry = self._registry
-        if method == "tools/call" and "tools" in declared and not registry.has_tasks:
-            name = params.get("name")
-            tool = registry.tools.get(name) if type(name) is str else None
-            if tool is not None:
-                return partial(self._run_tool, tool), tool.function.is_async
+        if method == "tools/call" and (tool := self._own_tool(params, declared)) is not None:
+            return partial(self._run_tool, tool), tool.function.is_async
         if method in registry.methods:
             return partial(call_method, registry.methods[method]), True
         if registry.has_tasks and method in TASK_METHODS:
@@ -211,6 +208,23 @@ class Methods:
         if not registry.mounts and method in self._own_lists:  # nothing has to be awaited
             return self._own_lists[method], False
         return function, is_async
+
+    def _own_tool(self, params: dict[str, Any], declared: AbstractSet[str]) -> RegisteredTool | None:
+        """The registered tool that a call names, unless it may run as a task."""
+        name = params.get("name")
+        if type(name) is not str or "tools" not in declared or self._registry.has_tasks:
+            return None
+        return self._registry.tools.get(name)
+
+    def plain_tool(self, params: dict[str, Any], declared: AbstractSet[str]) -> RegisteredTool | None:
+        """Return the tool that a call names, for `run_tool` without a context; None if the call needs one.
+
+        Args:
+            params: The params of the call.
+            declared: As in `find`.
+        """
+        tool = self._own_tool(params, declared)
+        return None if tool is None or tool.function.takes_context else tool
 
     async def serve_mounted(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         """Serve a request of a server that this one is mounted at, inside the middleware of this one.
@@ -301,7 +315,25 @@ class Methods:
                 yield mount.provider, inner
 
     def _run_tool(self, tool: RegisteredTool, params: dict[str, Any], context: Context) -> Any:
-        """Call the function of a tool. Return the result; of an async function, a coroutine of it."""
+        return self.run_tool(tool, params, context, context.request_id, context.revision)
+
+    def run_tool(
+        self,
+        tool: RegisteredTool,
+        params: dict[str, Any],
+        context: Context | None,
+        id: MessageId,
+        revision: Revision,
+    ) -> Any:
+        """Call the function of a tool. Return the result; of an async function, a coroutine of it.
+
+        Args:
+            tool: The tool.
+            params: The params of the call.
+            context: The context; None for a tool of `plain_tool`.
+            id: The id of the request.
+            revision: The revision of the request.
+        """
         arguments = params.get("arguments") or _object(params, "arguments")
         if type(arguments) is not dict:
             raise invalid_params("arguments must be an object")
@@ -317,16 +349,16 @@ class Methods:
             except Misfit as misfit:
                 return tool.checked.refusal([SchemaFault(path, "", reason) for path, reason in misfit.problems])
             except Exception as error:  # of a class of the application
-                return _failure(tool, context, error)
+                return _failure(tool, id, error)
         try:
             value = function.call(arguments, context)
         except Exception as error:
-            return _failure(tool, context, error)
+            return _failure(tool, id, error)
         if type(value) not in NEVER_AWAITABLE and is_awaitable(value):
             if tool.timeout is not None:
                 value = TimedAwaitable(value, tool.timeout, partial(_late, tool))
-            return _finish_tool(tool, value, context)
-        return _tool_result(tool, value, context)
+            return _finish_tool(tool, value, id, revision)
+        return _tool_result(tool, value, revision)
 
     async def _get_prompt(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         name = _text(params, "name")
@@ -454,27 +486,27 @@ def _written(item: Definition, revision: Revision) -> dict[str, Any]:
     return tool_definition(item, revision) if isinstance(item, Tool) else item.to_dict(revision.version)
 
 
-async def _finish_tool(tool: RegisteredTool, work: Awaitable[Any], context: Context) -> dict[str, Any]:
+async def _finish_tool(tool: RegisteredTool, work: Awaitable[Any], id: MessageId, revision: Revision) -> dict[str, Any]:
     try:
         value = await work
     except Exception as error:
-        return _failure(tool, context, error)
-    return _tool_result(tool, value, context)
+        return _failure(tool, id, error)
+    return _tool_result(tool, value, revision)
 
 
-def _tool_result(tool: RegisteredTool, value: Any, context: Context) -> dict[str, Any]:
+def _tool_result(tool: RegisteredTool, value: Any, revision: Revision) -> dict[str, Any]:
     try:
         if type(value) is not WholeResult:
-            return tool.checked.result(value, context.revision)
+            return tool.checked.result(value, revision)
         result = _whole(value)
         if "content" in result:
-            result["content"] = made_blocks(result["content"], context.revision)
+            result["content"] = made_blocks(result["content"], revision)
         return result
     except (TypeError, EncodeError) as error:
         raise _invalid_value(f"tool {tool.checked.tool.name}", error) from error
 
 
-def _failure(tool: RegisteredTool, context: Context, error: Exception) -> dict[str, Any]:
+def _failure(tool: RegisteredTool, id: MessageId, error: Exception) -> dict[str, Any]:
     """Return the result for what a tool raised: it shows the text of a `ToolError`. Others are logged.
 
     Raises:
@@ -484,8 +516,8 @@ def _failure(tool: RegisteredTool, context: Context, error: Exception) -> dict[s
         raise error
     if isinstance(error, ToolError):
         return error_result(str(error))
-    name, id = tool.checked.tool.name, ascii(context.request_id)[:_LOGGED_ID_CHARACTERS]
-    _logger.error("tool %s failed, request %s", name, id, exc_info=error)
+    name = tool.checked.tool.name
+    _logger.error("tool %s failed, request %s", name, ascii(id)[:_LOGGED_ID_CHARACTERS], exc_info=error)
     is_shown = isinstance(error, tool.shown_errors)
     return error_result(f"Tool {name} failed" + (f": {str(error) or type(error).__name__}" if is_shown else ""))
 

@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ..._typing import Unpack
 from ...codec import Request
 from ...handlers.failures import on_failure
 from ...profile import Profile
-from ...session import SessionContext, SessionOptions
+from ...session import Destination, SessionContext, SessionOptions
 from ...session.options import check_options
+from ...session.running import Run
 from ...transports.options import TransportOptions
 from ...transports.protocol import Transport
 from ...transports.stdio.main import run_stdio
@@ -43,6 +44,22 @@ class ClientConnection:
     def serve(self, params: Any, context: SessionContext) -> Any:
         """Serve a request or a notification of the client. Return the result or an awaitable of it."""
         raise NotImplementedError
+
+    def serve_at_once(self, message: Request, subject: object) -> bytes | Run | None:
+        """Serve a request in the task of its HTTP request, if it needs nothing else. By default none is served so.
+
+        Args:
+            message: The request.
+            subject: Who sent it: see `Context.subject`.
+
+        Returns:
+            See `Inbox.serve_at_once`.
+        """
+        return None
+
+    async def finish(self, run: Run, destination: Destination) -> None:
+        """Continue a handler that `serve_at_once` has returned, until it ends. Its response goes to a destination."""
+        await self._session.finish(run, destination)
 
     async def run(self) -> None:
         """Serve the client until the connection closes."""
@@ -84,6 +101,15 @@ class FrontSession(McpSession):
     @property
     def revision(self) -> Revision | None:
         return self._connection.revision
+
+    def serve_at_once(self, message: Request, function: Callable[[], Any]) -> bytes | Run | None:
+        """See `Inbox.serve_at_once`."""
+        return self._engine.inbox.serve_at_once(message, function)
+
+    async def finish(self, run: Run, destination: Destination) -> None:
+        """See `LoopDriver.finish`."""
+        self._engine.inbox.keep(run, destination)
+        await self._driver.finish(run)
 
     def _on_end(self) -> None:
         self._connection.end_streams()

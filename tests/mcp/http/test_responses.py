@@ -48,7 +48,7 @@ def test_send_may_return_any_awaitable(make_send: Any) -> None:
     sent: list[Any] = []
 
     async def respond() -> bool:
-        return await AsgiRequest(receive, make_send(sent), 60.0).send_error(400, b"{}\n")
+        return await AsgiRequest(receive, make_send(sent), 60.0).send_json(400, b"{}\n")
 
     assert asyncio.run(respond()) is True
     assert sent == SENT
@@ -63,7 +63,7 @@ def test_a_send_that_raises_before_it_returns_means_that_the_client_is_gone() ->
 
     async def respond() -> tuple[bool, bool]:
         request = AsgiRequest(receive, send, 60.0)
-        return await request.send_error(400, b"{}"), request.is_gone
+        return await request.send_json(400, b"{}"), request.is_gone
 
     assert asyncio.run(respond()) == (False, True)
     assert calls == SENT[:1]
