@@ -234,6 +234,12 @@ class TestContainers:
         emptied.clear()
         once_general: dict[Any, int] = {1: 0, "a": 1, "b": 2}
         del once_general[1]
+        general_with_gaps: dict[Any, int] = {1: 0, "a": 1, "b": 2, "c": 3, "d": 4}
+        for gap in (1, "b", "d"):
+            del general_with_gaps[gap]
+        large_general: dict[Any, int] = {None: 0, **dict.fromkeys(map(str, range(300)), 1)}
+        for gap in (None, *map(str, range(1, 299))):
+            del large_general[gap]
         large = {f"n{number}": number for number in range(70_000)}
         for number in range(2, 70_000):
             del large[f"n{number}"]
@@ -247,6 +253,8 @@ class TestContainers:
             (without_first.copy(), b'{"b":2,"c":3}'),
             (emptied, b"{}"),
             (once_general, b'{"a":1,"b":2}'),
+            (general_with_gaps, b'{"a":1,"c":3}'),
+            (large_general, b'{"0":1,"299":1}'),
             (large, b'{"n0":0,"n1":1}'),
         ):
             assert impl._dumps([value]) == b"[%b]" % expected

@@ -8,6 +8,7 @@ Where one does not hold, the import fails and the pure backend takes over. docs/
   - Slots: the descriptor of a slot sets it without a call of Python code, and its `offset` is where the value is.
   - Exceptions: `tp_new` of an exception class keeps `args` and runs no `__init__`.
   - Records: `tp_alloc` of a tuple class gives a tuple whose items may be set.
+  - Dicts: a table of keys that has had others than str has entries of a hash, a key and a value.
   - Strings: the characters of an ASCII str come behind its header, in the same memory, and its hash is that of a str
     made otherwise.
   - Integers: before Python 3.12 an int of one digit has it in `ob_digit`, and its sign in its size.
@@ -42,6 +43,10 @@ cdef check_invariants():
     if <object>first != "params" or hash(owned(first)) != hash("params") or <char*>string_data(second) - <char*>second < 8:
         broken.append("strings")
     drop(second)
+    members = {1: 2, "a": 3}
+    del members[1]
+    if encode_result(1, members) != b'{"jsonrpc":"2.0","id":1,"result":{"a":3}}\n':
+        broken.append("dicts")
     for number in (0, -1, 255, 1 << 30, -(1 << 30), 1 << 62, -(1 << 63), (1 << 64) - 1):
         if encode_result(number, None) != b'{"jsonrpc":"2.0","id":%d,"result":null}\n' % number:
             broken.append("integers")

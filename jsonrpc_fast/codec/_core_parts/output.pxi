@@ -79,14 +79,15 @@ cdef inline bytes finish(Output* output, char* at):
 cdef char* grow(Output* output, char* at, Py_ssize_t more) noexcept:
     """Make room for `more` bytes before `full`; return where `at` is then, NULL with an exception if there is no memory.
 
-    The size doubles: many powers of two are a size that the allocator has at hand.
+    The size doubles: many powers of two are a size that the allocator has at hand. What does not fit on the stack gets
+    four times that at first, which spares most results a second copy.
     """
     cdef Py_ssize_t used = at - output.start
     cdef Py_ssize_t size = output.full - output.start + MARGIN
     if more > PY_SSIZE_T_MAX // 8 or size > PY_SSIZE_T_MAX // 8:
         set_no_memory()
         return NULL
-    size *= 2
+    size *= 2 if output.owner != NULL else 4
     while size < used + more + MARGIN:
         size *= 2
     if output.owner == NULL:

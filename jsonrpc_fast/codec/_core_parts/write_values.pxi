@@ -60,18 +60,24 @@ cdef enum:
 
 
 cdef inline bint member_after(PyObject* items, Py_ssize_t* place, PyObject** name, PyObject** value) noexcept:
-    """As `PyDict_Next`, which takes more than writing a short member does: the entries of a table of str are known."""
+    """As `PyDict_Next`, which takes more than writing a short member does: the entries of a table are known.
+
+    In a table that has had other keys than str, such as those that orjson makes, the hash comes before each name.
+    """
     cdef KeyTable* table = table_of(items)
-    cdef PyObject** entries
-    if not HAS_TEMPLATES or has_values_apart(items) or table.kind != STR_KEYS:
+    cdef PyObject** entry
+    if not HAS_TEMPLATES or has_values_apart(items):
         return next_member(items, place, name, value)
-    entries = entries_of(table, table.index_bits)
+    entry = entries_of(table, table.index_bits) + 2 * place[0]
+    if table.kind != STR_KEYS:
+        entry += place[0] + 1
     while place[0] < table.count:
-        name[0] = entries[2 * place[0]]
-        value[0] = entries[2 * place[0] + 1]
         place[0] += 1
+        name[0] = entry[0]
+        value[0] = entry[1]
         if value[0] != NULL:  # else it was deleted
             return True
+        entry += 2 if table.kind == STR_KEYS else 3
     return False
 
 
