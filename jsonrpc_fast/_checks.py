@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from math import inf
@@ -119,6 +120,30 @@ def check_texts(name: str, value: object, *, may_be_none: bool = True) -> None:
         for key, text in value.items():
             check_type(f"a name in {name}", key, str)
             check_type(f"a value in {name}", text, str)
+
+
+def checked_path(name: str, value: object, at: int = 0) -> str:
+    """Return a text for the system, such as a path or a part of a command.
+
+    Args:
+        name: The name of the argument, for the error's text.
+        value: What the caller gave: a str or a path.
+        at: Where the text begins that must not hold a NUL.
+
+    Raises:
+        TypeError: It is neither.
+        ValueError: It holds a NUL or a lone surrogate, so that the system cannot get it.
+    """
+    check_type(name, value, str, os.PathLike)
+    text = os.fspath(value)  # type: ignore[call-overload]
+    check_type(name, text, str)
+    if "\0" in text[at:]:
+        raise ValueError(f"{name} must not hold a NUL{' after its beginning' if at else ''}")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise ValueError(f"{name} must not hold a lone surrogate") from None
+    return str(text)
 
 
 def check_headers(headers: Mapping[str, str] | None) -> None:

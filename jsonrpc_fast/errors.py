@@ -79,7 +79,10 @@ class ProgramStartError(OSError):
 
     Attributes:
         program: The command, without exit status and output.
+        is_of_cwd: Whether its working directory is at fault.
     """
+
+    is_of_cwd: bool = False
 
     def __init__(self, number: int | None, text: str, program: ProgramReport) -> None:
         super().__init__(number, text)

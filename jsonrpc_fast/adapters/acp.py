@@ -195,7 +195,6 @@ async def spawn_agent_process(
         env={**default_environment(), **(env or {})},
         cwd=cwd,
         stderr=stderr,
-        exit_seconds=2.0,
         **OPTIONS,
     )
     messages = MessageTransport(transport)

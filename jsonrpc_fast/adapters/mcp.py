@@ -192,8 +192,6 @@ async def stdio_client(
         env=get_default_environment() | (server.env or {}),
         cwd=server.cwd,
         stderr=errlog,
-        exit_seconds=2.0,
-        terminate_seconds=2.0,
         drain_seconds=2.0,
         **OPTIONS,
     )

@@ -19,6 +19,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final, TypeAlias, TypedDict
 
+from .._checks import check_seconds
 from ..codec import Notification, ParseError, Raw, Request, Response, decode
 from ..codec._json import Default, check_option
 from ..codec.encoders import Encoders, has_jsonrpc
@@ -175,8 +176,7 @@ class Dispatch:
         return self._run(received, context, peer, timeout, max_handlers)
 
     async def _run(self, received: Any, context: Any, peer: Any, timeout: float | None, max_handlers: int) -> bytes:
-        if timeout is not None and not timeout >= 0:
-            raise ValueError("timeout must be 0 seconds or more")
+        check_seconds("timeout", timeout, may_be_infinite=True)
         # If asyncio is not imported, or no task of it runs, the event loop is another one.
         asyncio = sys.modules.get("asyncio")
         try:

@@ -25,7 +25,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final, TypedDict, TypeVar, overload
 
-from .._checks import check_count
+from .._checks import check_count, check_seconds
 from .._typing import Unpack
 from ..codec import Notification, Params, Raw
 from ..codec._payloads import decoded
@@ -42,7 +42,7 @@ from .requests import Destination, InboundRequest
 from .running import current_run, waiting
 from .streams import Stream
 from .threads import lock, run_threadsafe
-from .tracker import Call, invalid_timeout
+from .tracker import Call
 from .wait_queue import WaitQueue
 
 T = TypeVar("T")
@@ -492,8 +492,15 @@ class Caller:
         raise NotImplementedError
 
     def seconds_of(self, timeout: float | Unset | None) -> float | None:
-        """Return the timeout of a call in seconds; UNSET stands for the session's timeout."""
-        return self._timeout if timeout is UNSET else timeout
+        """Return the timeout of a call in seconds; UNSET stands for the session's timeout.
+
+        Raises:
+            TypeError, ValueError: It is not a duration.
+        """
+        if timeout is UNSET:
+            return self._timeout
+        check_seconds("timeout", timeout, may_be_infinite=True)  # a NaN would break the order of the loop's timers
+        return timeout
 
     async def wait_for_room(self, calls: int, timeout: float | Unset | None) -> float | None:
         """Wait until this many more calls may be sent, and return the remaining timeout.
@@ -502,11 +509,9 @@ class Caller:
 
         Raises:
             CallTimeout: No room became free in time.
-            ValueError: The timeout is negative or NaN.
+            TypeError, ValueError: The timeout is not a duration.
         """
         seconds = self.seconds_of(timeout)
-        if seconds is not None and not seconds >= 0:  # a NaN would break the order of the loop's timers
-            raise invalid_timeout()
         if not self._must_wait(calls):
             return seconds
         deadline = inf if seconds is None else self._loop.time() + seconds

@@ -49,7 +49,6 @@ from .options import SessionOptions, check_options
 from .running import detached, waiting
 from .session import Session
 from .streams import ReconnectingStream, Stream
-from .tracker import invalid_timeout
 
 T = TypeVar("T")
 
@@ -417,8 +416,7 @@ class ReconnectingSession:
         if session is not None:
             return session, timeout
         seconds = self._timeout if isinstance(timeout, Unset) else timeout
-        if seconds is not None and not seconds >= 0:  # NaN among the loop's timers would block others
-            raise invalid_timeout()
+        check_seconds("timeout", seconds, may_be_infinite=True)  # a NaN among the loop's timers would block others
         loop = asyncio.get_running_loop()
         began = loop.time()
         session = await self.connected(seconds)

@@ -24,6 +24,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Any, Final
 
+from .._checks import check_seconds
 from ..errors import StateError
 from ..hooks import Outcome
 from ..types import MessageId
@@ -159,7 +160,7 @@ class Tracker:
             StateError: `max_calls` calls are in flight and the call may not exceed them, or the factory returned an id
                 that is still in use.
             ValueError: A timeout is negative or NaN.
-            TypeError: The factory returned something other than an int or a str.
+            TypeError: A timeout is not a number, or the factory returned something other than an int or a str.
         """
         pending = self._pending
         if len(pending) >= self._max_calls and not may_exceed:
@@ -167,11 +168,11 @@ class Tracker:
         made = None if self._id_factory is None else self._made_id(self._id_factory())
         expires = inf
         if timeout is not None:
-            if not timeout >= 0:
-                raise invalid_timeout()
+            if type(timeout) is not float or not timeout >= 0:  # usually it is one, and a call takes longer
+                check_seconds("timeout", timeout, may_be_infinite=True)
             expires = now + timeout
-        if idle_timeout is not None and not idle_timeout >= 0:
-            raise invalid_timeout()
+        if idle_timeout is not None:
+            check_seconds("idle_timeout", idle_timeout, may_be_infinite=True)
         number = next(self._numbers)  # last: each number belongs to a call
         id = number if made is None else made
         call = Call(id, method, number, now, expires, idle_timeout)
@@ -314,11 +315,6 @@ class Tracker:
         """Return the call of a heap entry if it is in flight; its id may belong to another call by now."""
         call = self._pending.get(entry[2])
         return call if call is not None and call.number == entry[1] else None
-
-
-def invalid_timeout() -> ValueError:
-    """Return the error for a timeout that is negative or NaN."""
-    return ValueError("a timeout must be 0 seconds or more")
 
 
 def unknown_response(code: int | None = None) -> StateError:

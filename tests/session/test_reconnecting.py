@@ -561,7 +561,7 @@ async def test_a_timeout_out_of_range_is_refused_while_there_is_no_connection(ti
     starting = asyncio.ensure_future(client.start())
     await asyncio.sleep(0)
     for send in (client.call, client.notify):
-        with pytest.raises(ValueError, match="a timeout must be 0 seconds or more"):
+        with pytest.raises(ValueError, match="timeout must be 0 seconds or more"):
             await send("add", [1, 2], timeout=timeout)
     await client.close()
     with pytest.raises(ConnectionLost):

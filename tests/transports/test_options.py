@@ -8,11 +8,15 @@ from typing import Any, Literal
 import pytest
 
 from jsonrpc_fast import Limits, ParseError, ParseErrorCode, decode
+from jsonrpc_fast.handlers import Handlers
+from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports import (
     StdioClient,
     StdioServer,
     TcpClient,
     TcpServer,
+    UnixClient,
+    UnixServer,
     memory_pair,
 )
 
@@ -39,6 +43,58 @@ def test_max_connections(value: Any) -> None:
 def test_durations_of_a_child(option: str, value: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=option):
         StdioClient(["true"], **{option: value})
+
+
+@rows(
+    ("options", "text"),
+    [
+        ({"command": ["true", "\ud800"]}, "a part of command must not hold a lone surrogate"),
+        ({"command": ["true\0"]}, "a part of command must not hold a NUL"),
+        ({"command": [""]}, "command must name a program"),
+        ({"command": ["true"], "cwd": "\ud800"}, "cwd must not hold a lone surrogate"),
+        ({"command": ["true"], "cwd": "a\0"}, "cwd must not hold a NUL"),
+        ({"command": ["true"], "env": {"A": "\ud800"}}, "a value in env must not hold a lone surrogate"),
+        ({"command": ["true"], "env": {"A\0": ""}}, "a name in env must not hold a NUL"),
+        ({"command": ["true"], "env": {"A=": ""}}, "a name in env must not hold ="),
+        ({"command": [b"true"]}, "a part of command must be a str or a PathLike, not bytes"),
+        ({"command": ["true"], "cwd": b"/"}, "cwd must be a str or a PathLike, not bytes"),
+    ],
+)
+def test_what_the_system_cannot_get_is_refused(options: Any, text: str) -> None:
+    with pytest.raises((TypeError, ValueError)) as raised:
+        StdioClient(**options)
+    assert str(raised.value) == text
+
+
+@rows(("path", "text"), [("\ud800", "a lone surrogate"), ("a\0", "a NUL after its beginning")])
+def test_paths_of_sockets(path: str, text: str) -> None:
+    for make in (UnixClient, partial(UnixServer, echo)):
+        with pytest.raises(ValueError, match=f"path must not hold {text}"):
+            make(path)
+
+
+@rows(
+    ("value", "text"),
+    [
+        ("1", "must be a number of seconds, not str"),
+        (True, "must be a number of seconds, not bool"),
+        (-1, "must be 0 seconds or more"),
+        (float("nan"), "must be 0 seconds or more"),
+    ],
+)
+async def test_the_timeouts_of_calls_and_of_dispatching(value: Any, text: str) -> None:
+    one, other = memory_pair()
+    handlers = Handlers({"f": lambda: 1})
+    async with Session(one) as session, Session(other, handlers):
+        for call in (
+            partial(session.call, "f", timeout=value),
+            partial(session.call, "f", idle_timeout=value),
+            partial(session.call_batch, [("f", None)], timeout=value),
+            partial(handlers.dispatch_async, b'{"jsonrpc":"2.0","id":1,"method":"f"}', timeout=value),
+        ):
+            with pytest.raises((TypeError, ValueError), match=text):
+                await call()
+        assert await session.call("f", timeout=float("inf")) == 1
 
 
 @rows("framing", ["newline", "content-length"])

@@ -45,7 +45,9 @@ class _Channel(ChildChannel):
             report = ProgramReport(tuple(self.command), None, "", "")
             place = f": {error.filename}" if error.filename else ""
             text = explained(f"cannot start the server: {error.strerror or error}{place}", report)
-            raise ProgramStartError(error.errno, text, report) from error
+            fault = ProgramStartError(error.errno, text, report)
+            fault.is_of_cwd = self.cwd is not None and error.filename == self.cwd
+            raise fault from error
 
     def received(self, data: bytes) -> None:
         if len(self.printed) < _PRINTED_BYTES:

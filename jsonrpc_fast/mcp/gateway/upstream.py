@@ -34,6 +34,7 @@ from ...errors import (
     HandshakeError,
     HttpStatusError,
     ParseError,
+    ProgramStartError,
     RpcError,
     SignInError,
     StateError,
@@ -596,7 +597,8 @@ def _reason(error: Exception) -> str:
         return f"responded with the error {error.code}"
     if isinstance(error, OSError):
         known = errno.errorcode.get(error.errno or 0)  # not `strerror`: it may hold the command
-        return f"cannot be run: {type(error).__name__ if known is None else known}"
+        where = " in its working directory" if isinstance(error, ProgramStartError) and error.is_of_cwd else ""
+        return f"cannot be run{where}: {type(error).__name__ if known is None else known}"
     return "sent an invalid message"
 
 

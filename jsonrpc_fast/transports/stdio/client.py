@@ -24,7 +24,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import partial
 from typing import IO, Any, ClassVar, Final, Literal
 
-from ..._checks import check_seconds, check_texts, check_type
+from ..._checks import check_seconds, check_texts, check_type, checked_path
 from ..._typing import Unpack
 from ...errors import ConnectionLost
 from ..channel import Events
@@ -38,6 +38,9 @@ STDERR_BYTES: Final = 4096
 
 LINE_BYTES: Final = 64 * 1024
 """Longer lines of a child's stderr are split."""
+
+END_SECONDS: Final = 2.0
+"""The default of `exit_seconds` and `terminate_seconds`, as in the SDKs of MCP."""
 
 KILL_SECONDS: Final = 5.0
 """How long to wait for a killed child: the system cannot end a process that hangs in a driver."""
@@ -54,6 +57,7 @@ class ChildChannel(DescriptorChannel):
 
     Attributes:
         command: The program and its arguments.
+        cwd: Its working directory; None: this process's directory.
         returncode: The child's exit code, -N if signal N ended it; None while it runs.
         connection: Has the callbacks of this channel; set before `open`.
     """
@@ -62,9 +66,9 @@ class ChildChannel(DescriptorChannel):
 
     def __init__(
         self,
-        command: Sequence[str | os.PathLike[str]],
+        command: list[str],
         env: Mapping[str, str] | None,
-        cwd: str | os.PathLike[str] | None,
+        cwd: str | None,
         stderr: Literal["inherit", "discard"] | IO[Any] | Callable[[str], None],
         own_session: bool,
         exit_seconds: float,
@@ -72,8 +76,9 @@ class ChildChannel(DescriptorChannel):
     ) -> None:
         super().__init__()
         self.returncode: int | None = None
-        self.command: list[str] = [os.fspath(part) for part in command]
-        self._places: Any = {"env": env, "cwd": cwd}
+        self.command: list[str] = command
+        self.cwd: str | None = cwd
+        self._env = env
         self._stderr = stderr
         self._own_session = own_session and sys.platform != "win32"
         self._exit_seconds = exit_seconds
@@ -129,14 +134,22 @@ class ChildChannel(DescriptorChannel):
             elif self._stderr == "discard":
                 stderr = subprocess.DEVNULL
             # Not with the loop's function: in uvloop the child inherits its pipes twice, and a cancelled task loses it.
-            process = subprocess.Popen(
-                self.command,
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                start_new_session=self._own_session,
-                **self._places,
-            )
+            try:
+                process = subprocess.Popen(
+                    self.command,
+                    stdin=stdin,
+                    stdout=stdout,
+                    stderr=stderr,
+                    start_new_session=self._own_session,
+                    env=self._env,
+                    cwd=self.cwd,
+                )
+            except OSError as fault:
+                if self.cwd is None or fault.filename != self.cwd:
+                    raise
+                # Otherwise the text is that of a missing program.
+                text = f"the working directory cannot be used: {fault.strerror}"
+                raise OSError(fault.errno, text, self.cwd) from None
             ours.pop_all()
         self._process = process
         _running.add(self)
@@ -280,8 +293,8 @@ def kill_children() -> None:
 class StdioClient(Connection):
     """A transport over stdin and stdout of a child process.
 
-    `connect` starts the program and raises OSError if it cannot be run. If the child ends by itself with an exit code
-    other than 0, `onerror` gets a ConnectionLost.
+    `connect` starts the program, and raises OSError if the program or the directory cannot be used. If the child ends
+    by itself with an exit code other than 0, `onerror` gets a ConnectionLost.
 
     Args:
         command: The program, searched for on PATH, and its arguments.
@@ -311,8 +324,8 @@ class StdioClient(Connection):
         cwd: str | os.PathLike[str] | None = None,
         stderr: Literal["inherit", "discard"] | IO[Any] | Callable[[str], None] = "inherit",
         own_session: bool = True,
-        exit_seconds: float = 5.0,
-        terminate_seconds: float = 2.0,
+        exit_seconds: float = END_SECONDS,
+        terminate_seconds: float = END_SECONDS,
         **options: Unpack[TransportOptions],
     ) -> None:
         if isinstance(command, (str, bytes)):
@@ -320,17 +333,18 @@ class StdioClient(Connection):
         if not callable(stderr) and stderr not in ("inherit", "discard") and not hasattr(stderr, "fileno"):
             raise ValueError('stderr must be "inherit", "discard", a file or a function')
         check_type("command", command, Sequence)
-        for part in command:
-            check_type("a part of command", part, str, os.PathLike)
-            if "\0" in os.fspath(part):
-                raise ValueError("a part of command must not hold a NUL")
-        if not command or not os.fspath(command[0]):
+        parts = [checked_path("a part of command", part) for part in command]
+        if not parts or not parts[0]:
             raise ValueError("command must name a program")
         check_texts("env", env)
-        check_type("cwd", cwd, str, os.PathLike, may_be_none=True)
+        for name, value in (env or {}).items():
+            if "=" in checked_path("a name in env", name):
+                raise ValueError("a name in env must not hold =")
+            checked_path("a value in env", value)
+        place = None if cwd is None else checked_path("cwd", cwd)
         check_seconds("exit_seconds", exit_seconds, may_be_none=False)
         check_seconds("terminate_seconds", terminate_seconds, may_be_none=False)
-        channel = self.channel_class(command, env, cwd, stderr, own_session, exit_seconds, terminate_seconds)
+        channel = self.channel_class(parts, env, place, stderr, own_session, exit_seconds, terminate_seconds)
         super().__init__(channel, **options)
         channel.connection = self
         self._loop_guard: AsyncGenerator[None, None] | None = None

@@ -25,7 +25,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final, NamedTuple
 
-from ..._checks import check_seconds, check_type
+from ..._checks import check_seconds, checked_path
 from ..._typing import Unpack
 from ...errors import ConnectionLost
 from ..channel import LOW_WATER_BYTES, Channel, Events
@@ -409,13 +409,9 @@ def socket_path(path: str | os.PathLike[str]) -> str:
 
     Raises:
         TypeError: It is not a path.
-        ValueError: It is empty, or has a NUL after its beginning.
+        ValueError: It is empty, or has a NUL after its beginning or a lone surrogate.
     """
-    check_type("path", path, str, os.PathLike)
-    text = os.fspath(path)
-    check_type("path", text, str)
+    text = checked_path("path", path, at=1)
     if not text:
         raise ValueError("path must not be empty")
-    if "\0" in text[1:] and not is_abstract(text):
-        raise ValueError("path must not hold a NUL after its beginning")
     return text

@@ -218,7 +218,12 @@ async def test_every_error_of_a_start_names_the_command(tmp_path: Path) -> None:
         ([none, "a b"], {}, ProgramStartError, f"No such file or directory: {none}"),
         ([plain, "a b"], {}, ProgramStartError, f"Permission denied: {plain}"),
         ([folder, "a b"], {}, ProgramStartError, f"Permission denied: {folder}"),
-        (["cat", "-", "a b"], {"cwd": none}, ProgramStartError, f"No such file or directory: {none}"),
+        (
+            ["cat", "-", "a b"],
+            {"cwd": none},
+            ProgramStartError,
+            f"the working directory cannot be used: No such file or directory: {none}",
+        ),
         (["cat", "-", "a b"], {}, both, ""),
         (["sh", "-c", "exec >&-; while read line; do :; done", "a b"], {}, both, ""),
         (["sh", "-c", "exit 3", "a b"], {}, ConnectionLost, "the server ended with exit code 3"),

@@ -185,8 +185,17 @@ async def test_a_server_that_does_not_begin(answer: Any, caplog: pytest.LogCaptu
     assert SECRET not in caplog.text
 
 
-async def test_a_program_that_cannot_be_run_tells_nothing_of_its_entry(caplog: pytest.LogCaptureFixture) -> None:
-    entry = {"command": f"/nowhere/{SECRET}", "args": ["--token", SECRET], "env": {"TOKEN": SECRET}}
+@rows(
+    ("entry", "text"),
+    [
+        ({"command": f"/nowhere/{SECRET}"}, "cannot be run: ENOENT"),
+        ({"command": "true", "cwd": f"/nowhere/{SECRET}"}, "cannot be run in its working directory: ENOENT"),
+    ],
+)
+async def test_a_program_that_cannot_be_run_tells_nothing_of_its_entry(
+    entry: dict[str, Any], text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    entry = {"args": ["--token", SECRET], "env": {"TOKEN": SECRET}, **entry}
     gateway = Gateway({"bad": entry, "good": Shop("good").server})
     with caplog.at_level(logging.DEBUG, "jsonrpc_fast"):
         async with client_of(gateway) as client:
@@ -194,7 +203,7 @@ async def test_a_program_that_cannot_be_run_tells_nothing_of_its_entry(caplog: p
             with pytest.raises(RpcError) as caught:
                 await client.call("tools/call", {"name": "bad_t"})
     assert caught.value.message == "the server 'bad' cannot be started"
-    assert "bad: cannot be started: cannot be run: ENOENT" in caplog.text
+    assert f"bad: cannot be started: {text}" in caplog.text
     assert SECRET not in caplog.text
 
 
