@@ -80,27 +80,33 @@ _escape_begun = re.compile(
 _surrogate = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 # The longest beginning of a number. It is a whole number if its last byte is a digit.
 _number = re.compile(rb"-?(?:0|[1-9][0-9]*)?(?:(?<=[0-9])\.[0-9]*)?(?:(?<=[0-9])[eE][+-]?[0-9]*)?").match
-# A member whose value certainly ends here: what follows it is part of the match.
-_simple_member = re.compile(
-    rb'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*'
-    rb'("[^"\\\x00-\x1f]*"|-?(?:0|[1-9][0-9]{0,17})(?![0-9.eE])|true|false|null)[ \t\n\r]*[,}]'
-).match
-# Usual values, each but perhaps the last with a comma behind it. `re` stores each repetition, so there is a bound.
-_VALUE = (
-    rb'(?:"[^"\\\x00-\x1f]*"|true|false|null'
-    rb"|-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,2})?(?![0-9.eE]))"
-)
-_MEMBER = rb'"[^"\\\x00-\x1f]*"[ \t\n\r]*:[ \t\n\r]*' + _VALUE
+_S: Final = rb"[ \t\n\r]*"
+_plain_name = re.compile(rb'"([^"\\\x00-\x1f]*)"%b:%b' % (_S, _S)).match
+# What most texts consist of. Strings with escapes, longer numbers and containers with parts are read token by token.
+# Repetitions are bounded, because `re` stores them.
+_STRING: Final = rb'"[^"\\\x00-\x1f]*"'
+_NUMBER: Final = rb"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,2})?(?![0-9.eE])"
+_SCALAR: Final = rb"%b|%b|true|false|null" % (_STRING, _NUMBER)
+_ITEM: Final = rb"(?:%b|(\[%b\]|\{%b\}))" % (_SCALAR, _S, _S)
+_usual_scalar = re.compile(_SCALAR).match
 _usual_items, _usual_members = (
-    re.compile(rb"(?:[ \t\n\r]*%b[ \t\n\r]*,){0,500}(?:[ \t\n\r]*%b)?" % (part, part)).match
-    for part in (_VALUE, _MEMBER)
+    # Each part with a comma behind it, but perhaps the last. The groups are containers, which have a depth.
+    re.compile(rb"(?:%b%b%b,){0,500}(?:%b%b)?" % (_S, part, _S, _S, part)).match
+    for part in (_ITEM, rb"%b%b:%b%b" % (_STRING, _S, _S, _ITEM))
 )
+# Members that no object of JSON-RPC has, each with a comma behind it.
+_unknown_members = re.compile(
+    rb'(?:%b"(?!(?:%b)")[^"\\\x00-\x1f]*"%b:%b%b%b,){0,500}'
+    % (_S, "|".join(ENVELOPE_MEMBERS | ERROR_MEMBERS).encode(), _S, _S, _ITEM, _S)
+).match
+_arrays_in_arrays, _end_of_arrays = re.compile(rb"\[+").match, re.compile(rb"\]+").match
 # The next two are for checked JSON without escaped quotes.
 _scalar = re.compile(rb"[^ \t\n\r,\]}]*").match
 _to_bracket = re.compile(rb'[^"{}\[\]]*(?:"[^"]*"[^"{}\[\]]*){0,1000}').match
 _NAMES: Final = {name.encode(): name for name in ENVELOPE_MEMBERS | ERROR_MEMBERS}
 _OPENING: Final = b"[{"
 _CLOSING: Final = b"]}"
+_EMPTY: Final = (b"[]", b"{}")
 _LITERALS: Final = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
 _QUOTE, _BACKSLASH, _COMMA, _COLON = b'"\\,:'
 _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _CLOSE_ARRAY = b"{}[]"
@@ -280,22 +286,28 @@ def _scan_object(
         at = _skip_space(text, value.end)
         if _byte(text, at) == _CLOSE_OBJECT:
             return Envelope(members, depth, duplicates, unexpected, opened), at + 1
-        at = _skip_space(text, _expect(text, at, _COMMA))
+        at = _expect(text, at, _COMMA)
+        # Where there is one unknown member, there may be many.
+        if unexpected:
+            others = _unknown_members(text, at)
+            at = others.end()  # type: ignore[union-attr]
+            if others.lastindex is not None:  # type: ignore[union-attr]
+                depth = max(depth, 1)
+        at = _skip_space(text, at)
 
 
 def _scan_member(
     text: bytes, at: int, any_width: bool, names: frozenset[str], head: Head | None = None
 ) -> tuple[str, ScannedValue]:
     """The name and the value of the member at `at`."""
-    simple = _simple_member(text, at)
-    if simple is not None:
-        name = _NAMES.get(simple[1], "")
-        if head is not None and name in names:
-            head.names.append(name)
-        return name, ScannedValue(simple.start(2), simple.end(2), 0, False)
-    end = _scan_string(text, at)
-    name = _member_name(text[at:end])
-    at = _skip_space(text, _expect(text, _skip_space(text, end), _COLON))
+    plain = _plain_name(text, at)
+    if plain is not None:
+        name = _NAMES.get(plain[1], "")
+        at = plain.end()
+    else:
+        end = _scan_string(text, at)
+        name = _member_name(text[at:end])
+        at = _skip_space(text, _expect(text, _skip_space(text, end), _COLON))
     if head is not None and name in names:
         head.names.append(name)
     return name, _scan_value(text, at, any_width or name == "id")
@@ -314,43 +326,66 @@ def _member_name(token: bytes) -> str:
 # What may follow, according to the last byte that is neither space nor part of a scalar.
 _FIRST: Final = 0  # after "[" or "{"
 _NEXT: Final = 1  # after ","
-_VALUE_DUE: Final = 2  # after ":"
+_VALUE: Final = 2  # after ":"
 _AFTER: Final = 3  # after a value
 
 
 def _scan_value(text: bytes, at: int, any_width: bool) -> ScannedValue:
     """The place of the value at `at`."""
-    start = at
-    due = bytearray()
+    scalar = _usual_scalar(text, at)
+    if scalar is not None:
+        return ScannedValue(at, scalar.end(), 0, False)
+    start, size = at, len(text)
+    due = bytearray()  # the closing brackets of the open containers
     depth = 0
     wide = False
-    state = _VALUE_DUE
+    state = _VALUE
     while True:
-        if state in (_FIRST, _NEXT):
-            usual = _usual_members if due[-1] == _CLOSE_OBJECT else _usual_items
-            end = usual(text, at).end()  # type: ignore[union-attr]
+        # Not in front of a container with parts, which does not match.
+        if state < _VALUE and (text[at : at + 1] not in _OPENING or text[at : at + 2] in _EMPTY):
+            usual = (_usual_members if due[-1] == _CLOSE_OBJECT else _usual_items)(text, at)
+            end = usual.end()  # type: ignore[union-attr]
             if end != at:
                 state = _NEXT if text[end - 1] == _COMMA else _AFTER
                 at = end
-        at = _skip_space(text, at)
-        byte = _byte(text, at)
+                if usual.lastindex is not None:  # type: ignore[union-attr]
+                    depth = max(depth, len(due) + 1)
+        if text[at : at + 1] <= b" ":
+            at = _space(text, at).end()  # type: ignore[union-attr]
+        if at == size:
+            raise Malformed(at)
+        byte = text[at]
         if state == _AFTER or (state == _FIRST and byte == due[-1]):
             if byte == due[-1]:
-                due.pop()
-                at += 1
-                state = _AFTER
+                count = 1
+                if text[at : at + 2] == b"]]":  # many arrays may end at once
+                    ending = due[at - _end_of_arrays(text, at).end() :]  # type: ignore[union-attr]
+                    count = len(ending) - len(ending.rstrip(b"]"))
+                del due[-count:]
+                at += count
                 if not due:
                     return ScannedValue(start, at, depth, wide)
+                state = _AFTER
+                if text[at : at + 1] == b",":
+                    at += 1
+                    state = _NEXT
             else:
                 at = _expect(text, at, _COMMA)
                 state = _NEXT
-        elif state != _VALUE_DUE and due[-1] == _CLOSE_OBJECT:
-            at = _expect(text, _skip_space(text, _scan_string(text, at)), _COLON)
-            state = _VALUE_DUE
+        elif state != _VALUE and due[-1] == _CLOSE_OBJECT:
+            plain = _plain_name(text, at)
+            if plain is not None:
+                at = plain.end()
+            else:
+                at = _expect(text, _skip_space(text, _scan_string(text, at)), _COLON)
+            state = _VALUE
         elif byte in _OPENING:
-            due.append(_CLOSE_OBJECT if byte == _OPEN_OBJECT else _CLOSE_ARRAY)
+            count = 1
+            if text[at : at + 2] == b"[[":
+                count = _arrays_in_arrays(text, at).end() - at  # type: ignore[union-attr]
+            due += (b"}" if byte == _OPEN_OBJECT else b"]") * count
             depth = max(depth, len(due))
-            at += 1
+            at += count
             state = _FIRST
         else:
             if byte == _QUOTE:

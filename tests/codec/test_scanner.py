@@ -225,7 +225,7 @@ def test_usual_values_in_a_row_are_read_as_token_by_token(seed: int) -> None:
     for any_width in (False, True):
         for batch_items in (1, 10):
             with pytest.MonkeyPatch.context() as patch:
-                for pattern in ("_usual_items", "_usual_members"):
+                for pattern in ("_usual_items", "_usual_members", "_unknown_members"):
                     patch.setattr(_scanner, pattern, re.compile(b"").match)
                 expected = found(text, any_width, batch_items)
             assert found(text, any_width, batch_items) == expected
@@ -254,6 +254,7 @@ def message_with_many_members(rng: random.Random) -> bytes:
         b'"\\n"',
         b"1.5",
     ]
+    values += [b"[[[[]],[[]]]]", b"[[]]", b"[ ]", b"{ }", b"[[1]}"]
     members = [rng.choice(names) + rng.choice((b":", b" : ")) + rng.choice(values) for _ in range(rng.randrange(30))]
     text = b"{" + b",".join(members) + b"}"
     if rng.random() < 0.5:
@@ -275,6 +276,7 @@ HOSTILE = {
     "ids": lambda n: b"{" + n // 9 * b'"id":[0],' + b'"x":1}x',
     "items": lambda n: b"[" + n // 11 * b'{"id":[0]},' + b"1]x",
     "escapes": lambda n: HEAD + b'"' + n // 2 * b"\\n" + b'"]}x',
+    "arrays in arrays": lambda n: n // 2 * b"[" + n // 10 * b"[[]]," + b"x",
     "closing": lambda n: n // 2 * b"[" + n // 2 * b"]" + b"x",
     "wide ids": lambda n: b"[" + n // 320 * (b'{"id":' + 310 * b"9" + b"},") + b"1]x",
 }
