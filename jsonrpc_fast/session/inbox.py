@@ -219,7 +219,7 @@ class Inbox:
             or self._is_blocked()
             or self._room.waiting.items
             or not self._room.has_slot()
-            or self._requests.find(message.id) is not None
+            or (self._requests.serving and self._requests.find(message.id) is not None)
         ):
             return None
         run = None

@@ -54,7 +54,6 @@ from .headers import (
     VERSION,
     accepts,
     is_modern,
-    value_of,
 )
 from .responses import EVENT_TYPE, RETRY_SOON, AsgiRequest, Responder
 from .sessions import SessionRequests
@@ -166,12 +165,12 @@ class McpEndpoint:
 
     async def _serve(self, request: AsgiRequest) -> None:
         scope, headers, get = request.scope, request.headers, request.headers.get
-        method, path, root, server = scope["method"], scope["path"], scope.get("root_path"), scope.get("server")
-        host = None if server is None else server[0]
+        method, path, server = scope["method"], scope["path"], scope.get("server")
         content = get(b"content-type"), get(b"content-encoding"), get(b"accept")
-        fields = (method, path, root, host, get(b"host"), get(b"origin"), *content)
+        host = None if server is None else server[0]
+        fields = (method, path, scope.get("root_path"), host, get(b"host"), get(b"origin"), *content)
         if fields not in self._admitted:
-            path = path.removeprefix(root or "")
+            path = path.removeprefix(scope.get("root_path") or "")
             if self._authorization is not None and path in self._authorization.paths:
                 await _send_metadata(request, method, self._authorization.metadata_text)
                 return
@@ -182,8 +181,8 @@ class McpEndpoint:
         if method != "POST":
             await (self._session_requests.get if method == "GET" else self._session_requests.delete)(request)
             return
-        length = value_of(headers, b"content-length")
-        declared = None if length is None else declared_length(length, self._max_body_bytes)
+        length = get(b"content-length")
+        declared = None if length is None else declared_length(length.strip(b" \t"), self._max_body_bytes)
         reading = read_body(request.receive, self._max_body_bytes, declared)
         try:
             guarded = Cancellable(reading, reading.send(None), seconds=self._settings.body_seconds)
@@ -199,14 +198,9 @@ class McpEndpoint:
         if type(message) is ParseError:
             await request.send_json(400, encode(message.to_response()))
             return
-        for item in message if type(message) is list else [message]:
-            if type(item) is Request or type(item) is Notification:
-                scopes = self._scopes_for(item)
-                if self._authorization is not None:
-                    await self._authorization.check_message(request.claims, item.method, _name_of(item), scopes)
-                elif scopes:
-                    raise Refusal(403, "The tool needs a scope, but this server checks no tokens.")
-        if self._has_modern and (not self._has_legacy or is_modern(message, value_of(headers, VERSION))):
+        if self._authorization is not None or self._server.may_need_scopes:
+            await self._check_scopes(request, message if type(message) is list else [message])
+        if self._has_modern and (not self._has_legacy or is_modern(message, get(VERSION))):
             await self._stateless_requests.post(request, message)
         elif type(message) is Request and message.method == "initialize" and SESSION_ID not in headers:
             await self._session_requests.begin(request, message)
@@ -227,12 +221,18 @@ class McpEndpoint:
             if not accepts(headers.get(b"accept"), _JSON, EVENT_TYPE):
                 raise Refusal(406, "The client must accept application/json and text/event-stream.")
 
-    def _scopes_for(self, message: Request[Any] | Notification[Any]) -> frozenset[str]:
-        """Return the scopes that the call of a tool needs."""
-        if message.method != "tools/call":
-            return _NO_SCOPES
-        name = member_of(message.params, "name")
-        return self._server.tool_scopes(name) if type(name) is str else _NO_SCOPES
+    async def _check_scopes(self, request: AsgiRequest, items: list[Any]) -> None:
+        """Check the scopes that messages need."""
+        for item in items:
+            if type(item) is not Request and type(item) is not Notification:
+                continue
+            name = _name_of(item)
+            is_call = name is not None and item.method == "tools/call"
+            scopes = self._server.tool_scopes(name) if is_call else _NO_SCOPES
+            if self._authorization is not None:
+                await self._authorization.check_message(request.claims, item.method, name, scopes)
+            elif scopes:
+                raise Refusal(403, "The tool needs a scope, but this server checks no tokens.")
 
     # Ending.
 

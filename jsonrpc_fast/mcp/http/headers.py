@@ -199,7 +199,7 @@ def is_modern(message: Any, version: bytes | None) -> bool:
         message: The decoded message or batch.
         version: The header `MCP-Protocol-Version`.
     """
-    if version is not None and version not in _LEGACY:
+    if version is not None and version not in _LEGACY and version.strip(b" \t") not in _LEGACY:
         return True
     if type(message) is not Request:
         return False

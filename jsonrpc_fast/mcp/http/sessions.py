@@ -319,10 +319,10 @@ class SessionRequests:
         return self._store is not None and revision is not None and revision.version >= "2025-11-25"
 
     def _session(self, request: AsgiRequest, *, needs_room: bool = True) -> HttpSession:
-        id = value_of(request.headers, SESSION_ID)
+        id = request.headers.get(SESSION_ID)
         if id is None:
             raise Refusal(400, _NO_SESSION_ID)
-        session = self.sessions.find(id.decode("latin-1"), request.subject)
+        session = self.sessions.find(id.strip(b" \t").decode("latin-1"), request.subject)
         if session is not None and not session.transport.is_connected:
             self.sessions.end(session)
             session = None
@@ -338,8 +338,8 @@ class SessionRequests:
             raise Refusal(503, "The session has too many requests in progress.", [RETRY_SOON])
 
     def _check_version(self, request: AsgiRequest) -> None:
-        version = value_of(request.headers, VERSION)
-        if version is not None and version not in self._versions:
+        version = request.headers.get(VERSION)
+        if version is not None and version.strip(b" \t") not in self._versions:
             raise Refusal(400, "This MCP-Protocol-Version is not supported.")
 
     async def get(self, request: AsgiRequest) -> None:

@@ -40,6 +40,7 @@ from .handshake import RequestRules, ServerHandshake
 from .inputs import Inputs, cannot_send, check_input_required
 from .methods import CAPABILITIES, Method, Methods, call_method
 from .middleware import run_within
+from .registry import RegisteredTool
 from .serving import ClientConnection, FrontSession
 from .subscriptions import TASK_IDS, ClientSubscriptions, SubscriptionStream
 from .tasks import Task
@@ -153,7 +154,7 @@ class ServerConnection(ClientConnection):
         result = method(members, context)
         if type(result) is dict:
             make_inputs = partial(open_inputs, context)
-            return self._complete(name, request.id, result, rules, opened_inputs(context), make_inputs)
+            return self._complete(name, request.id, rules, opened_inputs(context), make_inputs, result)
         if asyncio.isfuture(result):
             return result
         return self._run_async(request, lambda: result, context, rules)
@@ -162,27 +163,22 @@ class ServerConnection(ClientConnection):
         params, name = message.params, message.method
         if type(params) is not dict or name != "tools/call" or self._invoke is not None or self._must_validate:
             return None
-        tool = self._methods.plain_tool(params, self._declared)
-        if tool is None:
+        tool = self._methods.own_tool(params, self._declared)
+        if tool is None or tool.function.takes_context or "inputResponses" in params or "requestState" in params:
             return None
         try:
             rules = self._handshake.receive_request(name, params)
         except RpcError:
             return None  # raised again in the ordinary way
-        if not isinstance(rules, RequestRules) or "inputResponses" in params or "requestState" in params:
-            return None
+        assert isinstance(rules, RequestRules)
+        return self._session.serve_at_once(message, partial(self._call, tool, message, rules, subject))
 
-        def complete(result: Any) -> Any:
-            return self._complete(name, message.id, result, rules, None, make_inputs)
-
-        def make_inputs() -> Inputs:
-            return Inputs(name, params, self._methods.seal, subject)
-
-        def call() -> Any:
-            result = self._methods.run_tool(tool, params, None, message.id, rules.revision)
-            return complete(result) if type(result) is dict else _completed(result, complete)
-
-        return self._session.serve_at_once(message, call)
+    def _call(self, tool: RegisteredTool, message: Request, rules: RequestRules, subject: object) -> Any:
+        params: Any = message.params
+        result = self._methods.run_tool(tool, params, None, message.id, rules.revision)
+        make_inputs = partial(Inputs, message.method, params, self._methods.seal, subject)
+        complete = partial(self._complete, message.method, message.id, rules, None, make_inputs)
+        return complete(result) if type(result) is dict else _completed(result, complete)
 
     def _on_notification(self, request: SessionContext, params: Any) -> Any:
         is_due = self._handshake.receive_notification(request.method)
@@ -222,16 +218,16 @@ class ServerConnection(ClientConnection):
                 raise
             result = {}  # `_complete` replaces it
         make_inputs = partial(open_inputs, context)
-        return self._complete(request.method, request.id, result, rules, opened_inputs(context), make_inputs)
+        return self._complete(request.method, request.id, rules, opened_inputs(context), make_inputs, result)
 
     def _complete(
         self,
         method: str,
         id: MessageId,
-        result: Any,
         rules: RequestRules,
         inputs: Inputs | None,
         make_inputs: Callable[[], Inputs],
+        result: Any,
     ) -> Any:
         """Complete a result for its revision. An invalid result raises the RpcError for the client."""
         if not isinstance(result, dict):

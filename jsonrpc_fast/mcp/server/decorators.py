@@ -230,6 +230,7 @@ class Decorators(Registry):
             )
             self._add(self.tools, tool.name, registered, "tools")
             self.has_tasks |= task_support != "forbidden"
+            self.may_need_scopes |= bool(registered.scopes)
             return function
 
         return register

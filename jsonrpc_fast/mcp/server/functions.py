@@ -40,6 +40,7 @@ _REFUSED: Final[dict[Role, tuple[type, ...]]] = {
     "method": (str, int, float, bytes, bytearray, list, tuple, set, frozenset, types.NoneType),
 }
 """By role: types that are never a valid result."""
+_MAX_SHAPES: Final = 64
 
 
 class RegisteredFunction:
@@ -57,6 +58,7 @@ class RegisteredFunction:
         description: The docstring of the function, without its part about parameters; None without one.
         name: The name of the function.
         parameters: The parameters that are arguments, by name.
+        takes_context: Whether a call needs a context.
         returns: The annotation of the result; `Parameter.empty` without one.
 
     Raises:
@@ -79,6 +81,7 @@ class RegisteredFunction:
         self.name: str = name_of(function)
         label = (name or self.name) if role is None else f"{role} {name or self.name}"
         self._context_name: str | None = None
+        self._plain_shapes: set[tuple[Any, ...]] = set()  # names and types of arguments that were plain
         self.parameters: dict[str, Parameter] = {}
         try:
             hints = hints_of(function)
@@ -94,6 +97,7 @@ class RegisteredFunction:
             inspect.iscoroutinefunction(each)
             for each in (function, getattr(type(function), "__call__", None))  # noqa: B004
         )
+        self.takes_context: bool = thread or self._context_name is not None
         self.returns: Any = hints.get("return", Parameter.empty)
         documented = without_partial(function)
         doc = inspect.getdoc(documented) if inspect.isroutine(documented) else None
@@ -157,6 +161,9 @@ class RegisteredFunction:
 
         Only arguments without constraints are checked: str, int, float, bool, None, and unions of these.
         """
+        shape = (*arguments, *map(type, arguments.values()))
+        if shape in self._plain_shapes:
+            return True
         found = self._arguments
         plain = None if found is None else found.plain
         if found is None or plain is None:
@@ -166,12 +173,9 @@ class RegisteredFunction:
         for name, value in arguments.items():
             if name not in plain or type(value) not in plain[name]:
                 return False
+        if len(self._plain_shapes) < _MAX_SHAPES:
+            self._plain_shapes.add(shape)
         return True
-
-    @property
-    def takes_context(self) -> bool:
-        """Whether a call needs a context."""
-        return self._context_name is not None or self._thread is not None
 
     def call(self, arguments: Mapping[str, Any], context: Context | None) -> Any:
         """Call the function with converted arguments. Return what it returns: a result, or an awaitable of one.

@@ -48,6 +48,10 @@ from ..protocol.versions import (
 
 _MAX_VERSION_CHARACTERS: Final = 64  # errors repeat the version, so its size has a bound
 _LEGACY_REQUESTS: Final = frozenset().union(*[REVISIONS[version].client_requests for version in HANDSHAKE_VERSIONS])
+_SERVED_PLAINLY: Final = {
+    version: REVISIONS[version].client_requests - {"initialize", "ping"} for version in HANDSHAKE_VERSIONS
+}
+"""By version: the requests of a session that the handshake only looks up, if they have no `_meta`."""
 _MODERN_MEMBERS: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
 _BEFORE_INITIALIZED: Final = frozenset({"notifications/message", "notifications/progress", "notifications/cancelled"})
 
@@ -146,6 +150,9 @@ class ServerHandshake:
         """
         members = params if type(params) is dict else object_members(params)
         meta = members.get("_meta")
+        session = self.session
+        if meta is None and session is not None and method in _SERVED_PLAINLY[session.revision.version]:
+            return session
         if self._modern_versions and (
             method == "server/discover" or not self._legacy_versions or (meta is not None and is_modern_meta(meta))
         ):
@@ -156,7 +163,6 @@ class ServerHandshake:
             return self._initialize(members)
         if method == "ping":
             return HandshakeResult({})
-        session = self.session
         if session is None:
             if method in _LEGACY_REQUESTS or method in self._methods:
                 raise RpcError(ErrorCode.INVALID_REQUEST, "the session is not initialized")

@@ -195,7 +195,7 @@ class Methods:
             RpcError: The method is not found (-32601).
         """
         registry = self._registry
-        if method == "tools/call" and (tool := self._own_tool(params, declared)) is not None:
+        if method == "tools/call" and (tool := self.own_tool(params, declared)) is not None:
             return partial(self._run_tool, tool), tool.function.is_async
         if method in registry.methods:
             return partial(call_method, registry.methods[method]), True
@@ -209,22 +209,17 @@ class Methods:
             return self._own_lists[method], False
         return function, is_async
 
-    def _own_tool(self, params: dict[str, Any], declared: AbstractSet[str]) -> RegisteredTool | None:
-        """The registered tool that a call names, unless it may run as a task."""
-        name = params.get("name")
-        if type(name) is not str or "tools" not in declared or self._registry.has_tasks:
-            return None
-        return self._registry.tools.get(name)
-
-    def plain_tool(self, params: dict[str, Any], declared: AbstractSet[str]) -> RegisteredTool | None:
-        """Return the tool that a call names, for `run_tool` without a context; None if the call needs one.
+    def own_tool(self, params: dict[str, Any], declared: AbstractSet[str]) -> RegisteredTool | None:
+        """Return the registered tool that a call names; None if it is of a provider, or may run as a task.
 
         Args:
             params: The params of the call.
             declared: As in `find`.
         """
-        tool = self._own_tool(params, declared)
-        return None if tool is None or tool.function.takes_context else tool
+        name = params.get("name")
+        if type(name) is not str or "tools" not in declared or self._registry.has_tasks:
+            return None
+        return self._registry.tools.get(name)
 
     async def serve_mounted(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         """Serve a request of a server that this one is mounted at, inside the middleware of this one.
@@ -330,7 +325,7 @@ class Methods:
         Args:
             tool: The tool.
             params: The params of the call.
-            context: The context; None for a tool of `plain_tool`.
+            context: The context; None for a function that takes none.
             id: The id of the request.
             revision: The revision of the request.
         """

@@ -114,6 +114,7 @@ class Registry:
         notifications: Functions by notification.
         mounts: The providers, in the order they were mounted.
         has_tasks: Whether a tool was registered that may run as a task.
+        may_need_scopes: Whether a tool was registered that needs a scope, or a provider, which may have one.
     """
 
     def __init__(self) -> None:
@@ -125,6 +126,7 @@ class Registry:
         self.notifications: dict[str, RegisteredFunction] = {}
         self.mounts: list[Mount] = []
         self.has_tasks: bool = False
+        self.may_need_scopes: bool = False
         self._prefixes = Prefixes([], "")
 
     def capabilities(self) -> ServerCapabilities:
@@ -191,6 +193,7 @@ class Registry:
         if prefix:
             self._prefixes.add(prefix)
         self.mounts.append(mount)
+        self.may_need_scopes = True
         for kind in get_args(FeatureKind):
             if kind in provider.kinds:
                 self._changed(kind)

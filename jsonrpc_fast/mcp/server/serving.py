@@ -97,14 +97,13 @@ class FrontSession(McpSession):
     def __init__(self, connection: ClientConnection, transport: Transport, options: SessionOptions) -> None:
         super().__init__(transport, connection.serve, options)
         self._connection = connection
+        self.serve_at_once: Callable[[Request, Callable[[], Any]], bytes | Run | None] = (
+            self._engine.inbox.serve_at_once
+        )
 
     @property
     def revision(self) -> Revision | None:
         return self._connection.revision
-
-    def serve_at_once(self, message: Request, function: Callable[[], Any]) -> bytes | Run | None:
-        """See `Inbox.serve_at_once`."""
-        return self._engine.inbox.serve_at_once(message, function)
 
     async def finish(self, run: Run, destination: Destination) -> None:
         """See `LoopDriver.finish`."""
@@ -126,6 +125,7 @@ class ConnectionFactory:
         tasks: The tasks.
         connections: The connections in use. Whoever serves them keeps this up to date.
         changes: Changes whenever new connections declare something else.
+        may_need_scopes: Whether `tool_scopes` may return any.
         keeps_raw: Whether the connections take payloads as `Raw`.
     """
 
@@ -135,6 +135,7 @@ class ConnectionFactory:
     tasks: TaskStore
     connections: set[Any]
     changes: int = 0
+    may_need_scopes: bool = True
     keeps_raw: ClassVar[bool] = False
 
     def tool_scopes(self, name: str) -> frozenset[str]:
