@@ -107,38 +107,23 @@ def connect(
     check_type("mode", mode, str)
     check_texts("headers", headers)
     check_texts("env", env)
-    entry: ServerEntry | None = None
-    is_file = isinstance(server, (str, os.PathLike)) and os.fspath(server).lower().endswith(".json")
-    if isinstance(server, Mapping) or (is_file and not is_url(server)):
-        entries = read_servers(cast("str | os.PathLike[str] | Mapping[str, Any]", server))
-        if len(entries) == 1:
-            [entry] = entries.values()
-        else:
-            server = gateway_of(entries)
-            # With a handshake the servers of either era may ask and notify this client at any time.
-            mode = "legacy" if mode == "auto" else mode
-    if isinstance(server, LocalServer):
-        server = server.in_process()
-    if entry is None and isinstance(server, (str, os.PathLike)):
-        if isinstance(server, str) and _SCHEME.match(server) and not is_url(server):
-            raise ValueError("server must be a program, or a URL that begins with http:// or https://: unknown scheme")
-        is_program = not is_url(server)
-        entry = ServerEntry((server,)) if is_program else ServerEntry(url=str(server))
-    elif entry is None and not is_transport(server):
-        raise TypeError(f"server must be a program, a URL, a Server or a transport, not {type(server).__name__}")
-    if not (entry is not None and entry.url) and (headers is not None or auth is not None or http_client is not None):
+    found = _found(server)
+    if isinstance(found, LocalServer):
+        # With a handshake the servers behind a gateway, of either era, may ask and notify this client at any time.
+        mode = "legacy" if mode == "auto" and not isinstance(server, LocalServer) else mode
+        found = found.in_process()
+    entry = found if isinstance(found, ServerEntry) else ServerEntry()
+    if not entry.url and (headers is not None or auth is not None or http_client is not None):
         raise TypeError("headers, auth and http_client apply to a URL")
-    if not (entry is not None and entry.command) and (
-        arguments or env is not None or cwd is not None or stderr != "inherit"
-    ):
+    if not entry.command and (arguments or env is not None or cwd is not None or stderr != "inherit"):
         raise TypeError("arguments, env, cwd and stderr apply to a program")
     # The revision is not known yet, and one of them has batches.
     profile = REVISIONS[mode].profile if mode in REVISIONS else MCP_2025_11_25.replace(name="mcp", batches=True)
     start: Callable[[], ProgramTransport] | None = None
     transport: Transport | None = None
     sign_in: Callable[[], Awaitable[None]] | None = None
-    if entry is None:
-        transport = cast("Transport", server)
+    if not isinstance(found, ServerEntry):
+        transport = found
     elif entry.url:
         if headers is not None:
             entry = replace(entry, headers={**(entry.headers or {}), **headers})
@@ -162,3 +147,20 @@ def connect(
         capabilities=capabilities,
         **options,
     )
+
+
+def _found(server: object) -> ServerEntry | LocalServer | Transport:
+    """Return where a server is, or the server or transport that was given; a gateway for several servers."""
+    if isinstance(server, LocalServer):
+        return server
+    is_file = isinstance(server, (str, os.PathLike)) and os.fspath(server).lower().endswith(".json")
+    if isinstance(server, Mapping) or (is_file and not is_url(server)):
+        entries = read_servers(cast("str | os.PathLike[str] | Mapping[str, Any]", server))
+        return next(iter(entries.values())) if len(entries) == 1 else gateway_of(entries)
+    if isinstance(server, (str, os.PathLike)):
+        if isinstance(server, str) and _SCHEME.match(server) and not is_url(server):
+            raise ValueError("server must be a program, or a URL that begins with http:// or https://: unknown scheme")
+        return ServerEntry(url=str(server)) if is_url(server) else ServerEntry((server,))
+    if not is_transport(server):
+        raise TypeError(f"server must be a program, a URL, a Server or a transport, not {type(server).__name__}")
+    return cast("Transport", server)

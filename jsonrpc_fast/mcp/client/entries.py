@@ -28,9 +28,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
+import msgspec
+
 from ...profile import Profile
 from ...transports.protocol import Transport
 from ..http.headers import BEARER_TOKEN
+from ..protocol.records import Record
 from .program import ProgramTransport, Stderr
 
 SAFE_VARIABLES: Final = (
@@ -213,66 +216,49 @@ def entry_of(name: str, server: Any) -> ServerEntry:
         return ServerEntry(command=tuple(server))
     if not isinstance(server, Mapping):
         raise TypeError(f"the server {name!r} must be a URL, a command, a Server or an object")
-    return _entry(_Members(name, server))
+    return _read(name, server)
 
 
-class _Members:
-    """The members of an entry, by type."""
+class _Entry(Record, frozen=True, kw_only=True, eq=False):
+    """The members of an entry of `mcpServers`."""
 
-    def __init__(self, name: str, members: Mapping[str, Any]) -> None:
-        self.name = name
-        self.auth = members.get("auth")
-        self._members = members
-
-    def fault(self, what: str) -> ValueError:
-        return ValueError(f"the server {self.name!r} {what}")
-
-    def text(self, member: str) -> str:
-        value = self._members.get(member)
-        if value is not None and not isinstance(value, str):
-            raise self.fault(f"has a {member} that is not a string")
-        return value or ""
-
-    def texts(self, member: str) -> dict[str, str]:
-        value = self._members.get(member)
-        given = {} if value is None else value
-        if not isinstance(given, Mapping) or not all(isinstance(text, str) for text in given.values()):
-            raise self.fault(f"has a member {member} that is not an object of strings")
-        return dict(given)
-
-    def arguments(self) -> list[str]:
-        value = self._members.get("args")
-        given = [] if value is None else value
-        if not isinstance(given, (list, tuple)) or not all(isinstance(text, str) for text in given):
-            raise self.fault("has args that are not an array of strings")
-        return list(given)
+    type: str = ""
+    command: str = ""
+    args: list[str] = msgspec.field(default_factory=list)
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    cwd: str = ""
+    url: str = ""
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    auth: Any = None
 
 
-def _entry(members: _Members) -> ServerEntry:
-    command, url, kind = members.text("command"), members.text("url"), members.text("type")
-    if kind == "sse":
-        raise members.fault("has the type sse, HTTP+SSE of 2024-11-05, which is not supported")
-    if kind not in ("", "stdio", *_HTTP_TYPES):
-        raise members.fault("has a type that is not known")
-    if bool(command) == bool(url) or (kind == "stdio" and url) or (kind in _HTTP_TYPES and command):
-        raise members.fault("must have either a command, or a url")
-    if url and not is_url(url):
-        raise members.fault("has a url that does not begin with http:// or https://")
-    arguments, env, headers = members.arguments(), members.texts("env"), members.texts("headers")
-    entry = ServerEntry(
-        command=(command, *arguments) if command else (),
-        url=url,
-        env=env,
-        cwd=members.text("cwd") or None,
-        headers=headers or None,
-    )
-    if members.auth is None:
-        return entry
-    if not url:
-        raise members.fault("has an auth, but no url")
-    if isinstance(members.auth, (bool, int, float, list, Mapping)):
-        raise members.fault("has an auth that is not a string")
-    return entry.authorized(members.auth, f"the auth of the server {members.name!r}")
+def _read(name: str, members: Mapping[str, Any]) -> ServerEntry:
+    try:
+        entry = _Entry.from_dict(dict(members))
+    except ValueError as error:
+        raise ValueError(f"the server {name!r}: {error}") from None
+    if entry.type == "sse":
+        fault = "has the type sse, HTTP+SSE of 2024-11-05, which is not supported"
+    elif entry.type not in ("", "stdio", *_HTTP_TYPES):
+        fault = "has a type that is not known"
+    elif bool(entry.command) == bool(entry.url) or (entry.type and (entry.type == "stdio") != bool(entry.command)):
+        fault = "must have either a command, or a url"
+    elif entry.url and not is_url(entry.url):
+        fault = "has a url that does not begin with http:// or https://"
+    elif entry.auth is not None and not entry.url:
+        fault = "has an auth, but no url"
+    elif isinstance(entry.auth, (bool, int, float, list, Mapping)):
+        fault = "has an auth that is not a string"
+    else:
+        found = ServerEntry(
+            command=(entry.command, *entry.args) if entry.command else (),
+            url=entry.url,
+            env=entry.env,
+            cwd=entry.cwd or None,
+            headers=entry.headers or None,
+        )
+        return found if entry.auth is None else found.authorized(entry.auth, f"the auth of the server {name!r}")
+    raise ValueError(f"the server {name!r} {fault}")
 
 
 def _expanded(name: str, value: Any) -> Any:

@@ -136,6 +136,9 @@ class ClientHandshake:
         versions: The versions that the client supports, in any order.
         probe_seconds: How long to wait for the response to a probe; None: the caller's own timeout.
 
+    Attributes:
+        server: What is known about the server; None before the handshake is done.
+
     Raises:
         ValueError: The mode is unknown, or none of the versions belongs to it.
     """
@@ -162,12 +165,7 @@ class ClientHandshake:
         self._asked: Literal["", "initialize", "server/discover"] = ""
         self._was_corrected = False
         self._has_probed = False
-        self._server: ServerContext | None = None
-
-    @property
-    def server(self) -> ServerContext | None:
-        """What is known about the server; None before the handshake is done."""
-        return self._server
+        self.server: ServerContext | None = None
 
     def start(self, *, probes: bool = True) -> SendRequest:
         """Return the first step.
@@ -221,7 +219,7 @@ class ClientHandshake:
         Returns:
             The step; None if the probe cannot be the cause, because the handshake was done or there was no probe.
         """
-        if self._server is not None or not self._modern_versions or not self._legacy_versions:
+        if self.server is not None or not self._modern_versions or not self._legacy_versions:
             return None
         # The second process must not see the probe that has ended the first one.
         self._modern_versions = []
@@ -236,7 +234,7 @@ class ClientHandshake:
         Raises:
             RpcError: The error to send: the method is unknown, or the handshake is not done.
         """
-        server = self._server
+        server = self.server
         # Up to 2025-11-25 only pings may be sent before the handshake is done ("Lifecycle").
         if server is None:
             if method == "ping":
@@ -279,8 +277,8 @@ class ClientHandshake:
             info = Implementation.from_dict(result.get("serverInfo"), version, path="/serverInfo")
         except ValueError as fault:
             raise HandshakeError(f"the server sent an invalid result for initialize: {fault}") from None
-        self._server = ServerContext(REVISIONS[version], capabilities, info, _text(result.get("instructions")))
-        return Done(self._server, Notification("notifications/initialized"))
+        self.server = ServerContext(REVISIONS[version], capabilities, info, _text(result.get("instructions")))
+        return Done(self.server, Notification("notifications/initialized"))
 
     def _discovered(self, result: dict[str, Any]) -> SendRequest | Done:
         version = latest_common(_strings(result.get("supportedVersions")) or (), self._modern_versions)
@@ -293,8 +291,8 @@ class ClientHandshake:
             else:
                 instructions = _text(result.get("instructions"))
                 info = _server_info(result, version)
-                self._server = ServerContext(REVISIONS[version], capabilities, info, instructions, self._meta(version))
-                return Done(self._server)
+                self.server = ServerContext(REVISIONS[version], capabilities, info, instructions, self._meta(version))
+                return Done(self.server)
         if self._legacy_versions:
             return self._initialize()
         raise HandshakeError(fault)

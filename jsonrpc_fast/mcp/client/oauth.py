@@ -40,6 +40,7 @@ import time
 import webbrowser
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
@@ -296,6 +297,7 @@ def _proofs(pem: str | None) -> Proofs:
     return Proofs(pem)
 
 
+@dataclass(eq=False, repr=False)
 class _Storage:
     """The SDK's store, over a `TokenStore`. It also keeps what the SDK forgets: when tokens expire, and their issuer.
 
@@ -308,15 +310,14 @@ class _Storage:
         is_bound: Whether the token is bound to the key of `proofs`.
     """
 
-    def __init__(self, store: TokenStore, server: str) -> None:
-        self._store = store
-        self.server = server
-        self._record: dict[str, Any] = {}
-        self.context: OAuthContext | None = None
-        self.client: OAuthClientInformationFull | None = None
-        self.port: int | None = None
-        self.proofs: Proofs | None = None
-        self.is_bound = False
+    _store: TokenStore
+    server: str
+    _record: dict[str, Any] = field(default_factory=dict)
+    context: OAuthContext | None = None
+    client: OAuthClientInformationFull | None = None
+    port: int | None = None
+    proofs: Proofs | None = None
+    is_bound: bool = False
 
     async def read(self) -> None:
         text = await self._store.load(self.server)
@@ -569,15 +570,16 @@ def _of_program(make: Callable[[str, _Storage], httpx2.Auth], store: TokenStore 
     return OAuth(make, MemoryStore() if store is None else store)
 
 
+@dataclass(eq=False, repr=False)
 class _Redirect:
     """The way to the authorization server through the browser, and back by a redirect."""
 
-    def __init__(self, port: int, open_browser: Callable[[str], object], seconds: float) -> None:
-        self._port = port
-        self._open_browser = open_browser
-        self._seconds = seconds
-        self._address = self._state = ""
-        self.context: OAuthContext
+    _port: int
+    _open_browser: Callable[[str], object]
+    _seconds: float
+    context: OAuthContext = field(init=False)
+    _address: str = ""
+    _state: str = ""
 
     async def begin(self, address: str) -> None:
         _check_address(address, self.context.server_url)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from ...codec._backend import dumps
 from ...errors import EncodeError
 from ..protocol.meta import LIST_METHODS
-from .results import check_named_objects, invalid_result
+from .results import check_items, invalid_result, named_fault
 
 MAX_PAGES: Final = 1000
 """Maximum number of pages of one list. A server with more, or with pages that form a cycle, is faulty."""
@@ -35,7 +36,7 @@ async def all_pages(
     size = 0
     for _ in range(MAX_PAGES):
         page = await request(params)
-        check_named_objects(method, page, name, key)
+        check_items(method, page, name, partial(named_fault, key))
         found += page[name]
         cursor = page.get("nextCursor")
         if cursor is None:

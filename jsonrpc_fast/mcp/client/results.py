@@ -35,16 +35,11 @@ def check_items(method: str, result: dict[str, Any], name: str, fault_of: Callab
         raise invalid_result(method, fault)
 
 
-def check_named_objects(method: str, page: dict[str, Any], name: str, key: str) -> None:
-    """Check a member that is an array of objects with a string at `key`. Raises as `check_items`."""
-    items = page.get(name)
-    if (fault := items_fault(items, f"/{name}")) is not None:
-        raise invalid_result(method, fault)
-    for index, item in enumerate(items or ()):
-        if not isinstance(item, dict):
-            raise invalid_result(method, f"/{name}/{index} must be an object")
-        if not isinstance(item.get(key), str):
-            raise invalid_result(method, f"/{name}/{index}/{key} must be a string")
+def named_fault(key: str, item: Any, path: str) -> str | None:
+    """Return the fault of an item that must be an object with a string at `key`; None if it is valid."""
+    if not isinstance(item, dict):
+        return f"{path} must be an object"
+    return None if isinstance(item.get(key), str) else f"{path}/{key} must be a string"
 
 
 def check_completion(result: dict[str, Any]) -> dict[str, Any]:

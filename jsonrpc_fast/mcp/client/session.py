@@ -9,7 +9,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from math import inf
 from typing import Any, Final
@@ -21,6 +20,7 @@ from ...codec import ParseError, Request
 from ...codec._payloads import decoded
 from ...codes import RPC_MESSAGES, ErrorCode
 from ...errors import CallTimeout, HttpStatusError, RpcError, StateError, invalid_params
+from ...handlers import is_awaitable
 from ...profile import MCP_2025_11_25
 from ...session import McpConvention, SessionContext, SessionOptions
 from ...transports.protocol import Transport, is_strict_enough
@@ -141,12 +141,9 @@ class ClientSession(McpSession):
         function = self._request_handlers.get(context.method)
         if function is None:
             raise method_not_found()
-        # A coroutine function is only called in `_called`: if the request is cancelled before that, no coroutine is
-        # left behind that was never awaited.
-        if inspect.iscoroutinefunction(function):
-            return _called(function, params)
-        result = function(params)
-        return _checked(result) if isinstance(result, dict) else _awaited(result)
+        # The function is called inside the coroutine: if the request is cancelled before that, no coroutine of the
+        # function is left behind that was never awaited.
+        return _called(function, params)
 
     async def inputs(self, method: str, result: dict[str, Any], repeats: int) -> dict[str, Any]:
         """Return the params to repeat a request with, after a result that asks for input.
@@ -183,8 +180,7 @@ class ClientSession(McpSession):
             function = self._request_handlers.get(request["method"])
             if function is None:
                 raise StateError("there is no handler for the input that the server asks for")
-            response = function(request.get("params") or {})
-            responses[key] = _checked(response) if isinstance(response, dict) else await _awaited(response)
+            responses[key] = await _called(function, request.get("params") or {})
         return {**inputs, "inputResponses": responses}
 
 
@@ -203,16 +199,11 @@ def capabilities_of(handlers: Mapping[str, object]) -> ClientCapabilities:
     )
 
 
-def _checked(result: Any) -> dict[str, Any]:
-    """Return the result of a handler if it is a dict. Raises TypeError otherwise."""
+async def _called(function: Callable[[dict[str, Any]], Any], params: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of a handler, sync or async."""
+    result = function(params)
+    if is_awaitable(result):
+        result = await result
     if not isinstance(result, dict):
         raise TypeError(f"a handler must return a dict, not {type(result).__name__}")
     return result
-
-
-async def _called(function: Callable[[dict[str, Any]], Any], params: dict[str, Any]) -> dict[str, Any]:
-    return _checked(await function(params))
-
-
-async def _awaited(result: Any) -> dict[str, Any]:
-    return _checked(await result if hasattr(result, "__await__") else result)

@@ -129,7 +129,7 @@ class Gateway(Served):
         if not entries:
             raise ValueError("a gateway must have a server")
         self._entries: dict[str, ServerEntry] = {}
-        self._prefixes = Prefixes([], separator)
+        self._prefixes = Prefixes(separator)
         self._info = Implementation(name=name, version=version)
         for server, entry in entries.items():
             safe = _UNSAFE.sub("_", server)

@@ -5,28 +5,24 @@ No name is ambiguous: no server name with the separator is the beginning of anot
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 
 class Prefixes:
     """The names of the servers in one list.
 
     Args:
-        servers: The names of the servers.
         separator: What stands between the name of a server and a name there.
-
-    Raises:
-        ValueError: The names of two servers make the names of their tools ambiguous.
     """
 
-    def __init__(self, servers: Iterable[str], separator: str = "_") -> None:
+    def __init__(self, separator: str) -> None:
         self._separator = separator
         self._prefixes: dict[str, str] = {}
-        for server in servers:
-            self.add(server)
 
     def add(self, server: str) -> None:
-        """Add a server. Raises as the constructor."""
+        """Add a server.
+
+        Raises:
+            ValueError: The names of two servers make the names of their tools ambiguous.
+        """
         prefix = server + self._separator
         for other, known in self._prefixes.items():
             if prefix.startswith(known) or known.startswith(prefix):

@@ -171,6 +171,7 @@ _EXPECTED: dict[Any, str] = {
     float: "a number",
     list[str]: "an array of strings",
     dict[str, Any]: "an object",
+    dict[str, str]: "an object of strings",
     dict[str, dict[str, Any]]: "an object of objects",
 }
 

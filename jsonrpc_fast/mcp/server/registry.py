@@ -127,7 +127,7 @@ class Registry:
         self.mounts: list[Mount] = []
         self.has_tasks: bool = False
         self.may_need_scopes: bool = False
-        self._prefixes = Prefixes([], "")
+        self._prefixes = Prefixes("")
 
     def capabilities(self) -> ServerCapabilities:
         """Return the capabilities of what is registered now."""

@@ -64,7 +64,7 @@ class ThreadContext(Context):
     async def start_task(self) -> None:
         """Start the task: see `Context.start_task`."""
         await self._inner.start_task()
-        self._ask = self._inner._ask
+        copy_to(self, self._inner)  # its requests belong to the task now
 
     def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
         """Report progress: see `Context.report_progress`."""

@@ -67,13 +67,6 @@ class CheckedTool:
             raise ValueError(f"tool {tool.name}: {error}") from None
         self._is_structured = is_structured
 
-    def definition(self, revision: Revision) -> dict[str, Any]:
-        """Return the tool as `tools/list` shows it.
-
-        Before 2026-07-28 an output schema is left out unless its type is "object".
-        """
-        return tool_definition(self.tool, revision)
-
     def read_arguments(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[SchemaFault]]:
         """Return the arguments of a call, with strings replaced by the values that they contain.
 
@@ -143,7 +136,10 @@ class CheckedTool:
 
 
 def tool_definition(tool: Tool, revision: Revision) -> dict[str, Any]:
-    """Return a tool as `tools/list` shows it: see `CheckedTool.definition`."""
+    """Return a tool as `tools/list` shows it.
+
+    Before 2026-07-28 an output schema is left out unless its type is "object".
+    """
     definition = tool.to_dict(revision.version)
     definition["inputSchema"] = tool.input_schema
     if not revision.any_structured_results and definition.get("outputSchema", {}).get("type") != "object":

@@ -18,7 +18,7 @@ from typing_extensions import NotRequired, TypedDict
 
 from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.mcp.protocol.definitions import Tool
-from jsonrpc_fast.mcp.protocol.versions import REVISIONS, VERSIONS
+from jsonrpc_fast.mcp.protocol.versions import VERSIONS
 from jsonrpc_fast.mcp.server import Image, Server, ToolResult, WholeResult
 from jsonrpc_fast.mcp.server.functions import RegisteredFunction
 from jsonrpc_fast.mcp.server.outputs import WRAPPED, OutputType, output_type
@@ -338,7 +338,7 @@ def test_structured_output_that_is_required() -> None:
     with pytest.raises(TypeError, match="the result has no schema"):
         server.tool(structured_output=True)(unknown)
     server.tool(silent)
-    assert "outputSchema" not in server.tools["silent"].checked.definition(REVISIONS["2026-07-28"])
+    assert server.tools["silent"].checked.tool.output_schema is msgspec.UNSET
 
 
 @rows("version", VERSIONS)

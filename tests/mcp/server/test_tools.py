@@ -13,7 +13,7 @@ from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.mcp.protocol.definitions import Tool, ToolAnnotations
 from jsonrpc_fast.mcp.protocol.versions import REVISIONS, VERSIONS
 from jsonrpc_fast.mcp.server.results import ToolResult
-from jsonrpc_fast.mcp.server.tools import CheckedTool, error_result
+from jsonrpc_fast.mcp.server.tools import CheckedTool, error_result, tool_definition
 
 from ...support.mcp_schemas import schema_of
 from ...support.tables import rows
@@ -40,7 +40,7 @@ def tool(name: str, **members: Any) -> Tool:
 
 @rows("version", VERSIONS)
 def test_definition(corpora: Path, version: str) -> None:
-    definition = CheckedTool(ADD).definition(REVISIONS[version])
+    definition = tool_definition(ADD, REVISIONS[version])
     schema_of(corpora, version, "Tool").validate(definition)
     assert ("outputSchema" in definition) is ("title" in definition) is (version >= "2025-06-18")
     assert ("annotations" in definition) is (version >= "2025-03-26")
@@ -53,20 +53,20 @@ def test_official_tools_round_trip(corpora: Path) -> None:
     for obj in tools:
         record = Tool.from_dict(obj, "2026-07-28")
         assert json.dumps(record.to_dict()) == json.dumps(obj)
-        assert CheckedTool(record).definition(LATEST) == obj
+        assert tool_definition(record, LATEST) == obj
 
 
 def test_defaults() -> None:
     now = CheckedTool(tool("now"))
-    assert now.definition(OLD) == {"name": "now", "inputSchema": {"type": "object"}}
+    assert tool_definition(now.tool, OLD) == {"name": "now", "inputSchema": {"type": "object"}}
     for arguments in ({}, {"anything": 1}):
         assert now.read_arguments(arguments) == (arguments, [])
 
 
 def test_only_2026_07_28_has_outputs_that_are_not_objects() -> None:
     names = CheckedTool(tool("names", output_schema={"type": "array", "items": {"type": "string"}}))
-    assert "outputSchema" not in names.definition(REVISION_11)
-    assert "outputSchema" in names.definition(LATEST)
+    assert "outputSchema" not in tool_definition(names.tool, REVISION_11)
+    assert "outputSchema" in tool_definition(names.tool, LATEST)
     assert names.result(["a"], REVISION_11) == {"content": [{"type": "text", "text": '["a"]'}]}
     assert names.result(["a"], LATEST)["structuredContent"] == ["a"]
 
