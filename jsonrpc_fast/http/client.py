@@ -14,7 +14,7 @@ Rules:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypedDict, TypeVar, overload
 
@@ -167,6 +167,84 @@ class _BaseClient(ResponseReader, Generic[C]):
             check_batches(self._profile)
         return calls, b"[" + b",".join(texts) + b"]"
 
+    # What a client does around its `_post`, the only part that waits. The one of the sync client never does: its
+    # coroutines are `done` in one step.
+
+    async def _post(self, body: bytes, seconds: float | None, headers: Mapping[str, str] | None) -> ReadResponse:
+        raise NotImplementedError
+
+    @overload
+    async def _call(
+        self, method: str, params: Params = None, *, returns: type[T], **options: Unpack[PostOptions]
+    ) -> T: ...
+
+    @overload
+    async def _call(
+        self, method: str, params: Params = None, *, returns: Any = ..., **options: Unpack[PostOptions]
+    ) -> Any: ...
+
+    async def _call(
+        self,
+        method: str,
+        params: Params = None,
+        *,
+        returns: Any = UNSET,
+        timeout: float | Unset | None = UNSET,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Call a method and return its result. Arguments and exceptions are those of `HttpClient.call`."""
+        read = None if returns is UNSET else result_reader(returns)
+        seconds = self._seconds_of(timeout)
+        id = next(self._ids)
+        text = write_request(id, method, params, **self._encoding)
+        with exchange(self._hooks, {id: method}) as sent:
+            response = await self._post(text, seconds, sent.headers(headers))
+            result = self._read_result(response, id, read is not None)
+        return result if read is None else read(method, result)
+
+    async def _notify(
+        self,
+        method: str,
+        params: Params = None,
+        *,
+        timeout: float | Unset | None = UNSET,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Send a notification. Arguments and exceptions are those of `HttpClient.notify`."""
+        seconds = self._seconds_of(timeout)
+        text = write_notification(method, params, **self._encoding)
+        with exchange(self._hooks, {None: method}) as sent:
+            response = await self._post(text, seconds, sent.headers(headers))
+        if not response.is_success:
+            raise response.status_error()
+
+    async def _batch(
+        self,
+        items: Iterable[BatchItem],
+        *,
+        returns: Any = UNSET,
+        timeout: float | Unset | None = UNSET,
+        headers: Mapping[str, str] | None = None,
+    ) -> list[Any]:
+        """Send calls and notifications in one request. Arguments and results are those of `HttpClient.batch`."""
+        seconds = self._seconds_of(timeout)
+        calls, text = self._encode_batch(items)
+        read = None if returns is UNSET else results_reader(returns, list(calls.values()))
+        with exchange(self._hooks, calls) as sent:
+            response = await self._post(text, seconds, sent.headers(headers))
+            found = sent.settled(self._read_results(response, calls, read is not None))
+        return found if read is None else read(found)
+
+
+def done(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that never waits."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise RuntimeError("the coroutine waits")
+
 
 class HttpClient(_BaseClient["SyncClient"]):
     """A client of a JSON-RPC server over HTTP. Several threads may share it.
@@ -244,13 +322,7 @@ class HttpClient(_BaseClient["SyncClient"]):
             EncodeError, TypeError: The params cannot be encoded, or the type `returns` is not supported.
             ValueError: `timeout` is not more than 0, or not finite, or HTTP does not allow a header.
         """
-        read = None if returns is UNSET else result_reader(returns)
-        seconds = self._seconds_of(timeout)
-        id = next(self._ids)
-        text = write_request(id, method, params, **self._encoding)
-        with exchange(self._hooks, {id: method}) as sent:
-            result = self._read_result(self._post(text, seconds, sent.headers(headers)), id, read is not None)
-        return result if read is None else read(method, result)
+        return done(self._call(method, params, returns=returns, timeout=timeout, headers=headers))
 
     def notify(
         self,
@@ -269,12 +341,7 @@ class HttpClient(_BaseClient["SyncClient"]):
         Raises:
             Exception: As in `call`, except RpcError and InvalidResponse: the body of the HTTP response is not read.
         """
-        seconds = self._seconds_of(timeout)
-        text = write_notification(method, params, **self._encoding)
-        with exchange(self._hooks, {None: method}) as sent:
-            http_response = self._post(text, seconds, sent.headers(headers))
-        if not http_response.is_success:
-            raise http_response.status_error()
+        done(self._notify(method, params, timeout=timeout, headers=headers))
 
     def batch(
         self,
@@ -303,15 +370,9 @@ class HttpClient(_BaseClient["SyncClient"]):
                 results could not be read.
             Exception: As in `call`.
         """
-        seconds = self._seconds_of(timeout)
-        calls, text = self._encode_batch(items)
-        read = None if returns is UNSET else results_reader(returns, list(calls.values()))
-        with exchange(self._hooks, calls) as sent:
-            response = self._post(text, seconds, sent.headers(headers))
-            found = sent.settled(self._read_results(response, calls, read is not None))
-        return found if read is None else read(found)
+        return done(self._batch(items, returns=returns, timeout=timeout, headers=headers))
 
-    def _post(self, body: bytes, seconds: float | None, headers: Mapping[str, str] | None) -> ReadResponse:
+    async def _post(self, body: bytes, seconds: float | None, headers: Mapping[str, str] | None) -> ReadResponse:
         end = None if seconds is None else time.monotonic() + seconds
         options = self._options(body, headers, seconds)
         received = bytearray()
@@ -359,66 +420,9 @@ class AsyncHttpClient(_BaseClient["AsyncClient"]):
         if self._is_owner:
             await self._client.aclose()
 
-    @overload
-    async def call(
-        self, method: str, params: Params = None, *, returns: type[T], **options: Unpack[PostOptions]
-    ) -> T: ...
-
-    @overload
-    async def call(
-        self, method: str, params: Params = None, *, returns: Any = ..., **options: Unpack[PostOptions]
-    ) -> Any: ...
-
-    async def call(
-        self,
-        method: str,
-        params: Params = None,
-        *,
-        returns: Any = UNSET,
-        timeout: float | Unset | None = UNSET,
-        headers: Mapping[str, str] | None = None,
-    ) -> Any:
-        """Call a method and return its result. Arguments and exceptions are those of `HttpClient.call`."""
-        read = None if returns is UNSET else result_reader(returns)
-        seconds = self._seconds_of(timeout)
-        id = next(self._ids)
-        text = write_request(id, method, params, **self._encoding)
-        with exchange(self._hooks, {id: method}) as sent:
-            result = self._read_result(await self._post(text, seconds, sent.headers(headers)), id, read is not None)
-        return result if read is None else read(method, result)
-
-    async def notify(
-        self,
-        method: str,
-        params: Params = None,
-        *,
-        timeout: float | Unset | None = UNSET,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        """Send a notification. Arguments and exceptions are those of `HttpClient.notify`."""
-        seconds = self._seconds_of(timeout)
-        text = write_notification(method, params, **self._encoding)
-        with exchange(self._hooks, {None: method}) as sent:
-            http_response = await self._post(text, seconds, sent.headers(headers))
-        if not http_response.is_success:
-            raise http_response.status_error()
-
-    async def batch(
-        self,
-        items: Iterable[BatchItem],
-        *,
-        returns: Any = UNSET,
-        timeout: float | Unset | None = UNSET,
-        headers: Mapping[str, str] | None = None,
-    ) -> list[Any]:
-        """Send calls and notifications in one request. Arguments and results are those of `HttpClient.batch`."""
-        seconds = self._seconds_of(timeout)
-        calls, text = self._encode_batch(items)
-        read = None if returns is UNSET else results_reader(returns, list(calls.values()))
-        with exchange(self._hooks, calls) as sent:
-            response = await self._post(text, seconds, sent.headers(headers))
-            found = sent.settled(self._read_results(response, calls, read is not None))
-        return found if read is None else read(found)
+    call = _BaseClient._call
+    notify = _BaseClient._notify
+    batch = _BaseClient._batch
 
     async def _post(self, body: bytes, seconds: float | None, headers: Mapping[str, str] | None) -> ReadResponse:
         options = self._options(body, headers, seconds)
