@@ -42,11 +42,11 @@ class _Channel(ChildChannel):
         try:
             await super().open(events)
         except OSError as error:
-            report = ProgramReport(tuple(self.command), None, "", "")
+            report = ProgramReport(tuple(self.program.command), None, "", "")
             place = f": {error.filename}" if error.filename else ""
             text = explained(f"cannot start the server: {error.strerror or error}{place}", report)
             fault = ProgramStartError(error.errno, text, report)
-            fault.is_of_cwd = self.cwd is not None and error.filename == self.cwd
+            fault.is_of_cwd = self.program.cwd is not None and error.filename == self.program.cwd
             raise fault from error
 
     def received(self, data: bytes) -> None:
@@ -98,9 +98,9 @@ class ProgramTransport(StdioClient):
         """Return a report on the program; wait for its exit status if it is about to end."""
         with contextlib.suppress(asyncio.TimeoutError):
             # Its stdout ends a moment before its exit status is known.
-            await asyncio.wait_for(self.wait_exited(), seconds)
+            await asyncio.wait_for(self.channel.wait_exited(), seconds)
         return ProgramReport(
-            tuple(self.channel.command), self.returncode, "\n".join(self._lines), "\n".join(self._noise())
+            tuple(self.channel.program.command), self.returncode, "\n".join(self._lines), "\n".join(self._noise())
         )
 
     async def end(self, seconds: float) -> None:

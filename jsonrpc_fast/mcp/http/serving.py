@@ -16,7 +16,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final
 
-from ...transports.stdio.client import kill_children
+from ...transports.stdio.child import kill_children
 from .endpoint import McpEndpoint as McpEndpoint
 
 INTERRUPTED: Final = 130

@@ -14,12 +14,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import subprocess
 import sys
-import threading
 import warnings
-import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import partial
 from typing import IO, Any, ClassVar, Final, Literal
@@ -30,7 +27,7 @@ from ...errors import ConnectionLost
 from ..channel import Events
 from ..connection import Connection, State
 from ..options import TransportOptions
-from ..waiters import Waiters
+from .child import Child, Program
 from .descriptors import DescriptorChannel, Reader, open_reader, open_writer
 
 STDERR_BYTES: Final = 4096
@@ -45,63 +42,49 @@ END_SECONDS: Final = 2.0
 KILL_SECONDS: Final = 5.0
 """How long to wait for a killed child: the system cannot end a process that hangs in a driver."""
 
-_running: Final[weakref.WeakSet[ChildChannel]] = weakref.WeakSet()
-"""The channels whose children run."""
-
 REST_SECONDS: Final = 1.0
 """How long a thread that reads may take to deliver the rest after the child has ended."""
 
 
 class ChildChannel(DescriptorChannel):
-    """A channel over stdin and stdout of a child process; `StdioClient` describes the arguments.
+    """A channel over stdin and stdout of a child process.
+
+    Args:
+        program: What to run.
 
     Attributes:
-        command: The program and its arguments.
-        cwd: Its working directory; None: this process's directory.
-        returncode: The child's exit code, -N if signal N ended it; None while it runs.
+        program: The same.
+        child: The process; None before `open`.
         connection: Has the callbacks of this channel; set before `open`.
     """
 
     connection: StdioClient
 
-    def __init__(
-        self,
-        command: list[str],
-        env: Mapping[str, str] | None,
-        cwd: str | None,
-        stderr: Literal["inherit", "discard"] | IO[Any] | Callable[[str], None],
-        own_session: bool,
-        exit_seconds: float,
-        terminate_seconds: float,
-    ) -> None:
+    def __init__(self, program: Program) -> None:
         super().__init__()
-        self.returncode: int | None = None
-        self.command: list[str] = command
-        self.cwd: str | None = cwd
-        self._env = env
-        self._stderr = stderr
-        self._own_session = own_session and sys.platform != "win32"
-        self._exit_seconds = exit_seconds
-        self._terminate_seconds = terminate_seconds
-        self._process: subprocess.Popen[bytes] | None = None
-        self._watcher: _ExitWatcher | None = None
+        self.program = program
+        self.child: Child | None = None
         self._stderr_reader: Reader | None = None
         self._next_step: asyncio.TimerHandle | None = None  # of ending the child
         self._is_begun = False  # what the child writes may be read to its end: reading has begun, or the channel ends
         self._has_ended = False  # the child's stdout
         self._is_ended_here = False  # this side began to end the child: its exit code is no fault then
         self._is_lost = False  # everything is released, and `lost` was reported; late events do nothing
-        self._exit_waiters = Waiters()
 
     @property
     def pid(self) -> int | None:
         """The child's process id; None before `open`."""
-        return None if self._process is None else self._process.pid
+        return None if self.child is None else self.child.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """The child's exit code, -N if signal N ended it; None while it runs."""
+        return None if self.child is None else self.child.returncode
 
     @property
     def unread_bytes(self) -> int | None:
         """How much of its stdin the child had not read when it was closed; None: not known, or not closed."""
-        return None if self._process is None else self._writer.unread_bytes
+        return None if self.child is None else self._writer.unread_bytes
 
     @property
     def name(self) -> str:
@@ -109,8 +92,8 @@ class ChildChannel(DescriptorChannel):
 
     async def wait_exited(self) -> None:
         """Wait until the child has ended, and what it wrote to its stderr has been reported."""
-        if self.returncode is None:
-            await self._exit_waiters.wait()
+        if self.child is not None:
+            await self.child.wait()
 
     async def open(self, events: Events) -> None:
         self._events = events
@@ -127,40 +110,23 @@ class ChildChannel(DescriptorChannel):
             stdin, to_child = pipe(theirs, ours)
             from_child, stdout = pipe(ours, theirs)
             stderr: IO[Any] | int | None = None
-            if callable(self._stderr):
+            wanted = self.program.stderr
+            if callable(wanted):
                 lines, stderr = pipe(ours, theirs)
-            elif not isinstance(self._stderr, str):
-                stderr = self._stderr
-            elif self._stderr == "discard":
+            elif not isinstance(wanted, str):
+                stderr = wanted
+            elif wanted == "discard":
                 stderr = subprocess.DEVNULL
-            # Not with the loop's function: in uvloop the child inherits its pipes twice, and a cancelled task loses it.
-            try:
-                process = subprocess.Popen(
-                    self.command,
-                    stdin=stdin,
-                    stdout=stdout,
-                    stderr=stderr,
-                    start_new_session=self._own_session,
-                    env=self._env,
-                    cwd=self.cwd,
-                )
-            except OSError as fault:
-                if self.cwd is None or fault.filename != self.cwd:
-                    raise
-                # Otherwise the text is that of a missing program.
-                text = f"the working directory cannot be used: {fault.strerror}"
-                raise OSError(fault.errno, text, self.cwd) from None
+            process = self.program.start(stdin, stdout, stderr)
             ours.pop_all()
-        self._process = process
-        _running.add(self)
         self._reader = open_reader(from_child, self.received, self._read_failed)
         self._writer = open_writer(to_child, events.drained, self._write_failed)
         # Read from the start: a child whose stderr is full blocks, even before it serves.
-        if callable(self._stderr):
-            split = _Lines(partial(self.connection.run_callback, "stderr", self._stderr))
+        if callable(wanted):
+            split = _Lines(partial(self.connection.run_callback, "stderr", wanted))
             self._stderr_reader = open_reader(lines, split.received, split.failed, STDERR_BYTES)
             self._stderr_reader.read(True)
-        self._watcher = _ExitWatcher(asyncio.get_running_loop(), process, self._on_exit)
+        self.child = Child(process, self.program.own_session, self._on_exit)
 
     def set_reading(self, on: bool) -> None:
         super().set_reading(on)
@@ -187,7 +153,7 @@ class ChildChannel(DescriptorChannel):
 
     def abort(self) -> None:
         """Drop the channel without giving the child time to end by itself."""
-        if self._process is not None and not self._is_lost:
+        if self.child is not None and not self._is_lost:
             self._is_begun = True
             self._writer.close()
             self._terminate()
@@ -197,18 +163,14 @@ class ChildChannel(DescriptorChannel):
         self._send_signal("SIGKILL")
         self._schedule(KILL_SECONDS, self._release)
 
-    def kill_now(self) -> None:
-        """Kill the child, and wait for nothing: this process ends."""
-        self._send_signal("SIGKILL")
-
     def _await_exit(self) -> None:
         """Wait for the child to end: its stdin is closed."""
         self.connection.keep_closing()
-        self._schedule(self._exit_seconds, self._terminate)
+        self._schedule(self.program.exit_seconds, self._terminate)
 
     def _terminate(self) -> None:
         self._send_signal("SIGTERM")
-        self._schedule(self._terminate_seconds, self.kill)
+        self._schedule(self.program.terminate_seconds, self.kill)
 
     def _schedule(self, seconds: float, step: Callable[[], None]) -> None:
         if self._is_lost:
@@ -221,17 +183,9 @@ class ChildChannel(DescriptorChannel):
         self._next_step = loop.call_later(0 if has_exited else seconds, self._release if has_exited else step)
 
     def _send_signal(self, name: Literal["SIGTERM", "SIGKILL"]) -> None:
-        if self.returncode is not None or self._process is None:
-            return
-        self._is_ended_here = True
-        # The leader of a session has a process group with its own number, which its children are in.
-        if sys.platform != "win32" and self._own_session:
-            with contextlib.suppress(OSError):
-                os.killpg(self._process.pid, signal.SIGTERM if name == "SIGTERM" else signal.SIGKILL)
-        elif name == "SIGTERM":
-            self._process.terminate()
-        else:
-            self._process.kill()
+        if self.child is not None and self.child.returncode is None:
+            self._is_ended_here = True
+            self.child.send_signal(name)
 
     def _write_failed(self, fault: OSError) -> None:
         """Handle a stdin that the child closed, usually because it ended: then the exit code tells more."""
@@ -239,8 +193,6 @@ class ChildChannel(DescriptorChannel):
         self._await_exit()
 
     def _on_exit(self, returncode: int) -> None:
-        self.returncode = returncode
-        _running.discard(self)
         if not self._is_ended_here and returncode:
             how = f"with exit code {returncode}" if returncode > 0 else f"by signal {-returncode}"
             cause, self._fault = self._fault, ConnectionLost(f"the child process ended {how}")
@@ -248,7 +200,6 @@ class ChildChannel(DescriptorChannel):
         # A connection that is not started keeps what the child wrote until `start`.
         if self._is_begun:
             self._read_last()
-        self._exit_waiters.wake()
 
     def _read_last(self) -> None:
         """Read what the child wrote before it ended. Do not wait for output of processes that it started."""
@@ -276,18 +227,12 @@ class ChildChannel(DescriptorChannel):
         self._writer.close()
         if self._stderr_reader is not None:
             self._stderr_reader.close()
-        if self._watcher is not None:
-            self._watcher.close()
+        if self.child is not None:
+            self.child.close()
         # A process that the child started may hold its stdout open, so that the end of the stream never comes.
         if not self._has_ended:
             self._events.received(b"")
         self._events.lost(self._fault)
-
-
-def kill_children() -> None:
-    """Kill the children of all clients in this process, because it ends at once. May be called by a signal handler."""
-    for channel in list(_running):
-        channel.kill_now()
 
 
 class StdioClient(Connection):
@@ -344,7 +289,10 @@ class StdioClient(Connection):
         place = None if cwd is None else checked_path("cwd", cwd)
         check_seconds("exit_seconds", exit_seconds, may_be_none=False)
         check_seconds("terminate_seconds", terminate_seconds, may_be_none=False)
-        channel = self.channel_class(parts, env, place, stderr, own_session, exit_seconds, terminate_seconds)
+        program = Program(
+            parts, env, place, stderr, own_session and sys.platform != "win32", exit_seconds, terminate_seconds
+        )
+        channel = self.channel_class(program)
         super().__init__(channel, **options)
         channel.connection = self
         self._loop_guard: AsyncGenerator[None, None] | None = None
@@ -358,15 +306,6 @@ class StdioClient(Connection):
     def returncode(self) -> int | None:
         """The child's exit code, -N if signal N ended it; None while it runs."""
         return self.channel.returncode
-
-    @property
-    def unread_bytes(self) -> int | None:
-        """How much of its stdin the child had not read when it was closed; None: not known, or not closed."""
-        return self.channel.unread_bytes
-
-    async def wait_exited(self) -> None:
-        """Wait until the child has ended, and what it wrote to its stderr has been reported."""
-        await self.channel.wait_exited()
 
     def kill(self) -> None:
         """Kill a child that is to end, without giving it more time."""
@@ -393,42 +332,6 @@ class StdioClient(Connection):
         if guard is not None:
             with contextlib.suppress(StopIteration):
                 guard.aclose().send(None)  # it has nothing left to await
-
-
-class _ExitWatcher:
-    """Reaps a process when it ends, and reports its exit code on the loop's thread."""
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes], on_exit: Callable[[int], None]
-    ) -> None:
-        self._loop = loop
-        self._process = process
-        self._on_exit = on_exit
-        self._pidfd = -1
-        # A pidfd becomes readable when the process ends (pidfd_open(2)). It needs no thread, and no handler of SIGCHLD,
-        # of which a process has only one.
-        if sys.platform == "linux":
-            with contextlib.suppress(OSError):  # a sandbox may refuse it
-                self._pidfd = os.pidfd_open(process.pid)
-                loop.add_reader(self._pidfd, self._reap)
-        if self._pidfd < 0:
-            threading.Thread(target=self._wait, name="jsonrpc_fast child", daemon=True).start()
-
-    def close(self) -> None:
-        """Stop reporting."""
-        if self._pidfd >= 0:
-            self._loop.remove_reader(self._pidfd)
-            os.close(self._pidfd)
-            self._pidfd = -1
-
-    def _reap(self) -> None:
-        self.close()
-        self._on_exit(self._process.wait())
-
-    def _wait(self) -> None:
-        returncode = self._process.wait()
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._on_exit, returncode)
 
 
 class _Lines:
