@@ -50,7 +50,7 @@ from typing import Any, Final
 from .._checks import check_callable, check_count, check_seconds, check_type
 from ..codec import ParseError
 from ..codec.encoders import Encoders
-from ..errors import LOOP_EXITS, ConnectionLost, StateError, run_callback
+from ..errors import ConnectionLost, StateError, run_callback
 from ..framing.frames import Framing, frame
 from ..profile import JSONRPC, Limits, Profile
 from ..types import UNSET, Unset
@@ -63,7 +63,8 @@ from .waiters import Waiters
 SERVE_SECONDS: Final = 0.5
 """How long a `serve` function may go on after its channel is closed, before it is cancelled."""
 OVERDUE_SECONDS: Final = 1.0
-"""How long after the grace period a transport that does not close is closed."""
+"""How long after the grace period a connection is closed that its user has not closed: a session needs a moment more
+to count the requests without a response."""
 TURN_SECONDS: Final = 0.005
 """After this time, delivering continues in the next turn of the loop."""
 AHEAD_ITEMS: Final = 1024
@@ -72,6 +73,8 @@ DROPPED_BYTES: Final = 1024 * 1024
 """How much may arrive after a fault, while the connection closes, before it is aborted."""
 WRITE_BYTES: Final = 64 * 1024
 """When this many bytes are queued, they are written before the turn of the loop ends."""
+CALLBACK_FAILURES: Final = (Exception, asyncio.CancelledError, GeneratorExit)
+"""What `onmessage` may raise without harm: all but LOOP_EXITS. A future whose `result` it asks for may be cancelled."""
 NEWLINE: Final = 0x0A
 _COUNTS_CANCELLATIONS: Final = sys.version_info >= (3, 11)
 
@@ -163,7 +166,8 @@ class Connection(Transport):
         self._state = State.IDLE
         self._opening: _Opening  # set while the connection is connecting
         self._has_reported_end = False  # of the peer's stream, to `onend`
-        # Set when the connection closes, for `drain_seconds`: a peer that does not read must not keep it open.
+        # Until when the connection has to begin to close, and then for how long it may take: a user or a peer that does
+        # nothing must not keep it open.
         self._closing_timer: asyncio.TimerHandle | None = None
         self._close_waiters = Waiters()
         self.fault: Exception | None = None
@@ -293,6 +297,7 @@ class Connection(Transport):
             self._outbox.flush()
             self._stop(State.CLOSING)
             seconds = self._drain_seconds if isinstance(drain_seconds, Unset) else drain_seconds
+            self.keep_closing()
             if seconds is not None:
                 self._closing_timer = self._loop.call_later(seconds, self._on_drain_timeout)
             self.finish_channel()
@@ -320,7 +325,7 @@ class Connection(Transport):
             self.channel.abort()
 
     def request_stop(self, grace_seconds: float | None, drain_seconds: float | Unset | None = UNSET) -> None:
-        """Ask the user of the connection to finish and close it; see `onstop`.
+        """Ask the user of the connection to finish and close it; see `onstop`. One that does not is closed.
 
         If that is not set, `onend` is called and reading stops; if that is not set either, the connection closes.
 
@@ -332,14 +337,18 @@ class Connection(Transport):
             self._drain_seconds = drain_seconds  # `onstop` may close later, and without this limit
         if self._state is not State.RUNNING or (self.onstop is None and self.onend is None):
             self.begin_closing()
-        elif self.onstop is not None:
+            return
+        if grace_seconds is not None:
+            self.keep_closing()
+            self._closing_timer = self._loop.call_later(grace_seconds + OVERDUE_SECONDS, self.begin_closing)
+        if self.onstop is not None:
             self.run_callback("onstop", self.onstop, grace_seconds)
         else:
             self.pause_reading()
             self._report_end()
 
     def keep_closing(self) -> None:
-        """Cancel `drain_seconds`, because the channel bounds the rest of its end itself."""
+        """Cancel the timer, because the channel bounds the rest of its end itself."""
         if self._closing_timer is not None:
             self._closing_timer.cancel()
 
@@ -615,9 +624,7 @@ class Delivery:
                         connection.onmessage(item)
                     elif (response := self._respond(item)) is not None:
                         outbox.respond(response)
-                except LOOP_EXITS:
-                    raise
-                except BaseException as error:  # a CancelledError would break the channel
+                except CALLBACK_FAILURES as error:
                     connection.report_callback_error(error)
         finally:
             outbox.end_turn()
@@ -725,9 +732,7 @@ class Delivery:
                             onmessage(item)
                         elif (response := respond(item)) is not None:
                             outbox.respond(response)
-                    except LOOP_EXITS:
-                        raise
-                    except BaseException as error:  # as in `received`
+                    except CALLBACK_FAILURES as error:
                         connection.report_callback_error(error)
                 if now() >= end:
                     return

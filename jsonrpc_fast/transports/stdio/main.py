@@ -26,7 +26,7 @@ from typing import Any
 from ..._checks import check_seconds
 from ..._typing import Unpack
 from ...errors import ConnectionLost
-from ..connection import OVERDUE_SECONDS, SERVE_SECONDS, State
+from ..connection import SERVE_SECONDS, State
 from ..options import TransportOptions
 from .server import StdioServer
 from .takeover import fill_closed_descriptors
@@ -83,7 +83,6 @@ class _Signals:
         self._on_signal = on_signal
         self._grace_seconds = grace_seconds
         self._closing: list[asyncio.Task[None]] = []
-        self._overdue: asyncio.TimerHandle | None = None
 
     def handle(self) -> None:
         """Handle signals from now on, in the running loop."""
@@ -97,8 +96,6 @@ class _Signals:
     async def finish(self) -> None:
         """Wait for what the signals began; the transport is closed."""
         await asyncio.gather(*self._closing)
-        if self._overdue is not None:
-            self._overdue.cancel()
 
     def _close(self, number: signal.Signals) -> None:
         loop = asyncio.get_running_loop()
@@ -111,9 +108,6 @@ class _Signals:
             self._on_signal()
         # After the tasks that `on_signal` wakes.
         loop.call_soon(transport.request_stop, self._grace_seconds)
-        if self._grace_seconds is not None:
-            # A session needs a moment more to count the requests without a response.
-            self._overdue = loop.call_later(self._grace_seconds + OVERDUE_SECONDS, transport.begin_closing)
 
 
 async def _run(

@@ -21,7 +21,7 @@ from ..._checks import MAX_PORT, check_callable, check_count, check_seconds, che
 from ..._typing import Unpack
 from ...errors import ConnectionLost, StateError
 from ...framing.http import HttpDetector
-from ..connection import OVERDUE_SECONDS, SERVE_SECONDS, State
+from ..connection import SERVE_SECONDS, State
 from .admission import MAX_BUFFERED_BYTES, MAX_CONNECTIONS, Admission
 from .listening import BACKLOG, MAX_BACKLOG, bind_path, check_socket, inode_of, listen_on, listen_on_port
 from .tls import HANDSHAKE_SECONDS, TlsChannel
@@ -203,18 +203,11 @@ class StreamServer:
         check_seconds("grace_seconds", grace_seconds)
         self.stop_accepting()
         # All connections end at the same time, so the server takes no longer than the slowest of them.
-        loop = asyncio.get_running_loop()
-        end = None if grace_seconds is None else loop.time() + grace_seconds
         connections = list(self._connections)
         for connection in connections:
             connection.request_stop(grace_seconds, drain_seconds)
-        overdue = None if end is None else loop.call_at(end + OVERDUE_SECONDS, self._close_all)
-        try:
-            for connection in connections:
-                await connection.wait_closed()
-        finally:
-            if overdue is not None:
-                overdue.cancel()
+        for connection in connections:
+            await connection.wait_closed()
         tasks = self._tasks - {asyncio.current_task()}  # `serve` itself may close the server
         if tasks:
             await asyncio.wait(tasks, timeout=SERVE_SECONDS)  # they may return without being cancelled
@@ -224,10 +217,6 @@ class StreamServer:
         # Last: from Python 3.12 on it waits for all connections.
         if self._server is not None:
             await self._server.wait_closed()
-
-    def _close_all(self) -> None:
-        for connection in list(self._connections):
-            connection.begin_closing()
 
     def _free_address(self) -> None:
         """Free the address after the server has stopped listening; subclasses override this."""

@@ -315,18 +315,13 @@ class SocketTransport(Connection):
         self.abort(fault)
 
     @property
-    def peer_address(self) -> Any:
-        """The peer's address in the format of the `socket` module; None before `connect`."""
-        return self.socket.info("peername")
-
-    @property
     def peer(self) -> Any:
         """Who is at the other end: the address of a TCP socket, the `PeerCredentials` of a Unix socket on Linux.
 
         None before `connect`, and if it is not known.
         """
         if self._peer is None and self.socket.transport is not None:
-            address = self.peer_address
+            address = self.socket.info("peername")
             self._peer = address if isinstance(address, tuple) else _peer_credentials(self.socket.transport)
         return self._peer
 

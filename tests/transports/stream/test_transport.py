@@ -38,7 +38,7 @@ needs_unix = pytest.mark.skipif(sys.platform == "win32", reason="asyncio has no 
 async def test_echo_on_tcp(framing: Framing) -> None:
     async with serving(framing=framing) as server:
         client, recorder = await connected(server, framing=framing)
-        assert client.peer_address == server.address
+        assert client.peer == server.address
         assert client.socket.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         for number in range(500):
             client.send(Request(number, "echo", [number]))
