@@ -127,6 +127,7 @@ class _Side(Driver):
         self.write = transport.send  # type: ignore[method-assign]
         self.drains: dict[_Side, asyncio.Task[None]] = {}
         self._relay = relay
+        # Two reasons to pause reading, each with its own flag: reading goes on when neither holds.
         self._is_in_batch = False
         self.engine = Engine(
             self,
@@ -227,6 +228,7 @@ class _Side(Driver):
             self.fault(ParseError.empty_method(request.id))
             raise RpcError(ErrorCode.INVALID_REQUEST, RPC_MESSAGES[ErrorCode.INVALID_REQUEST])
         engine = self.other.engine
+        # Over HTTP the other side may have no stream that this request could go to.
         destination = self._relay.destination_of(self.name, method, params, request.id)
         if isinstance(destination, Unset):
             raise method_not_found()
@@ -298,6 +300,7 @@ class _Side(Driver):
 
     def lose_calls(self) -> None:
         """End the requests that wait for this side with an error: it sends no more responses."""
+        # The rest of a batch will not come: what there is of it is sent.
         self.engine.finish_batch()
         self.engine.lose_calls()
 
@@ -482,6 +485,7 @@ class Relay:
             self._ending = None
         self._left.lose_calls()
         self._right.lose_calls()
+        # Both sides at once: each has responses to write, and neither should wait for a slow peer of the other.
         self._closer = self._loop.create_task(self._close())
 
     async def _close(self) -> None:

@@ -123,6 +123,7 @@ class Client:
             check_transport(transport)
         info = Implementation(name="jsonrpc_fast", version=__version__) if info is None else info
         capabilities = capabilities_of(handlers or {}) if capabilities is None else capabilities
+        # A result of a type that no revision defines is only expected from an extension.
         self._declares_extensions = bool(capabilities.extensions)
         # Over HTTP a server always responds, but a person may have to authorize the client first.
         probe_seconds = None if transport is not None and transport.has_exchanges else PROBE_SECONDS
@@ -138,6 +139,7 @@ class Client:
         self._handshake = self._make_handshake()
         self.session: ClientSession = self._make_session(transport, self._handshake)
         self._restarts = Restarts(max_restarts)
+        # Calls that fail together must start the program once.
         self._restarting = asyncio.Lock()
         self._server: ServerContext | None = None
         self._is_closed = False
@@ -164,6 +166,7 @@ class Client:
             except (ConnectionLost, HandshakeError) as error:
                 await _explain(error, self._program, kept / 4)
                 raise
+        # Not before: a restart that fails must not change what callers see.
         self._server = self._handshake.server
 
     async def _begin(self, deadline: float) -> None:
@@ -201,6 +204,7 @@ class Client:
             # Another call may have restarted the program while this one waited for the lock.
             if self._start is None or self.session.is_connected:
                 return
+            # A program that ends at once would be started again with each call.
             if not self._restarts.take(asyncio.get_running_loop().time()):
                 return
             await self.session.close()
@@ -216,6 +220,7 @@ class Client:
 
     async def close(self) -> None:
         """Settle the calls in flight and close the connection. A program that `connect` started has exited then."""
+        # First: a call that fails because of the close must not start the program again.
         self._is_closed = True
         await self.session.close()
 
@@ -262,6 +267,7 @@ class Client:
         progress = ProgressQueue(on_progress, self.session.report)
         try:
             result = await self._call(method, params, deadline, idle_timeout, progress.add)
+            # An async `on_progress` may still be busy: the caller must not see the result before the last progress.
             await progress.finish(seconds_left(deadline))
             return result
         finally:
@@ -283,6 +289,7 @@ class Client:
         is_modern = server.revision.is_modern
         meta = {LOG_LEVEL_KEY: self._log_level} if is_modern and self._log_level is not None else {}
         given = dict(params or {})
+        # Kept: a restart meanwhile must not put another program's output into the error of this call.
         program = self._program
         repeats = 0
         while True:
@@ -364,6 +371,7 @@ class Client:
         From then on `call_tool` checks structured results against the `outputSchema` of these tools.
         """
         tools = await self._list("tools/list", timeout)
+        # Compiled on the first call: most tools of a list are never called.
         schemas = {tool["name"]: tool.get("outputSchema") for tool in tools}
         self._output_schemas = {name: schema for name, schema in schemas.items() if isinstance(schema, dict)}
         return tools
@@ -416,6 +424,7 @@ class Client:
         try:
             result = await call(timeout=timeout)
         except RpcError as error:
+            # A server of 2026-07-28 over HTTP may have changed the headers that a tool wants.
             if error.code != McpErrorCode.HEADER_MISMATCH or not self.server.revision.is_modern:
                 raise
             # The schema names the arguments that are repeated in headers of the call.

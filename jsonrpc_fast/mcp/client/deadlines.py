@@ -23,6 +23,7 @@ async def wait_until(deadline: float, work: Awaitable[T], late: str) -> T:
         return await work
     task = asyncio.ensure_future(work)
     try:
+        # Not `wait_for`, which waits for the end of a task that it has cancelled: a deadline must hold.
         await asyncio.wait([task], timeout=seconds)
         if not task.done():
             raise CallTimeout(late)

@@ -59,6 +59,7 @@ class Proofs:
         claims: dict[str, Any] = {
             "jti": secrets.token_urlsafe(16),
             "htm": request.method,
+            # Without query and fragment (RFC 9449, section 4.2).
             "htu": f"{url.scheme}://{url.netloc}{url.path}",
             "iat": int(time.time()),
         }
@@ -74,8 +75,10 @@ class Proofs:
         origin, nonce = _origin_of(response.request), response.headers.get("dpop-nonce")
         if nonce is None or not _NONCE.fullmatch(nonce) or self._nonces.get(origin) == nonce:
             return False
+        # Metadata could name any number of origins.
         if origin in self._nonces or len(self._nonces) < _MAX_ORIGINS:
             self._nonces[origin] = nonce
+        # With any other status the nonce is for the next request: this one was served.
         return response.status_code in (400, 401)
 
 

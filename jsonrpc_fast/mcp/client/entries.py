@@ -184,6 +184,7 @@ def read_servers(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str
         try:
             source = json.loads(text.decode("utf-8-sig"))
         except (ValueError, RecursionError):
+            # Without the cause: its text shows a part of the file, which may hold a secret.
             raise ValueError("the file of servers is not JSON") from None
     servers = source.get("mcpServers", source.get("servers")) if isinstance(source, Mapping) else None
     if not isinstance(servers, Mapping):
@@ -195,6 +196,7 @@ def read_servers(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str
         if not isinstance(entry.get("disabled", False), bool):
             raise ValueError(f"the server {name!r} has a member disabled that is not true or false")
         if not entry.get("disabled"):
+            # Only in members that are used: a variable of another host must not be missed.
             used = {member: _expanded(name, entry[member]) for member in _MEMBERS if member in entry}
             found[name] = entry_of(name, used)
     return found

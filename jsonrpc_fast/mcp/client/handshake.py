@@ -77,6 +77,7 @@ class ServerContext:
         members = {**self.meta, **meta}
         if not members:
             return None if params is None else dict(params)
+        # The caller's own members stay, but the version and the capabilities are those of the handshake.
         given = (params or {}).get("_meta") or {}
         return {**(params or {}), "_meta": {**given, **members}}
 
@@ -100,6 +101,7 @@ class SendRequest:
     def seconds(self, left: float | None) -> float | None:
         """Return how long to wait for the response, with some seconds left for the handshake (None: no limit)."""
         if left is not None and self.is_probe:
+            # A server that does not respond to the probe may still respond to `initialize`.
             left -= min(PROBE_SECONDS, left / 2)
         return min((seconds for seconds in (self.timeout_seconds, left) if seconds is not None), default=None)
 

@@ -80,6 +80,7 @@ async def redirect_to(port: int, state: str) -> AsyncIterator[asyncio.Future[dic
     finally:
         server.close()
         for writer in writers:
+            # A browser that keeps its connection open would keep the listener waiting.
             writer.transport.abort()
 
 
@@ -93,5 +94,6 @@ def _parameters(head: bytes) -> dict[str, str] | None:
         query = parse_qsl(url.query, keep_blank_values=True, max_num_fields=32)
     except ValueError:
         return None
+    # A repeated parameter is refused: which of the values counts would depend on the reader.
     parameters = dict(query)
     return parameters if url.path == PATH and len(parameters) == len(query) else None

@@ -154,6 +154,7 @@ class OAuth(httpx2.Auth):
         self._sign_in_seconds = sign_in_seconds
         self._provider: httpx2.Auth | None = None
         self._storage: _Storage
+        # The first requests may come together: the store is read once.
         self._opening = asyncio.Lock()
         self._header: str | None = None
         self._is_ready = False
@@ -184,6 +185,7 @@ class OAuth(httpx2.Auth):
 
     async def _ask(self, server: str) -> None:
         """Send a request without a token, which a server that needs one refuses."""
+        # The smallest request there is: only its refusal matters, which says where to sign in.
         message = {"jsonrpc": "2.0", "id": "sign-in", "method": "ping"}
         accept = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
         client = httpx2.AsyncClient(auth=self, verify=tls_context(httpx2), timeout=REQUEST_SECONDS)
@@ -196,6 +198,7 @@ class OAuth(httpx2.Auth):
                 self._storage = _Storage(self._store, server)
                 await self._storage.read()
                 self._provider = self._make(server, self._storage)
+                # The provider of identity assertions is of another class, and has no such context.
                 if isinstance(self._provider, OAuthClientProvider):
                     self._storage.context = self._provider.context
             return self._provider
@@ -330,6 +333,7 @@ class _Storage:
         tokens = _tokens(self._record.get("tokens"))
         until = self._record.get("until")
         if tokens is not None and isinstance(until, (int, float)):
+            # What is left of it: the SDK counts from the moment at which it gets the tokens.
             tokens.expires_in = int(until - time.time())
         if tokens is not None and self.context is not None:
             self.context.update_token_expiry(tokens)
@@ -342,6 +346,7 @@ class _Storage:
         return tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
+        # The time of day, and not a duration: the record outlives the process.
         until = None if tokens.expires_in is None else time.time() + tokens.expires_in
         key = self.proofs.pem if self.proofs is not None and self.is_bound else None
         self._record.update(tokens=_plain(tokens), until=until, key=key)
@@ -404,6 +409,7 @@ def browser(
         raise ValueError("client_secret needs a client_id")
 
     def make(server: str, storage: _Storage) -> httpx2.Auth:
+        # The port of the last time: authorization servers compare the whole address with the registered one.
         port = storage.port = redirect_port or storage.kept_port() or _free_port()
         redirect_uri = f"http://{HOST}:{port}{PATH}"
         if client_id is not None:
@@ -631,6 +637,7 @@ async def _step(step: Awaitable[httpx2.Request], stage: str, response: httpx2.Re
         reason = ""
         if response is not None and stage == "token":
             with contextlib.suppress(Exception):
+                # Of the whole response only a code of the standard is shown.
                 reason = _reason(response.json()["error"])
         fault = SignInError(f"sign-in failed: {_FAULTS[stages[-1]]}{reason}")
     finally:
@@ -652,6 +659,7 @@ def _prepare(request: httpx2.Request, server: str) -> httpx2.Request:
     if form.get("client_secret") == _NO_SECRET:
         del form["client_secret"]
         request = httpx2.Request("POST", request.url, data=form)
+    # A compressed response could expand to any size.
     request.headers["accept-encoding"] = "identity"
     request.extensions["timeout"] = httpx2.Timeout(REQUEST_SECONDS).as_dict()
     return request

@@ -50,6 +50,7 @@ class _Channel(ChildChannel):
             raise fault from error
 
     def received(self, data: bytes) -> None:
+        # Only what comes first: a program that is no server says so at once.
         if len(self.printed) < _PRINTED_BYTES:
             self.printed += data[: _PRINTED_BYTES - len(self.printed)]
         super().received(data)
@@ -85,6 +86,7 @@ class ProgramTransport(StdioClient):
             raise ValueError('stderr must be "inherit", "discard" or a function')
         super().__init__(command, stderr=self._keep_line, env=env, cwd=cwd, **options)
         self._show: Stderr = stderr
+        # The last ones, where the reason of a crash is.
         self._lines: deque[str] = deque(maxlen=_MAX_LINES)
 
     @property
@@ -108,6 +110,7 @@ class ProgramTransport(StdioClient):
         ending = asyncio.ensure_future(self.disconnect())
         await asyncio.wait([ending], timeout=seconds)
         if not ending.done():
+            # A program may ignore SIGTERM.
             self.kill()
         await ending
 
@@ -132,6 +135,7 @@ def explained(fault: str, report: ProgramReport) -> str:
     status = report.exit_status
     if status is not None:
         fault = f"the server ended with exit code {status}" if status >= 0 else f"signal {-status} ended the server"
+    # A line break in an argument must not look like a line of the report.
     command = shlex.join(report.command).replace("\n", "\\n")
     lines = [fault, f"command: {_cut(command, _COMMAND_CHARACTERS)}"]
     for name, text in (("stdout", report.noise), ("stderr", report.stderr)):

@@ -45,6 +45,7 @@ class ProgressQueue:
         """Drop the values that wait, and cancel the running function."""
         self._waiting.clear()
         if self._task is not None:
+            # The call has ended: what the function still does would be about something that is over.
             self._task.cancel()
 
     async def _run(self, result: Any) -> None:
@@ -53,6 +54,7 @@ class ProgressQueue:
                 try:
                     if is_awaitable(result):
                         await result
+                # A fault of the caller's function must not end the call that it only watches.
                 except Exception as error:
                     self._report(error)
                 if not self._waiting:

@@ -26,6 +26,7 @@ class Restarts:
         Args:
             now: The time by the loop's clock.
         """
+        # Only the times within the period are kept, so the queue stays as short as the limit.
         while self._times and self._times[0] <= now - RESTART_SECONDS:
             self._times.popleft()
         if len(self._times) >= self._most:

@@ -133,6 +133,7 @@ class ClientSession(McpSession):
             return None if self._on_notification is None else self._on_notification(context.method, params)
         if self._must_validate:
             request = Request(context.id, context.method, params)
+            # The transport may have been made with another profile, which is looser than MCP's.
             if not _validator.validate_request(request.to_dict()).valid:
                 raise RpcError(ErrorCode.INVALID_REQUEST, RPC_MESSAGES[ErrorCode.INVALID_REQUEST])
         decision = self._handshake.receive_request(context.method)
@@ -159,6 +160,7 @@ class ClientSession(McpSession):
             TypeError: A handler did not return a dict.
         """
         requests, state = result.get("inputRequests", {}), result.get("requestState")
+        # Each member calls a handler, which may ask a person.
         if isinstance(requests, dict) and len(requests) > MAX_INPUTS:
             raise invalid_result(method, f"/inputRequests has more than {MAX_INPUTS} members")
         if not isinstance(requests, dict) or not all(
@@ -167,6 +169,7 @@ class ClientSession(McpSession):
             raise invalid_result(method, "/inputRequests must be an object of requests")
         if state is not None and not isinstance(state, str):
             raise invalid_result(method, "/requestState must be a string")
+        # The repeated request would be the same, and so would its result: without end.
         if not requests and state is None:
             raise invalid_result(method, "it asks for input without inputRequests or requestState")
         inputs: dict[str, Any] = {} if state is None else {"requestState": state}

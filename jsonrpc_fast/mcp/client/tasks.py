@@ -92,6 +92,7 @@ class ClientTask:
         """
         if self._result is None:
             if self._is_modern:
+                # By default there is no limit: that a call takes longer than a request may is why it is a task.
                 deadline = inf if timeout is None else asyncio.get_running_loop().time() + timeout
                 self._result = self._check(await self._poll(deadline))
             else:

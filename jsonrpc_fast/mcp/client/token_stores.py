@@ -86,6 +86,7 @@ class FileStore:
         await asyncio.to_thread(self._save, self._path(server), text.encode())
 
     def _path(self, server: str) -> Path:
+        # A URL has characters that file names do not, and may hold what others should not see in a listing.
         return self.folder / f"{hashlib.sha256(server.encode()).hexdigest()[:32]}.json"
 
     def _load(self, path: Path) -> str | None:
@@ -100,6 +101,7 @@ class FileStore:
             if _is_shared(status, 0o077):
                 raise SignInError(f"other users can read the tokens in {path}: delete the file, and sign in again")
             with path.open("rb") as file:
+                # One byte more than the limit shows that there is more, without reading all of it.
                 data = file.read(MAX_RECORD_BYTES + 1)
             if len(data) > MAX_RECORD_BYTES:
                 raise SignInError(f"{path} is too large: delete it, and sign in again")
@@ -111,6 +113,7 @@ class FileStore:
         with _explained(f"{path} cannot be written"):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check_folder()
+            # A new file that takes the place of the old one: a reader, or a crash, never finds half a record.
             number, name = tempfile.mkstemp(dir=self.folder)  # with the mode 0600
             with on_failure(lambda: os.unlink(name)):
                 with open(number, "wb") as file:

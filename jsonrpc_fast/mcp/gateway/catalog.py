@@ -139,6 +139,7 @@ class Catalog:
         Raises:
             RpcError: The name is unknown, or is not a string (-32602).
         """
+        # A completion names a prompt inside `ref`.
         path = ("name",) if method in _NAMED else ("ref", "name")
         found = self._prefixes.split(text_member(params, *path))
         if found is None:
@@ -186,6 +187,7 @@ class Catalog:
 
     def _possible_owners(self, uri: str) -> list[Upstream]:
         """Return the servers that may have a URI that is not listed, the likeliest first."""
+        # A template only says that the server may have the URI, so all others are asked after it.
         first = [upstream for template, upstream in self._templates if template.match(uri) is not None]
         return list(dict.fromkeys([*first, *self.upstreams.values()]))
 
@@ -198,9 +200,11 @@ class Catalog:
             RpcError: There is a cursor: every list has a single page (-32602).
         """
         _, name, key = LIST_METHODS[method]
+        # No cursor was ever given out: the pages of all servers are read before the list is sent.
         if params.get(("cursor",)) is not None:
             raise invalid_params("Invalid cursor")
         found: dict[str, Raw] = {}
+        # In the order of the configuration, so that the list does not depend on which server was faster.
         for upstream, items in await self._listed(method):
             for item in items:
                 identity = item[key]
@@ -219,6 +223,7 @@ class Catalog:
 
     def _note_schema(self, method: str, name: str, item: dict[str, Any], raw: Raw) -> None:
         schemas = self._places.schemas
+        # A search in the bytes: nearly no tool asks for headers, and the schemas may be large.
         if method == "tools/list" and HEADER_KEY.encode() in bytes(raw) and len(schemas) < _MAX_SCHEMAS:
             schemas[name] = item.get("inputSchema")
         else:
@@ -258,6 +263,7 @@ class Catalog:
         return task
 
     def _on_listed(self, place: tuple[str, str], task: _Listing) -> None:
+        # A change of the list may have replaced it.
         if self._listings.get(place) is task:
             del self._listings[place]
         if task in self._late:
@@ -280,6 +286,7 @@ class Catalog:
         if method in CHANGES:
             for place in [place for place in self._listings if place[1] == upstream.name]:
                 del self._listings[place]  # a listing in progress may show the state before the change
+            # The owners of URIs may have changed with the list.
             self._knows_resources = self._knows_resources and "resources" not in method
             self._client.changed(method, Raw(b"{}"))
         elif method == UPDATED:
@@ -296,6 +303,7 @@ async def _list_of(upstream: Upstream, method: str) -> list[dict[str, Any]] | No
     try:
         return await upstream.list(method)
     except (RpcError, ValueError) as error:
+        # Not the text of the error, which the server has chosen.
         code = f", error {error.code}" if isinstance(error, RpcError) else ""
         _logger.warning("%s: is left out of %s%s", upstream.name, method, code)
         return None

@@ -89,6 +89,7 @@ class GatewayConnection(ClientConnection):
 
     async def close(self, grace_seconds: float | Unset | None = 0.0) -> None:
         """Let the requests in flight end, close the connection, and end the servers."""
+        # First: their responses must be written before the session closes.
         self.end_streams()
         try:
             await self._session.close(grace_seconds)
@@ -166,6 +167,7 @@ class GatewayConnection(ClientConnection):
     def _serve_modern(self, method: str, params: Raw, context: SessionContext, rules: RequestRules) -> Any:
         exchange = cast("HttpExchange | None", context.destination)
         http = None if exchange is None else exchange.request
+        # Over HTTP the requests of one client come by any number of connections.
         clients = self._own if http is None else self._shared
         client = clients.of(None if http is None else http.subject, params, rules)
         call = ModernCall(method, params, rules, self, context.destination, None if http is None else http.subject)
@@ -185,6 +187,7 @@ class GatewayConnection(ClientConnection):
         payload = as_raw(result)
         members = self._handshake.complete(call.rules.revision, call.method, {})
         if payload.get(("_meta",)) is not None:
+            # It names the server's result: the gateway does not put its own name beside it.
             del members["_meta"]
         return with_members(payload, members)
 
@@ -193,6 +196,8 @@ class GatewayConnection(ClientConnection):
         stream = self._subscriptions.open(context.id, member(call.params, ("notifications",)))
         self._streams[stream] = end = asyncio.get_running_loop().create_future()
         client.listeners[stream] = self.changed
+        # The acknowledgement names only the resources that a server has: the others are not waited for longer than a
+        # list.
         wanted = dict.fromkeys(stream.filter.pop(URIS, ()), False)
 
         async def watch(uri: str) -> None:
@@ -209,6 +214,7 @@ class GatewayConnection(ClientConnection):
                 await end
             return self.completed(call, {"_meta": stream.meta()})
         finally:
+            # Whatever ends the request, the servers must not go on announcing what nobody hears.
             self._subscriptions.close(stream)
             del self._streams[stream], client.listeners[stream]
             client.unwatch([uri for uri, is_watched in wanted.items() if is_watched])
@@ -225,6 +231,7 @@ class GatewayConnection(ClientConnection):
         return await upstream.call(method, params, origin)
 
     async def ask(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Any:
+        # Servers are started by the first request, which may come before `notifications/initialized`.
         if not self._handshake.may_send(Request(0, method)):
             raise RpcError(RELAY_ERROR, "the client is not ready")
         try:
@@ -240,6 +247,7 @@ class GatewayConnection(ClientConnection):
     def tell(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> None:
         if (
             self.revision is not None
+            # A server may speak a later revision than the client.
             and method in self.revision.server_notifications
             and self._handshake.may_send(Notification(method))
         ):
@@ -253,6 +261,7 @@ class GatewayConnection(ClientConnection):
 
     def changed(self, method: str, params: Raw) -> None:
         if len(self._changes) < _MAX_CHANGES and self._handshake.may_send(Notification(method)):
+            # A dict for its order: the client is told of each change once, the oldest first.
             self._changes[method, bytes(params)] = None
             if self._telling is None or self._telling.done():
                 self._telling = asyncio.ensure_future(self._tell_changes())

@@ -150,6 +150,7 @@ class LongCall:
         """
         given = call.params.get(("inputResponses",))
         responses = {} if given is None else {key: part for key, part in given.items() if key in self.asked}
+        # Their contents are for the server to judge.
         if not all(bytes(response).startswith(b"{") for response in responses.values()):
             raise invalid_params("inputResponses must be an object of results")
         self.timer.cancel()
@@ -205,6 +206,7 @@ class Rounds:
         """
         number = next(self._numbers)
         with on_failure(long.task.cancel):
+            # Half of the processes at most: calls that wait for people must not keep out those that do not.
             if len(self._waiting) >= self._max_calls:
                 raise RpcError(RELAY_ERROR, "too many calls wait for input")
             state = self._sealed(long.call, server, number, None)
@@ -221,6 +223,7 @@ class Rounds:
         long = self._waiting.get(number)
         if long is None:
             raise refusal("belongs to a call that does not wait for it any more")
+        # First: if a response is invalid, the call goes on waiting.
         long.resume(call)
         del self._waiting[number]
         return long
@@ -283,6 +286,7 @@ class ModernClient(CatalogClient):
     def is_idle(self, now: float) -> bool:
         """Whether it may be forgotten: none of its calls and servers runs."""
         upstreams = itertools.chain(self.catalog.upstreams.values(), *self._more.values())
+        # A request that has just come may not have reached a server yet.
         is_recent = now - self.used < _START_SECONDS
         return not is_recent and not self.listeners and not self._calls and all(each.is_ended for each in upstreams)
 
@@ -315,6 +319,7 @@ class ModernClient(CatalogClient):
         if upstream is None:  # of a gateway with the same key and other servers
             raise refusal("names a server that is unknown")
         params = with_members(call.params, {} if text is None else {"requestState": text}, ("requestState",))
+        # The URI has no prefix, and the state says which server is meant.
         if call.method != "resources/read":
             _, params = self.catalog.find(call.method, params)
         return await self.call(upstream, call.method, params, call)
@@ -326,6 +331,7 @@ class ModernClient(CatalogClient):
         if not upstream.is_modern and self._may_be_asked and method in MAY_NEED_INPUT:
             alone = self._process(upstream, lambda each: not each.requests and each not in self._calls)
         if alone is None:
+            # The server has no cause to ask during this call, or no process is free for it alone: it shares one.
             upstream = self._process(upstream, lambda each: not each.is_full and each not in self._calls) or upstream
             if not upstream.is_modern:
                 await self._set_level(upstream, call)
@@ -368,6 +374,7 @@ class ModernClient(CatalogClient):
     async def _set_level(self, upstream: Upstream, call: ModernCall) -> None:
         """Let a server with a handshake send the log messages that a request asks for."""
         level = call.rules.log_level
+        # Without a level the client wants no log messages, which `tell` drops.
         if level is None:
             return
         await upstream.start()
@@ -389,6 +396,7 @@ class ModernClient(CatalogClient):
             async with self._watching:
                 params = Raw(dumps({"uri": uri}))
                 await self.catalog.call("resources/subscribe", params, None, call.rules.revision)
+        # Counted: several subscriptions of the client may name one resource, and the server is asked once.
         self._watched[uri] += 1
 
     def unwatch(self, uris: Iterable[str]) -> None:
@@ -400,6 +408,8 @@ class ModernClient(CatalogClient):
             del self._watched[uri]
             for upstream in self.catalog.upstreams.values():
                 if uri in upstream.subscriptions:
+                    # At once, although the request is still to be sent: announcements that come meanwhile are of no
+                    # use.
                     upstream.subscriptions.pop(uri)
                     if upstream.is_running:
                         ending = upstream.subscribe("resources/unsubscribe", Raw(dumps({"uri": uri})))
@@ -412,6 +422,7 @@ class ModernClient(CatalogClient):
 
     async def ask(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Raw:
         long = self._calls.get(upstream)
+        # A guess could show a question to the wrong person.
         if long is None or any(each is not None and each is not long for each in upstream.requests.values()):
             raise RpcError(RELAY_ERROR, "it is not known for which call the client is asked")
         return await long.ask(method, params)
@@ -424,12 +435,14 @@ class ModernClient(CatalogClient):
                 call.connection.send(method, told, call.destination)
         elif method == "notifications/message":
             level = member(params, ("level",))
+            # The latest first: JSON-RPC does not say which request a log message belongs to.
             calls = filter(None, map(_round_of, reversed(upstream.requests.values())))
             call = next((each for each in calls if each.rules.log_level is not None), None)
             if call is not None and level in LOG_LEVELS[LOG_LEVELS.index(str(call.rules.log_level)) :]:
                 call.connection.send(method, params, call.destination)
 
     def changed(self, method: str, params: Raw) -> None:
+        # A connection with several subscriptions is told once: it knows which of them asked.
         for tell in set(self.listeners.values()):
             tell(method, params)
 
@@ -459,6 +472,7 @@ class ModernClients:
         name, capabilities = [b"" if each is None else bytes(each) for each in found]
         if len(name) + len(capabilities) > MAX_CLIENT_BYTES:
             raise invalid_params(f"_meta says more than {MAX_CLIENT_BYTES} bytes of the client")
+        # The bytes as sent, not the records: two requests are compared without reading them.
         key = repr(subject), name, capabilities
         now = asyncio.get_running_loop().time()
         client = self._clients.get(key)

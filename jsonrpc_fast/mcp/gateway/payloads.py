@@ -98,6 +98,7 @@ class Tokens(Generic[T]):
         if token is None:
             yield params
             return
+        # Never used twice: a late progress must not reach another request.
         number = next(self._count)
         self._tokens[number] = token, owner
         try:

@@ -212,8 +212,10 @@ class Upstream:
         Raises:
             RpcError: The server's error; or -32000 if the server cannot be started, was lost or is too busy.
         """
+        # Refused and not queued: what waits here would be memory that no peer bounds.
         if self.is_full:
             raise self._error("has too many requests in flight")
+        # An object and not a number: only its identity and its place in the order matter.
         request = object()
         self.requests[request] = origin
         try:
@@ -224,6 +226,7 @@ class Upstream:
             if self.is_modern:
                 return await self._call_modern(session, method, as_raw(params), origin)
             if self._is_modern:
+                # A server with a handshake knows no rounds: the members that only 2026-07-28 has stay here.
                 params = with_meta(as_raw(params), {}, INPUT_MEMBERS)
             return await self._send(session, method, params, origin)
         except (ConnectionLost, CallTimeout, HttpStatusError, ParseError, StateError) as error:
@@ -240,8 +243,10 @@ class Upstream:
     async def _call_modern(self, session: ClientSession, method: str, params: Raw, origin: Any) -> Any:
         assert self.server is not None
         meta = self.server.meta if self.level is None else {**self.server.meta, LOG_LEVEL_KEY: self.level}
+        # A modern client gives the level with each request, and one with a handshake has set it once.
         found = params.get(("_meta", LOG_LEVEL_KEY)) if self._is_modern else None
         params = with_meta(params, meta if found is None else {**meta, LOG_LEVEL_KEY: found})
+        # Over stdio there are no headers.
         may_list = method == "tools/call" and bool(self._entry.url)
         for _ in range(MAX_ROUNDS + 1):
             try:
@@ -263,6 +268,7 @@ class Upstream:
         requests, state = result.get(("inputRequests",)), result.get(("requestState",))
         asked = {} if requests is None else dict(requests.items())
         methods = [member(request, ("method",)) for request in asked.values()]
+        # The client sees what is sent on: it must not be sent what the protocol does not allow.
         is_valid = all(isinstance(method, str) for method in methods) and (asked or state is not None)
         if not is_valid or len(asked) > MAX_INPUTS:
             raise self._error("sent an invalid message")
@@ -275,6 +281,7 @@ class Upstream:
             for method, request in zip(methods, asked.values(), strict=True)
         ]
         try:
+            # All at once, as the server asked for them: the client may show them together.
             responses = await asyncio.gather(*tasks)
         finally:
             for task in tasks:
@@ -311,6 +318,7 @@ class Upstream:
             self.subscriptions[uri] = None
         else:
             self.subscriptions.pop(uri, None)
+        # A server of 2026-07-28 has no request for it: a new subscription replaces the old one.
         self._filter_changed.set()
         return result
 
@@ -398,6 +406,7 @@ class Upstream:
                 if wanted := self._wanted():
                     self._acknowledged.clear()
                     params = self.server.params({"notifications": wanted})
+                    # Without a timeout: the response comes when the subscription ends.
                     stream = asyncio.ensure_future(session.call(LISTEN_METHOD, params, timeout=None))
                     stream.add_done_callback(retrieve)
                     if before is not None and not before.done():  # it is heard until the new one is open
@@ -406,6 +415,7 @@ class Upstream:
                     before.cancel()
                 await first(self._filter_changed, stream)
                 if stream is not None and stream.done():
+                    # A server that ends each subscription at once would otherwise be asked in a busy loop.
                     await first(self._filter_changed, None, begun + _LISTEN_SECONDS - loop.time())
         finally:
             if stream is not None:
@@ -433,6 +443,7 @@ class Upstream:
 
     async def _start(self) -> _Session:
         now = asyncio.get_running_loop().time()
+        # A request may have waited for a start that `close` has cancelled.
         if self._is_closed:
             raise self._error("is closed")
         if self._session is not None and self._ending is None:
@@ -443,6 +454,7 @@ class Upstream:
         # Only starts after a failure count. A server that was ended for idleness may start any number of times.
         if self._has_failed and not self._restarts.take(now):
             raise self._error("has ended too often")
+        # Before the place is taken: a person may take minutes, and other servers could run meanwhile.
         await self._sign_in()
         await self._places.enter(self)
         self._has_failed = True  # until it runs: whatever is raised below is a failure
@@ -465,6 +477,7 @@ class Upstream:
             raise self._error("needs a sign-in, which failed") from None
 
     async def _connect(self, deadline: float) -> _Session:
+        # A client with a handshake is served by one, so that the server may ask it at any time.
         probes = self._is_modern and self.name not in self._places.legacy
         # A server over HTTP always responds.
         handshake = ClientHandshake(
@@ -513,6 +526,7 @@ class Upstream:
     def _watch(self) -> None:
         """End the server later, if it has nothing to do until then."""
         seconds = self._places.idle_seconds
+        # One timer for any number of requests: it looks at the time of the last one when it expires.
         if seconds is None or self._timer is not None or self.requests or not self.is_running:
             return
         loop = asyncio.get_running_loop()
@@ -559,6 +573,7 @@ class Upstream:
 
     async def close(self) -> None:
         """End the server for good."""
+        # First, so that a request which waits for the end does not start the server again.
         self._is_closed = True
         if self._starting is not None and not self._starting.done():
             self._starting.cancel()

@@ -151,6 +151,7 @@ class Capabilities(Record, frozen=True, kw_only=True, eq=False):
         value: Any = self
         names = path.split(".")
         if names[0] in _FREE_NAMES:
+            # Names of extensions contain dots.
             names[1:] = [".".join(names[1:])] if len(names) > 1 else []
         for name in names:
             if isinstance(value, Record):
@@ -203,6 +204,7 @@ def required_capabilities(path: str) -> dict[str, Any]:
     for name in names:
         members = members_of(kind, None) if isinstance(kind, type) and issubclass(kind, Record) else {}
         kind = members[name].type if name in members else None
+        # A flag must be true: an empty object there would not be valid.
         if kind is bool:
             inner[name] = True
             break

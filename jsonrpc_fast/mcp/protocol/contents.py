@@ -79,6 +79,7 @@ def members_fault(members: dict[str, Any], required: tuple[str, ...], path: str)
         if not isinstance(members.get(name), str):
             return f"{path}/{name} must be a string"
     for name, value in members.items():
+        # Unknown members are allowed: later revisions may define them.
         kind, expected = _OPTIONAL.get(name, (object, ""))
         if not isinstance(value, kind):
             return f"{path}/{name} must be {expected}"

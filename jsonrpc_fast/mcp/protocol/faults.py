@@ -123,10 +123,12 @@ def _union_faults(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) 
         part = _part(schema, [*error.schema_path, index])
         faults = [fault for inner in errors[:_MAX_ERRORS] for fault in faults_of(inner, schema)]
         alternatives.append(_Alternative(_name(part, index), _tags(_target_of(part, schema)), faults))
+    # Only `oneOf` refuses a value that an alternative accepts.
     if not all(each.faults for each in alternatives):
         return [SchemaFault(place, error.kind.name, "matches more than one alternative")]
     if all(fault.path == place for each in alternatives for fault in each.faults):
         return [_joined(place, error.kind.name, [fault for each in alternatives for fault in each.faults])]
+    # An alternative for another type says nothing about how to mend the value.
     meant = [each for each in alternatives if not _has_other_type(each, place)] or alternatives
     for tag in sorted(set.intersection(*[{*each.tags} for each in meant])):
         path = f"{place}{_pointer([tag])}"
@@ -138,6 +140,7 @@ def _union_faults(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) 
                 SchemaFault(path, "enum", f"is required, one of {values}" if is_missing else f"is not one of {values}")
             ]
         meant = tagged
+    # A fault that every alternative has must be mended whichever is meant.
     shared = [fault for fault in meant[0].faults if all(fault in each.faults for each in meant)]
     if shared:
         return shared
@@ -147,6 +150,7 @@ def _union_faults(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) 
 
 def _joined(place: str, keyword: str, faults: list[SchemaFault]) -> SchemaFault:
     """Return one fault for alternatives that all refuse the value itself, such as those of `int | str`."""
+    # A dict for its order: the text is the same for the same schema.
     types = dict.fromkeys(name for fault in faults if fault.keyword == "type" for name in _TYPE.findall(fault.message))
     messages = dict.fromkeys(fault.message for fault in faults if fault.keyword != "type")
     if types:

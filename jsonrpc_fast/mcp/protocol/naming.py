@@ -24,6 +24,7 @@ class Prefixes:
             ValueError: The names of two servers make the names of their tools ambiguous.
         """
         prefix = server + self._separator
+        # One prefix inside another would give a tool two names: `a_b_c` of `a` and of `a_b`.
         for other, known in self._prefixes.items():
             if prefix.startswith(known) or known.startswith(prefix):
                 raise ValueError(

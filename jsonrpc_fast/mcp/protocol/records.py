@@ -61,12 +61,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defaults=
         if len(obj) > MAX_MEMBERS:
             raise ValueError(f"{path or 'the value'} has more than {MAX_MEMBERS} members")
         members, required = _members_to_read(cls, version)
+        # A record is written as it was read, so that a relay does not change what it passes on.
         values: dict[str, Any] = {"order": tuple(obj)}
         extra: dict[str, Any] = {}
         for name, value in obj.items():
             member = members.get(name)
             if member is None:
                 extra[name] = value
+            # Most members are plain texts: this saves the call into msgspec.
             elif type(value) is member.scalar:
                 values[member.attribute] = value
             elif value is not None:
@@ -178,6 +180,7 @@ _EXPECTED: dict[Any, str] = {
 
 def _read(member: RecordMember, value: Any, version: str | None, path: str) -> Any:
     kind = member.type
+    # Before msgspec reads it: a peer must not make this side build what it then refuses.
     if isinstance(value, (dict, list)) and len(value) > MAX_MEMBERS:
         raise ValueError(f"{path} has more than {MAX_MEMBERS} entries")
     if isinstance(kind, type) and issubclass(kind, Record):

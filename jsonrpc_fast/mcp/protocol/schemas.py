@@ -212,6 +212,7 @@ class _Work:
 
     def at(self, depth: int) -> int:
         try:
+            # From the shallowest level on, so that each step of the recursion finds the level below it done.
             for level in range(len(self._levels), depth + 1):
                 self._levels.append({})
                 self._of(self._schema, level)
@@ -236,6 +237,7 @@ class _Work:
                     )
                 for name in _INTO_EACH:
                     work += sum(self._of(inner, depth - 1) for inner in _subschemas(schema.get(name), name))
+            # Bounded: the products would otherwise grow to numbers of thousands of digits.
             known[id(schema)] = min(work, _MAX_WORK)
         return known[id(schema)]
 

@@ -54,6 +54,7 @@ def _expand(expression: Expression, values: Mapping[str, TemplateValue]) -> str:
             pairs = _pairs(variable, value, keeps_reserved)
         for name, text in pairs:
             is_named = operator.is_named or (variable.explodes and isinstance(value, Mapping))
+            # `;` writes an empty value without "=" (RFC 6570, section 3.2.7).
             equals = "=" if text or operator.first != ";" else ""
             written.append(f"{name}{equals}{text}" if is_named else text)
     return operator.first + operator.separator.join(written) if written else ""

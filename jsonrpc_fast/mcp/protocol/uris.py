@@ -64,6 +64,7 @@ def validate_uri(uri: object) -> UriReport:
     errors = []
     if not _is_valid(uri):
         errors.append(UriFault.NOT_A_URI)
+    # The scheme is not case-sensitive (RFC 3986, section 3.1).
     if uri[:9].lower() == "resource:" and not _has_host(uri):
         errors.append(UriFault.NO_PROVIDER)
     return UriReport(tuple(errors))
@@ -204,6 +205,7 @@ class Expression:
         return self._read_named(text) if operator.is_named else self._read_listed(text)
 
     def _read_listed(self, text: str) -> dict[str, Any] | None:
+        # Only the last variable may explode, so all others take one item each.
         *variables, last = self.variables
         items = text.split(self.operator.separator, -1 if last.explodes else len(variables))
         plain = [*items[: len(variables)], *[item.replace("=", "", last.explodes) for item in items[len(variables) :]]]
@@ -228,6 +230,7 @@ class Expression:
             if not _UNRESERVED.fullmatch(name) or not _UNRESERVED.fullmatch(value):
                 return None
             if name in known:
+                # The first or the last value would be a guess.
                 if name in found:
                     return None
                 found[name] = [(name, equals, value)]
@@ -345,6 +348,7 @@ class UriTemplate:
         end = len(uri)
         for number, part in enumerate(self._parts[index + 1 :], index + 1):
             if isinstance(part, Expression):
+                # The next expression may be left out of the URI, so what comes after it may be where this one ends.
                 found = uri.find(part.operator.first, searched)
                 end = end if found < 0 else min(end, found)
             elif number == len(self._parts) - 1:

@@ -93,6 +93,7 @@ class Document:
         if required:
             schema["required"] = required
         definitions: dict[str, Any] = {}
+        # A definition may refer to others, which are added to `names` on the way.
         while len(definitions) < len(names):
             for reference, name in list(names.items()):
                 if name not in definitions:
@@ -124,6 +125,7 @@ class Document:
             elif name in _VALUES:
                 made[name] = value
             elif name in _LIMITS and isinstance(value, bool):
+                # OpenAPI 3.0 has the limit in `minimum`, and a flag that it is exclusive.
                 if value and _LIMITS[name] in schema:
                     made[name] = schema[_LIMITS[name]]
             elif name != "nullable":

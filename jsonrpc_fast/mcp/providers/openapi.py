@@ -111,10 +111,13 @@ class _Operation:
             name, place = parameter.get("name"), parameter.get("in")
             if not isinstance(name, str) or place not in ("path", "query", "header", "cookie"):
                 raise ValueError("a parameter is invalid")
+            # A path without one of its parts would be another path.
             is_required = parameter.get("required") is True or place == "path"
             # OpenAPI 3.1: these three header parameters are ignored, because other parts of the document describe them.
             if (place == "header" and name.lower() in _OWN_HEADERS) or (place == "cookie" and not is_required):
                 continue
+            # The HTTP client keeps its own cookies, and arguments have no place to tell two parameters of one name
+            # apart.
             if place == "cookie" or name in self._parameters:
                 raise ValueError("a cookie, or two parameters of one name, are not supported")
             schema = parameter.get("schema")
@@ -140,6 +143,7 @@ class _Operation:
             self._media = next((kind for kind in content if _JSON.fullmatch(kind.partition(";")[0])), "")
             if not self._media:
                 raise ValueError("the body of a request must be JSON")
+            # A parameter may have the same name.
             self._body = "body" if "body" not in properties else "request_body"
             properties[self._body] = (content[self._media] or {}).get("schema", {})
             if body.get("required") is True:
@@ -266,6 +270,7 @@ def _header(name: str, value: Any) -> str:
 
 def _segment(name: str, value: Any) -> str:
     text = _text(value)
+    # `quote` leaves dots as they are, and a server may resolve them.
     if text in ("", ".", ".."):
         raise ToolError(f"{name} must be a name, not empty, . or ..")
     return quote(text, safe="")

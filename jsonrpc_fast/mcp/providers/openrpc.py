@@ -82,6 +82,7 @@ def _add(
     async def run(**arguments: Any) -> Any:
         given: Any = arguments
         if is_by_position:
+            # Up to the last one given: those before it that are missing are null.
             count = max((index + 1 for index, each in enumerate(names) if each in arguments), default=0)
             given = [arguments.get(each) for each in names[:count]]
         try:

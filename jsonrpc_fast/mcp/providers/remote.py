@@ -62,6 +62,7 @@ class Proxy(Provider):
         self.kinds = kinds
         self._connect = connect
         self._client: Client | None = None
+        # A list: one context may have several calls in flight.
         self._calls: list[Context] = []  # in flight
         self._known: dict[str, set[str]] = {}  # the names of the last lists, by kind
 
@@ -74,6 +75,7 @@ class Proxy(Provider):
         handlers |= {method: partial(self._ask, method) for method in _ASKED}
         async with self._connect(handlers) as client:
             self._client = client
+            # A legacy server announces changes without being asked.
             listening = asyncio.ensure_future(_listen(client)) if client.server.revision.is_modern else None
             try:
                 yield
@@ -105,6 +107,7 @@ class Proxy(Provider):
 
     @contextmanager
     def _call(self, context: Context) -> Any:
+        # The handlers of a modern server's requests run inside the call, and find its context here.
         token = _current.set(context)
         self._calls.append(context)
         try:
@@ -173,6 +176,7 @@ class Proxy(Provider):
         return self._connected.server.capabilities.supports(capability)
 
     async def _knows(self, kind: str, cls: type[Definition], name: str) -> bool:
+        # The name may be new, or the server may show each user other tools.
         if name not in self._known.get(kind, ()):
             await self._list(kind, cls)
         return name in self._known.get(kind, ())

@@ -152,6 +152,7 @@ def _made_contents(uri: str, item: Any, path: str, mime_type: str | None) -> dic
     if isinstance(item, (bytes, bytearray, memoryview)):
         return blob_contents(uri, bytes(item), mime_type)
     members = _members(item, path)
+    # An object with other members is data of the function, and is sent as JSON.
     if "uri" in members and ("text" in members or "blob" in members):
         members = _present(members)
         _check(contents_fault(members, path))

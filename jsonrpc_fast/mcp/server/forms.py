@@ -127,12 +127,14 @@ def _field(part: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, An
         part = {**target, **part}
     if "anyOf" in part:
         choices = [choice for choice in part["anyOf"] if choice != {"type": "null"}]
+        # `int | None` is a number in a form: the user leaves the field out.
         if len(choices) == 1:
             del part["anyOf"]
             part = {**_field(choices[0], definitions), **part}
     if isinstance(part.get("enum"), list):
         part["enum"] = [value for value in part["enum"] if value is not None]
     if isinstance(part.get("const"), str):
+        # Clients know `enum` from the specification, and not `const`.
         part["enum"] = [part.pop("const")]
     if "enum" in part and all(isinstance(value, str) for value in part["enum"]):
         part["type"] = "string"

@@ -110,6 +110,7 @@ class RegisteredFunction:
     def _read(self, parameters: Mapping[str, Parameter], converts: bool) -> None:
         for name, parameter in parameters.items():
             is_context = _is_context(parameter.annotation)
+            # The context, and arguments that are not converted, are passed by name.
             if parameter.kind is Parameter.POSITIONAL_ONLY and (is_context or not converts):
                 raise TypeError(f"parameter {name} must not be positional-only")
             if not is_context:
@@ -168,6 +169,7 @@ class RegisteredFunction:
         plain = None if found is None else found.plain
         if found is None or plain is None:
             return False
+        # With as many arguments as parameters all are there, if each of them is known: the loop sees that.
         if len(arguments) != len(plain) and not found.required <= arguments.keys():
             return False
         for name, value in arguments.items():

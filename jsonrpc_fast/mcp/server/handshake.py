@@ -153,6 +153,8 @@ class ServerHandshake:
         session = self.session
         if meta is None and session is not None and method in _SERVED_PLAINLY[session.revision.version]:
             return session
+        # A modern request has no state, so the decision is made for each request; `server/discover` is modern by its
+        # name.
         if self._modern_versions and (
             method == "server/discover" or not self._legacy_versions or (meta is not None and is_modern_meta(meta))
         ):
@@ -164,6 +166,7 @@ class ServerHandshake:
         if method == "ping":
             return HandshakeResult({})
         if session is None:
+            # Clients that probe take -32601 for a server of an earlier revision.
             if method in _LEGACY_REQUESTS or method in self._methods:
                 raise RpcError(ErrorCode.INVALID_REQUEST, "the session is not initialized")
             raise method_not_found()
@@ -193,6 +196,7 @@ class ServerHandshake:
             if session is None or message.method in MISSING_SERVER_REQUESTS[session.revision.version]:
                 return False
             return self.is_initialized or message.method == "ping"
+        # Without a session only messages of a modern request can come up: the server has no other client to write to.
         if self.is_initialized or (session is None and self._modern_versions):
             return True
         return session is not None and message.method in _BEFORE_INITIALIZED
@@ -217,6 +221,7 @@ class ServerHandshake:
         if method in revision.cacheable and result.get("resultType", "complete") == "complete":
             completed |= self._cache_hints
         completed |= result
+        # Written once for each revision: this is on the way of every modern result.
         info = self._written_info.get(revision.version)
         if info is None:
             info = self._written_info[revision.version] = self._info.to_dict(revision.version)
@@ -227,6 +232,7 @@ class ServerHandshake:
         requested = _version_of(params, "protocolVersion")
         if self.session is not None:
             raise RpcError(ErrorCode.INVALID_REQUEST, "the session is already initialized")
+        # An unknown version is no error: the client decides whether it can use the one that is offered.
         version = negotiate(requested, self._legacy_versions)
         self.session = RequestRules(
             REVISIONS[version],
@@ -248,6 +254,7 @@ class ServerHandshake:
             raise self._unsupported(version)
         revision = REVISIONS[version]
         capabilities = _record(ClientCapabilities, meta, CLIENT_CAPABILITIES_KEY, version)
+        # Optional here, unlike in `initialize`.
         info = None if meta.get(CLIENT_INFO_KEY) is None else _record(Implementation, meta, CLIENT_INFO_KEY, version)
         level = meta.get(LOG_LEVEL_KEY)
         if level is not None and level not in LOG_LEVELS:
@@ -296,4 +303,5 @@ def _record(cls: Any, members: dict[str, Any], name: str, version: str) -> Any:
 def _progress_token(meta: object) -> int | str | None:
     """The progress token; None if it is absent or invalid."""
     token = meta.get("progressToken") if isinstance(meta, dict) else None
+    # An invalid token is no reason to refuse the call: the client gets no progress.
     return token if isinstance(token, str) or type(token) is int else None

@@ -59,6 +59,8 @@ class InProcess(MemoryTransport):
 
     async def _serve(self, ready: asyncio.Future[None]) -> None:
         try:
+            # Entered here, although `run` does so, too: a lifespan that cannot begin must fail `connect`, and not a
+            # task.
             async with self._lifespan:
                 if not ready.done():
                     ready.set_result(None)
@@ -72,4 +74,5 @@ class InProcess(MemoryTransport):
         """Wait until the transport and the server's end of it are closed."""
         await super().wait_closed()
         if self.channel.serving is not None:
+            # The server's functions may still run: a test that has left the block must not be disturbed by them.
             await asyncio.wait([self.channel.serving])

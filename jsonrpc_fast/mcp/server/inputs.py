@@ -94,6 +94,7 @@ class Inputs:
         if not self._may_need_input or method not in INPUT_REQUESTS:
             raise cannot_send()
         request = {"method": method} if params is None else {"method": method, "params": dict(params)}
+        # The key names the request by its content: the order in which a function asks may differ from run to run.
         digest = hashlib.sha256(dumps(request)).hexdigest()[:32]
         is_named = key is not None
         if key is None:
@@ -101,6 +102,8 @@ class Inputs:
             key = f"{digest}-{self._repeats[digest]}"
         if self._digests.setdefault(key, digest) != digest:
             raise ValueError("two requests of one run have the same key")
+        # A key that was never asked for could be a guess of the client, to answer a question before the function asks
+        # it.
         if key not in self._responses or not (is_named or key in self._asked):
             self._missing[key] = request
             await _next_turn()  # with eager tasks, the other tasks make their requests in this round
@@ -125,6 +128,7 @@ class Inputs:
         responses = b",".join([b"%b:%b" % (dumps(key), response) for key, response in self._used.items()])
         values = _encode_values(self.state)
         state = b'{"asked":%b,"responses":{%b},"values":%b}' % (dumps(asked), responses, values)
+        # The client sends it back with each round, and the server would have to refuse it then.
         if len(state) > MAX_STATE_BYTES:
             raise RpcError(ErrorCode.INTERNAL_ERROR, f"requestState would hold more than {MAX_STATE_BYTES} bytes")
         return {**whole, "requestState": self._seal.seal(state, self._method, self._params, self._subject)}
@@ -136,6 +140,7 @@ def _encode_values(values: dict[str, Any]) -> bytes:
         text = dumps(values)
     except EncodeError as error:
         raise EncodeError(f"context.state cannot be written as JSON: {error}") from None
+    # A value that comes back changed would make the next run differ from this one, without an error.
     if loads(text) != values:
         raise EncodeError("context.state holds a value that JSON does not preserve, such as a tuple, a date or NaN")
     return text
@@ -177,6 +182,7 @@ def check_input_required(method: str, result: Mapping[str, Any], rules: RequestR
     """
     if method not in MAY_NEED_INPUT or not rules.revision.is_modern:
         raise cannot_send()
+    # What the function wrote there would be neither signed nor bound to the request.
     if "requestState" in result:
         raise ValueError("the server makes requestState itself: use Context.state")
     requests = result.get("inputRequests", {})

@@ -72,11 +72,13 @@ class Lifespan:
         self._users += 1
         if not self.exists:
             return None
+        # A new lifespan while an earlier one may still be ending: `_run` waits for that one.
         if self._users == 1 or self._ready is None:
             self._ready, self._end = asyncio.get_running_loop().create_future(), asyncio.Event()
             self._task = asyncio.create_task(self._run(self._ready, self._end, self._task))
         assert self._ready is not None
         with on_failure(self._leave):
+            # Others wait for the same lifespan: a user that is cancelled must not end it for them.
             await asyncio.shield(self._ready)
         return self.value
 
@@ -105,10 +107,12 @@ class Lifespan:
         end: asyncio.Event,
         previous: asyncio.Task[None] | None,
     ) -> None:
+        # In another loop, as in tests that run one after the other, the earlier task can never be waited for.
         if previous is not None and previous.get_loop() is asyncio.get_running_loop():
             await asyncio.wait([previous])
         try:
             async with AsyncExitStack() as stack:
+                # First, so that the functions of a mounted server can be called as soon as this one serves.
                 for other in filter(None, [make() for make in self._others]):
                     await stack.enter_async_context(other)
                 if self._make is not None:
@@ -159,12 +163,14 @@ class LifespanHolder:
             try:
                 await asyncio.shield(entering)
             except asyncio.CancelledError:
+                # `leave` has cancelled the task; nobody has cancelled this coroutine.
                 if entering.cancelled() and self._entering is not entering:
                     raise StateError("the server is closed") from None
                 raise
         self.is_entered = True
 
     def _forget(self, entering: asyncio.Future[None]) -> None:
+        # A caller that was cancelled leaves the task running: the next one waits for it.
         if entering.done() and self._entering is entering:
             self._entering = None
 

@@ -67,6 +67,7 @@ class ServerProvider(Provider):
 
     async def list_tools(self, context: Context) -> list[Tool]:
         found = await self._list("tools/list", Tool.from_dict, context)
+        # The tasks of the inner server are not served through the outer one.
         return [msgspec.structs.replace(tool, execution=msgspec.UNSET) for tool in found]
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Context) -> dict[str, Any] | None:
@@ -97,6 +98,7 @@ class ServerProvider(Provider):
     async def _list(self, method: str, read: Callable[[object], D], context: Context) -> list[D]:
         items: list[D] = []
         params: dict[str, Any] = {}
+        # The inner server may have a page size of its own.
         while (page := await self._serve(method, params, context)) is not None:
             items += map(read, page[LIST_METHODS[method].member])
             if "nextCursor" not in page:

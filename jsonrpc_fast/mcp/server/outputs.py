@@ -78,6 +78,7 @@ class OutputType:
         Raises:
             EncodeError: The value cannot be written as JSON.
         """
+        # Fast path: such a value needs neither a conversion nor a check. NaN and infinity have no JSON form.
         if type(value) is self._plain and (type(value) is not float or isfinite(value)):
             text = value if type(value) is str else dumps(value).decode()
             return text, {"result": value}, []
@@ -86,6 +87,7 @@ class OutputType:
             try:
                 value = self._pydantic.write(value)
             except ValueError:
+                # The schema usually says why, below.
                 is_refused = True
         value = to_json(value)
         encoded = dumps(value)

@@ -50,6 +50,7 @@ def _write(name: str) -> str:
 def _read(cursor: object) -> str:
     if isinstance(cursor, str):
         try:
+            # Strictly: a cursor that was altered must not become another one.
             text = base64.b64decode(cursor.encode(), b"-_", validate=True)
             if text.startswith(_PREFIX):
                 return text[len(_PREFIX) :].decode()

@@ -199,6 +199,7 @@ class Registry:
                 self._changed(kind)
 
     def _add(self, registered: dict[str, Any], name: str, item: Any, kind: FeatureKind | None) -> None:
+        # The names of providers are asked for only if there are providers: `names` goes through all of them.
         if name in registered or (kind is not None and self.mounts and name in self.names(kind)):
             raise ValueError(f"{name} is already registered")
         registered[name] = item

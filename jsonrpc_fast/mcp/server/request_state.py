@@ -113,8 +113,11 @@ class StateSeal:
 
     def _digest(self, method: str, params: Mapping[str, Any], subject: object) -> bytes:
         request: list[Any] = [self._server, method, repr(subject)]
+        # `_meta`, `inputResponses` and `requestState` differ from round to round: they are not what identifies a
+        # request.
         request += [params.get("uri")] if method == "resources/read" else [params.get("name"), params.get("arguments")]
         try:
+            # Sorted: a client may write the members of the arguments in another order in the next round.
             return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).digest()
         except RecursionError:
             raise invalid_params("arguments nest too deep for a request that takes several rounds") from None
@@ -128,6 +131,7 @@ class _Signer:
     """
 
     def __init__(self, keys: Sequence[bytes]) -> None:
+        # The keys that sign are derived: a key that the program uses elsewhere, too, signs nothing that is valid there.
         self._keys = [hmac.digest(key, _LABEL, hashlib.sha256) for key in keys]
 
     def encrypt(self, data: bytes) -> bytes:
@@ -158,6 +162,7 @@ def _cipher_of(key: object) -> StateCipher:
 def _checked(cipher: StateCipher) -> StateCipher:
     """Return a cipher that decrypts what it encrypts. Raises TypeError if it does not."""
     try:
+        # At once, and not with the first request: a program with a wrong key must not start.
         token: object = cipher.encrypt(b"state")
         is_usable = isinstance(token, bytes) and token.isascii() and cipher.decrypt(token) == b"state"
     except Exception as error:

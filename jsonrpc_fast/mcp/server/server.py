@@ -203,6 +203,7 @@ class Server(Decorators, Served):
         provider = other._own_provider if isinstance(other, Server) else other
         if isinstance(provider, ServerProvider) and provider.contains(self._own_provider):
             raise ValueError("a server cannot contain itself")
+        # The lifespan has begun without it, and cannot begin twice.
         if provider.lifespan() is not None:
             self.lifespan.check_idle()
         self._mount(provider, f"{prefix}{separator}" if prefix else "")

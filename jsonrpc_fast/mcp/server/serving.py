@@ -169,6 +169,7 @@ class Served(ConnectionFactory):
         self.connections.add(connection)
         try:
             async with contextlib.AsyncExitStack() as stack:
+                # Nobody else closes a transport whose session does not start.
                 async with on_failure(transport.disconnect):
                     await stack.enter_async_context(self.lifespan)
                 await connection.run()
@@ -199,6 +200,7 @@ class Served(ConnectionFactory):
                 try:
                     await self.run(transport, **session_options)
                 finally:
+                    # Inside the lifespan: the functions of tasks may use what it has opened.
                     await self.tasks.close()
 
         defaults: Any = {"profile": self.profile, "raw": self.keeps_raw}

@@ -76,6 +76,7 @@ class ClientSubscriptions:
 
     def __init__(self, capabilities: ServerCapabilities) -> None:
         self._capabilities = capabilities
+        # A list, for the order: notifications go out in the order in which the streams were opened.
         self._streams: list[SubscriptionStream] = []
         self._uris: set[str] = set()  # subscribed by a legacy client
 
@@ -107,6 +108,7 @@ class ClientSubscriptions:
         """
         if len(uri) > MAX_SUBSCRIBED_URI_CHARACTERS:
             raise invalid_params(f"the URI has more than {MAX_SUBSCRIBED_URI_CHARACTERS} characters")
+        # A repeated subscription needs no more memory.
         if len(self._uris) >= MAX_URIS and uri not in self._uris:
             raise RpcError(ErrorCode.INTERNAL_ERROR, "too many subscriptions")
         self._uris.add(uri)
@@ -126,6 +128,7 @@ class ClientSubscriptions:
             kind: "tools", "prompts" or "resources".
             is_legacy: Whether a legacy session is open and may be notified.
         """
+        # The specification forbids notifications that were not declared.
         if not self._capabilities.supports(f"{kind}.listChanged"):
             return
         method = f"notifications/{kind}/list_changed"
@@ -166,6 +169,7 @@ class ClientSubscriptions:
             wanted = filter.get(name, False)
             if type(wanted) is not bool:
                 raise invalid_params(f"notifications/{name} must be a boolean")
+            # The acknowledgement shows the client which of its wishes are met: others are left out, and are no error.
             if wanted and self._capabilities.supports(f"{kind}.listChanged"):
                 supported[name] = True
         uris = _strings(filter, URIS)

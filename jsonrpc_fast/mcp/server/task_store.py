@@ -105,6 +105,7 @@ class TaskStore:
         poll_interval_ms: int = 1000,
     ) -> None:
         if max_client_tasks is None:
+            # One client must not be able to use up what all clients share.
             max_client_tasks = max_tasks // 4 or 1
         if min(max_tasks, max_client_tasks, ttl_ms, max_ttl_ms, poll_interval_ms) < 1:
             raise ValueError("max_tasks, max_client_tasks, ttl_ms, max_ttl_ms and poll_interval_ms must be 1 or more")
@@ -191,6 +192,7 @@ class TaskStore:
         """Stop and drop all tasks, and wait for their functions."""
         for task in list(self._tasks.values()):
             self._drop(task)
+        # A task's own function may be what closes the store: it cannot wait for itself.
         ending = {*self._runs, *self._notifying} - {asyncio.current_task()}
         for running in ending:
             running.cancel()
@@ -204,6 +206,7 @@ class TaskStore:
             if support == "required":
                 context.require(capability)
             return support != "forbidden" and context.client_capabilities.supports(capability)
+        # Tasks came with 2025-11-25, and left the protocol for an extension in the next revision.
         if context.revision.version != _LEGACY_VERSION:
             if support == "required":
                 raise RpcError(ErrorCode.METHOD_NOT_FOUND, "the tool runs only as a task")
@@ -218,6 +221,7 @@ class TaskStore:
     async def _start(
         self, starts: TaskStart, context: Context, function: Callable[[Context], Awaitable[dict[str, Any]]]
     ) -> dict[str, Any]:
+        # The call ends in one of two ways: with the tool's result, or with the description of a task that has started.
         started: asyncio.Future[Task] = asyncio.get_running_loop().create_future()
         created: dict[str, Any] = {}
 
@@ -258,6 +262,7 @@ class TaskStore:
 
     def _add(self, context: Context) -> Task:
         owner = _owner(context)
+        # Without a session and a token all clients look the same: a limit for one would be a limit for all.
         is_known = owner != (None, None)
         owned = sum(task.owner == owner for task in self._tasks.values()) if is_known else 0
         if len(self._tasks) >= self._max_tasks or owned >= self._max_client_tasks:
@@ -278,6 +283,7 @@ class TaskStore:
                 self.on_change(task)
 
         task = Task(owner, context.revision.is_modern, ttl_ms, self._poll_interval_ms, self._created, on_change)
+        # The client may never come back: the result must not stay for longer than it asked for.
         task.expiry = asyncio.get_running_loop().call_later(ttl_ms / 1000, self._drop, task)
         self._tasks[task.id] = task
         return task
@@ -305,6 +311,7 @@ class TaskStore:
         if not isinstance(id, str) or len(id) > _MAX_ID_CHARACTERS:
             raise invalid_params(f"taskId must be a string of at most {_MAX_ID_CHARACTERS} characters")
         task = self._tasks.get(id)
+        # The same error for both: an id of another client must not be told from one that does not exist.
         if task is None or task.owner != _owner(context):
             raise invalid_params("Unknown task")
         return task
@@ -312,6 +319,7 @@ class TaskStore:
     def _list(self, params: Mapping[str, Any], context: Context) -> dict[str, Any]:
         owner = _owner(context)
         tasks = [task for task in self._tasks.values() if task.owner == owner]
+        # By number and not by id: ids are random, and new tasks belong at the end.
         page, next_cursor = paginate(tasks, params.get("cursor"), key=lambda task: f"{task.number:020d}")
         result: dict[str, Any] = {"tasks": [task.describe() for task in page]}
         return result if next_cursor is None else {**result, "nextCursor": next_cursor}
@@ -324,6 +332,7 @@ class TaskStore:
         """
         _check_method("tasks/result", context)
         task = self._find(params, context)
+        # Each waiter holds a request open, over HTTP a connection.
         if task.waiting_results >= MAX_RESULT_WAITERS:
             raise RpcError(ErrorCode.INTERNAL_ERROR, "too many requests wait for this task")
         task.waiting_results += 1
@@ -332,6 +341,7 @@ class TaskStore:
                 await _deliver(task, question, context)
         finally:
             task.waiting_results -= 1
+        # The result does not say by itself which call it belongs to: another request asked for it.
         related = {RELATED_TASK_KEY: {"taskId": task.id}}
         if task.error is not None:
             data = task.error.get("data", UNSET)
@@ -367,6 +377,7 @@ async def _deliver(task: Task, question: Question, context: Context) -> None:
         if not sending.done():
             sending.cancel()
         if not question.response.done():
+            # This `tasks/result` was cancelled or its connection lost: the next one asks the client again.
             task.return_question(question)
 
 

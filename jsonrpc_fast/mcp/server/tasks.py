@@ -83,6 +83,7 @@ class Task:
     _waiters: Waiters = field(default_factory=Waiters)
 
     def __post_init__(self) -> None:
+        # In UTC: the protocol wants timestamps with a zone, and the zone of the server is of no use to a client.
         self._created = self._updated = datetime.now(timezone.utc)
 
     @property
@@ -92,6 +93,7 @@ class Task:
 
     def describe(self) -> dict[str, Any]:
         """Return the members of `Task` in the form of its revision."""
+        # The extension renamed the members when it took tasks over from the protocol.
         names = ("ttlMs", "pollIntervalMs") if self.is_modern else ("ttl", "pollInterval")
         members: dict[str, Any] = {
             "taskId": self.id,
@@ -116,6 +118,7 @@ class Task:
 
     def change(self, status: str, message: str | None = None) -> None:
         """Change the status, unless it is final."""
+        # The function may end in the same turn in which the client cancels: the first final status stays.
         if self.is_final or (status == self.status and message == self.status_message):
             return
         self.status = status
@@ -124,6 +127,7 @@ class Task:
         self._updated = max(datetime.now(timezone.utc), self._updated + timedelta(milliseconds=1))
         if self.is_final:
             for question in self._questions.values():
+                # Whoever waits for a response learns that there will be none.
                 question.response.cancel()
             self._questions = {}
         self._waiters.wake()
@@ -133,6 +137,7 @@ class Task:
         """Settle the task with the result of the call. A failed tool is "failed" up to 2025-11-25."""
         if not self.is_final:
             self.result = result
+            # In 2025-11-25 a client that polls sees the status alone, and would take a failed tool for a success.
             is_failed = result.get("isError") is True and not self.is_modern
             self.change("failed" if is_failed else "completed", "The tool failed" if is_failed else None)
 
@@ -158,6 +163,7 @@ class Task:
             raise cannot_send()
         if self.is_final:
             raise StateError("the task has ended")
+        # Used keys are kept: a late response to an earlier request must not settle a new one.
         key = f"{method}-{len(self._used_keys) + 1}" if key is None else key
         if key in self._used_keys:
             raise ValueError("each request of a task needs a key of its own")
@@ -165,6 +171,8 @@ class Task:
         question = Question(key, method, None if params is None else dict(params), timeout)
         self._questions[key] = question
         self.change("input_required")
+        # `change` does nothing if the status is "input_required" already, and a `tasks/result` may wait for this
+        # request.
         self._waiters.wake()
         try:
             return await question.response
@@ -177,6 +185,7 @@ class Task:
         """Settle requests with the responses of the client. Responses to other requests are ignored."""
         for key, response in responses.items():
             question = self._questions.get(key)
+            # Removed at once: the client may repeat `tasks/update`, and the status must not show what has a response.
             if question is not None and isinstance(response, dict):
                 del self._questions[key]
                 question.settle(response)
@@ -186,6 +195,7 @@ class Task:
     async def next_question(self) -> Question | None:
         """Wait until there is a request that is not sent yet, or the status is final: None."""
         while not self.is_final:
+            # The oldest first: the client sees the requests in the order in which the function made them.
             for question in self._questions.values():
                 if not question.is_sent:
                     question.is_sent = True

@@ -37,6 +37,7 @@ class ThreadContext(Context):
         self._inner = context
         self._loop = asyncio.get_running_loop()
         self._is_ended = False
+        # `set.add` and `set.discard` are atomic, so the thread and the loop need no lock.
         self._waits: set[concurrent.futures.Future[Any]] = set()
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -68,11 +69,13 @@ class ThreadContext(Context):
 
     def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
         """Report progress: see `Context.report_progress`."""
+        # The session writes on the loop: a transport is not made for two threads.
         self._loop.call_soon_threadsafe(self._inner.report_progress, progress, total, message)
         return self._rules.progress_token is not None
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
         """Send a log message: see `Context.log`."""
+        # Checked here: on the loop nobody could catch the exception.
         if level not in LOG_LEVELS:
             raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}")
         self._loop.call_soon_threadsafe(self._inner.log, level, data, logger)
@@ -104,6 +107,7 @@ class ThreadFunction:
         try:
             return await self._handler.invoke({**arguments, self._context_name: thread_context}, None)
         except asyncio.CancelledError:
+            # The thread cannot be interrupted, but it must not wait for a client that has gone.
             thread_context.end_waits()
             raise
 

@@ -124,6 +124,7 @@ def _candidates(root: str) -> Iterator[tuple[str, str]]:
     """Yield the name and the path of each file with the name of a template."""
     entries = 0
     for directory, folders, names in os.walk(root):
+        # Sorted: where a limit ends the reading, the same files are left out each time.
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for file in sorted(names):
             entries += 1
@@ -136,12 +137,14 @@ def _candidates(root: str) -> Iterator[tuple[str, str]]:
 
 def _read(root: str, name: str, path: str, limits: FolderLimits, known: TemplateFile | None) -> TemplateFile | str:
     """Return the template in a file, or why the file is not one."""
+    # The name becomes a part of a URI, and of lines in a log.
     if not name.isprintable():
         return "its name is not printable"
     target = os.path.realpath(path)
     if not Path(target).is_relative_to(root):
         return "it is a link to a file outside the folder"
     try:
+        # The path was resolved a moment ago, and a folder in it may have become a link since.
         descriptor = _open(root, os.path.relpath(target, root).split(os.sep))
     except OSError as error:
         return f"it cannot be opened: {error.strerror}"

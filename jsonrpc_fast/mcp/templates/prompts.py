@@ -158,6 +158,7 @@ class TemplatePrompts:
             RpcError: -32602 for an unknown prompt and for invalid arguments, with the names of missing ones; -32603 if
                 the template fails or exceeds a limit.
         """
+        # One snapshot for the whole call: `refresh` may replace it in another thread.
         snapshot = self._snapshot
         prompt = snapshot.prompts.get(name) if isinstance(name, str) else None
         if prompt is None:
@@ -190,6 +191,7 @@ class TemplatePrompts:
         if not isinstance(argument_name, str) or not isinstance(value, str):
             raise invalid_params("argument must have a name and a value, both strings")
         options = prompt.values.get(argument_name)
+        # A person may still be typing the name of the argument.
         begun = argument_name if options is None else value
         found = [option for option in (prompt.values if options is None else options) if option.startswith(begun)]
         values = found[:MAX_COMPLETIONS]
@@ -230,8 +232,10 @@ class TemplatePrompts:
                 why = "uses an undefined value"
             case _:
                 why = response["error"]
+        # `close` kills the processes, which is no fault of the template.
         if not self._is_closed:
             _logger.error("template %s %s", ascii(prompt.template), why)
+        # The class of an exception, or a line, may tell the client what the template hides.
         shown = "failed" if response["error"] in ("failed", "missing") else why
         raise RpcError(ErrorCode.INTERNAL_ERROR, f"the template {shown}")
 

@@ -126,6 +126,7 @@ class Renderer:
                 size = _RESPONSE_BYTES + _CHARACTER_BYTES * self.limits.characters
                 response = process.call({**request, "seconds": self.limits.seconds}, self.limits.seconds, size)
             finally:
+                # A process that did not answer in time, or not in JSON, may be in any state.
                 self._release(process, is_usable=response is not None)
             return response
 
@@ -219,6 +220,7 @@ class _Deadline:
         self._is_over = False
         self._has_passed = False
         self._timer = threading.Timer(seconds, self._expire)
+        # The interpreter must not wait for a deadline at its exit.
         self._timer.daemon = True
         self._timer.start()
 

@@ -183,6 +183,7 @@ class _Analysis:
 
     def _visit(self, template: str, assigned: frozenset[str]) -> None:
         """Add the arguments of a template, without the variables that the templates including it have assigned."""
+        # Templates may include each other in a circle.
         if template in self._seen or template not in self._sources:
             return
         self._seen.add(template)

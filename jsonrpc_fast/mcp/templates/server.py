@@ -81,6 +81,7 @@ class TemplateFolder(Provider):
         return self._templates.complete(name, argument) if await self._has(name) else None
 
     async def _has(self, name: str) -> bool:
+        # Asked first: an unknown name must be told from one whose template fails.
         return any(prompt.name == name for prompt in await self.list_prompts())
 
     async def _read(self) -> TemplatePrompts:
