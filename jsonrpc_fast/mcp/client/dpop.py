@@ -1,6 +1,6 @@
 """Proofs that the sender of a token has the key to which the token is bound (DPoP, RFC 9449).
 
-PyJWT signs, with a key of cryptography. `oauth` uses this where a server asks for it, and loads it then.
+PyJWT signs, with a key of cryptography. `oauth` loads this module when a server asks for proofs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A server that is a program. Its last output is kept for the error when it ends or does not respond."""
+"""A server that is a program. Its last output goes into the error if it ends or does not respond."""
 
 from __future__ import annotations
 

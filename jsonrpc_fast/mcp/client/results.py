@@ -57,7 +57,7 @@ def check_completion(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def checked_tool_result(schema: Schema | None, result: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of a tool if it is valid. Raises ValueError otherwise."""
+    """Return the result of a tool if it is valid; raise ValueError otherwise."""
     check_items("tools/call", result, "content", block_fault)
     if schema is not None and not result.get("isError"):
         if "structuredContent" not in result:

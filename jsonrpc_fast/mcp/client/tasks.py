@@ -2,7 +2,7 @@
 
 Rules:
   - Up to 2025-11-25, `tasks/result` waits for the result, and the client's handlers serve the requests of the task.
-  - In 2026-07-28 the client polls with `tasks/get`, as often as the server suggests, and sends the requested
+  - In 2026-07-28 the client polls with `tasks/get`, as often as the server suggests. It sends the requested
     input with `tasks/update`, once for each request.
 
 Sources: specification 2025-11-25 "Tasks"; SEP-2663, extension `io.modelcontextprotocol/tasks`.

@@ -7,12 +7,12 @@ Rules:
     request starts it again.
   - If it exits, crashes or loses its connection, the next request starts it again, at most MAX_RESTARTS times
     in RESTART_SECONDS. The level of log messages and the subscriptions are set again; other state is lost.
-  - A person signs in before the server is started, where it needs that. One sign-in serves all clients.
+  - If the server needs a sign-in, the person signs in before it is started. One sign-in serves all clients.
   - A progress token is replaced by one of the gateway: two clients, or a client and another server, may use the same.
-  - A message of the server that belongs to a request, but does not say to which, belongs to the latest one in flight.
-  - To a server of 2026-07-28 every request says who the client is. If its result asks for input, a client with a
-    handshake is asked, and the request is sent again with the responses. Changes are heard by a subscription.
-  - To a server with a handshake nothing goes that only 2026-07-28 has.
+  - A message of the server that does not say which request it belongs to goes to the latest one in flight.
+  - Every request to a server of 2026-07-28 says who the client is. If its result asks for input, a client with a
+    handshake is asked, and the request is sent again with the responses. A subscription brings the changes.
+  - A server with a handshake gets nothing that only 2026-07-28 has.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ START_SECONDS: Final = 60.0
 MIN_IDLE_SECONDS: Final = 10.0
 """A server is ended to make room for another one only if it has been idle for this long."""
 MAX_SUBSCRIPTIONS: Final = 1000
-"""Maximum number of resources of one server that a client subscribes to."""
+"""Maximum number of resources of one server that a client may subscribe to."""
 INPUT_MEMBERS: Final = ("inputResponses", "requestState")
 """The members of params by which a client of 2026-07-28 repeats a request."""
 _PAUSE_SECONDS: Final = 0.25
-"""How long a request waits that a server wants repeated without input."""
+"""How long to wait before repeating a request that the server wants again without input."""
 _LISTEN_SECONDS: Final = 5.0
-"""How often a subscription that ends is opened again at most, and how long one waits for that which replaces it."""
+"""The least time between two openings of a subscription, and how long the old one is kept while the new one opens."""
 _SESSION: Final[SessionOptions] = {"max_inbox": 1000, "inbox_bytes": 16 * 1024 * 1024, "max_handlers": 100}
 """How many requests of its own a server may have in flight."""
 
@@ -171,7 +171,7 @@ class Upstream:
         server: What is known about the server; None before its first start.
         level: The level of log messages that the client set; None: none.
         subscriptions: The URIs of the resources that the client subscribed to.
-        used: When the last one ended, by the loop's clock.
+        used: When the last request ended, by the loop's clock.
     """
 
     name: str

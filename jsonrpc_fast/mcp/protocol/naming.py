@@ -37,7 +37,7 @@ class Prefixes:
         return self._prefixes[server] + name
 
     def split(self, name: str) -> tuple[str, str] | None:
-        """Return the server of a name in the common list, and the name there; None if it is of none of them."""
+        """Return the server of a name in the common list, and the name there; None if no server has it."""
         for server, prefix in self._prefixes.items():
             if name.startswith(prefix):
                 return server, name[len(prefix) :]

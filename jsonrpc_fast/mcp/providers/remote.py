@@ -4,13 +4,13 @@
 
 Rules:
   - The client connects when the server begins to run, and closes when it ends.
-  - Each list is requested anew. A tool or a prompt is called if the last list had it; otherwise the list is requested
-    again first.
+  - Each list is requested anew. The name of a tool or a prompt that was not in the last list is looked up in a new
+    one before the call.
   - Progress goes to the client that called; so do requests of the remote server (roots, sampling, elicitation), if the
     call that they belong to is certain: from 2026-07-28 on, or if it is the only one in flight. Others are refused.
   - Changes of lists are announced. Subscriptions to single resources and log messages do not pass.
 
-To pass all messages on for many clients, undecoded, use the gateway.
+To pass on all messages of many clients without decoding them, use the gateway.
 """
 
 from __future__ import annotations

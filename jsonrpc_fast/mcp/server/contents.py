@@ -39,7 +39,7 @@ def made_blocks(value: Any, revision: Revision) -> list[dict[str, Any]]:
 
 
 def listed_blocks(value: Any) -> list[Any]:
-    """Return what `made_blocks` takes, for a block or a list with blocks: other values in it become texts."""
+    """Return the argument of `made_blocks` for a block, or for a list with blocks, whose other values become texts."""
     items = value if isinstance(value, (list, tuple)) else [value]
     return [item if _is_block_like(item) else dumps(to_json(item)).decode() for item in items]
 

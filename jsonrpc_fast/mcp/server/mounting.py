@@ -1,7 +1,7 @@
 """A server as the provider of another one.
 
 Rules:
-  - A request passes through the middleware of both servers, that of the outer one first.
+  - A request passes through the middleware of both servers, the outer one's first.
   - The functions get a context of their server, with its lifespan and its resources. Their requests and notifications
     to the client go through the outer server.
   - Tools never run as tasks of the outer server. Methods of extensions, notifications, instructions and declared

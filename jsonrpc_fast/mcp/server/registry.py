@@ -1,8 +1,8 @@
 """What a server has: registered tools, prompts and resources with their functions, methods, notifications, providers.
 
 Rules:
-  - A name or URI is registered once. What is registered hides what providers have by the same name, if that was not
-    known before: see `providers.py`.
+  - A name or URI is registered once. It hides a provider's item of the same name, if that name was not known before:
+    see `providers.py`.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Registry:
         methods: Functions by method, for methods of extensions and tasks.
         notifications: Functions by notification.
         mounts: The providers, in the order they were mounted.
-        has_tasks: Whether a tool was registered that may run as a task.
+        has_tasks: Whether a registered tool may run as a task.
         may_need_scopes: Whether a tool was registered that needs a scope, or a provider, which may have one.
     """
 
@@ -161,12 +161,12 @@ class Registry:
         self._changed(kind)
 
     def names(self, kind: FeatureKind) -> set[str]:
-        """Return the names, or URIs and templates, that are registered, and those of providers that are known."""
+        """Return the names, or URIs and templates, that are registered here or known of the providers."""
         own = {*self._of(kind), *(self.resource_templates if kind == "resources" else ())}
         return own.union(*[mount.names(kind) for mount in self.mounts])
 
     def tool_scopes(self, name: str) -> frozenset[str]:
-        """Return the scopes that a call of a tool needs over HTTP; none for a tool that is unknown."""
+        """Return the scopes that a call of a tool needs over HTTP; none for an unknown tool."""
         if (tool := self.tools.get(name)) is not None:
             return tool.scopes
         inside = [(mount.provider, mount.inner(name)) for mount in self.mounts]

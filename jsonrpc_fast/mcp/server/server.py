@@ -10,14 +10,14 @@
     server.serve_stdio()
 
 Rules:
-  - A connection declares its capabilities when it starts: only kinds (tools, prompts, resources) of which something is
-    registered by then. The methods of other kinds are not found. Later changes of a declared kind are sent with
+  - A connection declares its capabilities when it starts: the kinds (tools, prompts, resources) that have something
+    registered by then. Methods of the other kinds are not found. Later changes of a declared kind are sent with
     `list_changed`, once for all changes in one turn of the loop.
   - A client that ends its stream still gets the responses to its requests. Its subscriptions end.
   - A function may send requests to the client: to a legacy client directly, after `notifications/initialized`; to a
     modern one as `inputs.py` describes.
-  - `max_handlers` functions run at a time (see `Session`). Lists, `ping`, the handshake and subscriptions are served
-    even if that many run.
+  - At most `max_handlers` functions run at a time (see `Session`). Lists, `ping`, the handshake and subscriptions are
+    served even if that many run.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Server(Decorators, Served):
             the server runs. They get its value as `Context.lifespan`.
         versions: The revisions to support, in any order.
         page_size: Number of items on one page of a list; None: all of them, since many clients read one page only.
-        strict: Whether the arguments of tools must have their types as they are: see `tool`.
-        ignore_unknown: Whether unknown arguments of tools are dropped, not refused: see `tool`.
+        strict: Whether the arguments of tools must have the right types as sent: see `tool`.
+        ignore_unknown: Whether unknown arguments of tools are dropped rather than refused: see `tool`.
         show_errors: Which exceptions of tools show their text to the client: see `tool`.
         middleware: Functions around every method, the outermost first: see `Middleware`.
         ttl_ms: How long clients may cache lists and resources, in milliseconds (2026-07-28).
@@ -77,10 +77,10 @@ class Server(Decorators, Served):
             The declared `extensions` are added to the registered ones.
         tasks: Where the tasks of tools with task support are kept; by default in a `TaskStore` with its own limits.
         state_key: What protects the state that modern clients carry between the rounds of a request: 32 random bytes or
-            more to sign with; several of these, of which the first one signs and all are accepted; or a cipher, such as
+            more to sign with; several of these: the first one signs, and all are accepted; or a cipher, such as
             `cryptography.fernet.Fernet`, which also hides it. All processes of a server need the same. By default a
             random key of this process.
-        state_seconds: How long such a state is valid, that is, how long a user may take to answer.
+        state_seconds: How long such a state is valid, that is, how long a user may take to respond.
 
     Attributes:
         versions: The revisions that the server supports, the oldest first.

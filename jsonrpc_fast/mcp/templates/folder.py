@@ -64,7 +64,7 @@ class TemplateFile:
 
     @property
     def is_partial(self) -> bool:
-        """Whether other templates only include it: a part of its path begins with "_"."""
+        """Whether it only exists to be included by other templates: a part of its path begins with "_"."""
         return any(part.startswith("_") for part in self.name.split("/"))
 
 
