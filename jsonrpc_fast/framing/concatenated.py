@@ -80,7 +80,7 @@ class ConcatenatedFrames:
         return frames
 
     def skip(self, data: bytes) -> None:
-        """Count `data`, in which frames end that the caller has read itself, the last one with it."""
+        """Count `data`, whose frames the caller has read itself. The last one ends with it."""
         self._offset += len(data) + (len(self._buffer) if self._at_start else 0)
         self._at_start = False
         self._place = _Place.BETWEEN
@@ -95,7 +95,7 @@ class ConcatenatedFrames:
         return frames
 
     def _without_mark(self, chunk: bytes) -> bytes:
-        """The beginning of the stream without a byte order mark; b"" while it may be one."""
+        """Return the beginning of the stream without a byte order mark; b"" while that may be incomplete."""
         chunk = bytes(self._buffer) + chunk
         if len(chunk) < len(BYTE_ORDER_MARK) and BYTE_ORDER_MARK.startswith(chunk):
             self._buffer = bytearray(chunk)
@@ -144,7 +144,7 @@ class ConcatenatedFrames:
         return end
 
     def _find_end(self, chunk: bytes, at: int) -> int:
-        """Where the value ends that continues at `at`, or the end of the chunk. Sets the place there."""
+        """Return where the value that continues at `at` ends, or the end of the chunk. Set the place there."""
         while at < len(chunk):
             if self._place is _Place.VALUE:
                 # Whole strings without escapes are skipped in C; brackets and other strings are looked at one by one.

@@ -120,7 +120,7 @@ class HeaderReader:
     def _end_line(self) -> None:
         line = self._line_begun()[:-1].removesuffix(b"\r")
         if self._is_event is None and not line.strip(BLANK):
-            # Blank lines before the headers do not count: there may be any number of them.
+            # There may be any number of blank lines before the headers, so they use up no room.
             self._room = MAX_HEADER_BYTES
         elif line:
             self._read_header(line)
@@ -217,7 +217,7 @@ class ContentLengthFrames:
         return frames
 
     def skip(self, data: bytes) -> None:
-        """Count `data`, in which frames end that the caller has read itself, the last one with it."""
+        """Count `data`, whose frames the caller has read itself. The last one ends with it."""
         self._offset += len(data)
         self._at_start = False
         self._header = None

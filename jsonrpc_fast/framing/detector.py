@@ -70,7 +70,7 @@ class FramingDetector:
 
 
 def _end_of(pattern: re.Pattern[bytes], text: bytearray, start: int, end: int) -> int:
-    """Where the match of a pattern at `start` ends."""
+    """Return where the match of a pattern at `start` ends."""
     match = pattern.match(text, start, end)
     return start if match is None else match.end()
 

@@ -35,7 +35,7 @@ class EventFrames:
         return self._frames_of(self._events.read(data))
 
     def skip(self, data: bytes) -> None:
-        """Count `data`, in which frames end that the caller has read itself, the last one with it."""
+        """Count `data`, whose frames the caller has read itself. The last one ends with it."""
         self._events.skip(data)
 
     def close(self) -> list[Frame]:

@@ -64,7 +64,7 @@ class LineFrames:
         return frames
 
     def skip(self, data: bytes) -> None:
-        """Count `data`, in which frames end that the caller has read itself, the last one with it."""
+        """Count `data`, whose frames the caller has read itself. The last one ends with it."""
         self._line += data.count(b"\n")
         self._offset += len(self._buffer) + len(data)
         self._buffer = bytearray()

@@ -302,7 +302,7 @@ class EventDecoder:
         self._at_start = False
 
     def _drop_event(self, found: list[tuple[Event | bytes, int]], value: bytes) -> None:
-        """Report an event over the limit, once. value: the part of the last data line that arrived."""
+        """Report an event over the limit, once. `value` is the part of its last data line that has arrived."""
         if not self._too_large:
             offset = self._data_offset
             if offset is None:
@@ -361,7 +361,7 @@ def encode_event(data: bytes, *, type: str | None = None, id: str | None = None,
 
 
 def _end_of_name(line: bytearray) -> int:
-    """Where the value of a data field begins; 0 for any other field."""
+    """Return where the value of a data field begins; 0 for any other field."""
     match = _DATA_NAME.match(line)
     return 0 if match is None else match.end()
 

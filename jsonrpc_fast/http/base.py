@@ -142,7 +142,7 @@ class BaseEndpoint:
         self._access.check(headers.get(b"host"), headers.get(b"origin"), is_local)
         is_health = path == self._health
         allow = _ALLOW_HEALTH if is_health else _ALLOW
-        # No CORS headers: a browser then refuses to send a cross-origin JSON request, and that is the point.
+        # Without CORS headers a browser refuses to send a cross-origin JSON request, as intended.
         if method == "OPTIONS":
             return 204, [allow], b""
         if is_health and method in ("GET", "HEAD"):

@@ -264,8 +264,8 @@ def check_body(body: object, limit: int, declared: int | None) -> None:
     """Check a body that was received.
 
     Raises:
-        Refusal: It is larger than `limit` (413), or does not have its declared length (400): a part of it was already
-            read, or was lost.
+        Refusal: It is larger than `limit` (413), or does not have its declared length (400), because a part of it was
+            read before, or lost.
         TypeError: It is not bytes.
     """
     if not isinstance(body, (bytes, bytearray)):
@@ -273,7 +273,7 @@ def check_body(body: object, limit: int, declared: int | None) -> None:
     if len(body) > limit:
         raise too_large(limit)
     if declared is not None and len(body) != declared:
-        raise Refusal(400, "The body has not its declared length.")
+        raise Refusal(400, "The body does not have its declared length.")
 
 
 async def read_body(receive: Receive, limit: int, declared: int | None) -> bytes | bytearray | None:

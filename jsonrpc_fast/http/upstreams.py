@@ -63,9 +63,9 @@ class Upstreams(OuterTransport):
 
     Args:
         urls: The URLs of the servers, the preferred one first.
-        attempts: How often a request is sent, at most.
+        attempts: How many times a request is sent, at most.
         may_repeat: Called with a method; returns whether it may run twice, as reading may. By default none may.
-        rest_seconds: How long an upstream rests after a failure: doubled with each further one, up to 5 minutes.
+        rest_seconds: How long an upstream rests after a failure. Each further one doubles this, up to 5 minutes.
         attempt_seconds: How long each wait for one upstream may take: for a connection, for room to write, for the
             headers of the response, and for each further part of its body. It does not bound their sum, which only the
             timeout of the call does. None: as long as the call.
@@ -163,7 +163,7 @@ class Upstreams(OuterTransport):
 
 
 class _Upstream:
-    """A server, and until when it rests."""
+    """A server, and the end of its rest."""
 
     __slots__ = ("failures", "has_asked", "rests_until", "url")
 

@@ -227,7 +227,7 @@ class WebSocketEndpoint:
         subprotocols: Sequence[str] = (),
         **options: Unpack[MessageOptions],
     ) -> None:
-        # A string is a sequence, too: each of its characters would be an origin, and none would ever match.
+        # A string is a sequence as well: each of its characters would be an origin that never matches.
         if isinstance(origins, str):
             raise TypeError("origins must be a sequence of strings and patterns, not one string")
         # A wrong option raises here, and not when the first client connects.

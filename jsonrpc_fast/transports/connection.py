@@ -108,8 +108,8 @@ class Connection(Transport):
         raw: Whether payloads are left undecoded, as in `Decoder`.
         drain_seconds: How long `close` waits for the peer to take what was accepted; None: without limit.
         max_faults: The number of invalid messages after which one more closes the connection; None: without limit.
-        decode: Reads each text in place of the codec. What it returns goes to `onmessage`, or to `onerror` if it is a
-            `ParseError`. It must not raise. None: the codec reads.
+        decode: Reads each text in place of the codec, and must not raise. What it returns goes to `onmessage`, or to
+            `onerror` if it is a `ParseError`. None: the codec reads.
 
     Attributes:
         channel: The same.
@@ -257,7 +257,7 @@ class Connection(Transport):
         self._outbox.send(message)
 
     def flush(self) -> None:
-        """Write what is queued now, instead of at the end of the turn of the loop."""
+        """Write now what would be written at the end of the turn of the loop."""
         self._outbox.flush()
 
     async def drain(self) -> None:
@@ -368,7 +368,7 @@ class Connection(Transport):
         self._delivery.add(items)
 
     def handle_end(self, is_fault: bool) -> None:
-        """Handle the end of what the peer sends, by a fault of the framing or by the peer."""
+        """Handle the end of what the peer sends: it has ended its stream, or a fault of the framing has."""
         if self.onend is None or is_fault:
             self.begin_closing()
         else:
@@ -393,7 +393,7 @@ class Connection(Transport):
         fault = fault or self.fault
         self.fault = self.fault or fault
         self._outbox.close()
-        # What arrived before the loss counts: a response in it settles a call, and is not sent again.
+        # What arrived before the loss is delivered first: a call whose response is in it must not be sent again.
         if self._delivery.puts_off(fault):
             return  # the delivery reports the loss again after the last item
         self._stop(State.CLOSED)
@@ -575,7 +575,7 @@ class Delivery:
         return self._loss is not None and self._has_backlog and self._may_deliver
 
     def drop_backlog(self) -> bool:
-        """Give up the backlog if the channel is lost already. Return whether it is."""
+        """Give up the backlog if the channel is lost. Return whether it is."""
         if self._loss is not None and self._may_deliver:
             self._may_deliver = False
             self._loop.call_soon(self._connection.channel_events.lost, self._loss[0])
@@ -796,7 +796,7 @@ class Outbox:
     _log: debug.WireLog | None = None
     _queue: list[bytes] = field(default_factory=list)
     _queued_bytes: int = 0
-    _sent_bytes: int = 0  # unwritten in the channel when it was last asked, and sent since: the most it can hold
+    _sent_bytes: int = 0  # unwritten in the channel when it was last asked, and sent since: it holds no more
     _takes_lines: bool = False  # fast path: bytes that end in a line break are frames, and nothing is logged
     _is_flush_due: bool = False  # by the loop, or at the end of the delivery of a chunk
     _lone: int = MANY

@@ -29,10 +29,10 @@ class Heartbeat:
     """Watches the peer of one connection.
 
     Args:
-        seconds: How long nothing may arrive before the peer is pinged, and from there until it is lost.
+        seconds: How long nothing may arrive before the peer is pinged, and after that before it is lost.
         transport: The transport. If it does not count what arrives, call `count`.
         ping: Asks the peer for a response within so many seconds.
-        lose: Called when the peer is lost, and nothing afterwards.
+        lose: Called last, when the peer is lost.
     """
 
     def __init__(

@@ -123,7 +123,7 @@ def test_a_body_over_the_limit() -> None:
 
 def test_a_body_that_ends_too_early(endpoint: WsgiEndpoint) -> None:
     answer = Answer(endpoint, CONTENT_LENGTH="99", **{"wsgi.input": io.BytesIO(ADD[:-1])})
-    assert (answer.status, answer.body) == ("400 Bad Request", b"The body has not its declared length.\n")
+    assert (answer.status, answer.body) == ("400 Bad Request", b"The body does not have its declared length.\n")
 
 
 @pytest.mark.parametrize("length", [str(len(ADD)), None])

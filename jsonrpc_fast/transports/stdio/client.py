@@ -249,8 +249,8 @@ class StdioClient(Connection):
             function that is called with each line as text, without the line ending.
         own_session: Whether the child leads a session of its own (POSIX). Then Ctrl-C in the terminal does not reach
             it, and terminating or killing it includes the processes that it started.
-        exit_seconds: How long the child may take to end after its stdin is closed, before SIGTERM.
-        terminate_seconds: How long it may take after SIGTERM, before SIGKILL.
+        exit_seconds: How long the child may take to end when its stdin is closed, before it gets SIGTERM.
+        terminate_seconds: How long it may take to end after SIGTERM, before it gets SIGKILL.
         options: Options of `Connection`.
 
     Raises:
@@ -335,7 +335,7 @@ class StdioClient(Connection):
 
 
 class _Lines:
-    """Calls a function with each line of a stream as text."""
+    """Calls a function with each line of a stream."""
 
     def __init__(self, callback: Callable[[str], None]) -> None:
         self._callback = callback

@@ -34,7 +34,7 @@ PIECES: Final = 64
 """How many buffers go into one `writev`; every system allows more."""
 
 MAX_PIPE_BYTES: Final = 1024 * 1024
-"""The maximum capacity of a pipe (Linux, unprivileged): what a process left in it when it ended is no more."""
+"""The maximum capacity of a pipe (Linux, unprivileged): a process that has ended has left no more in it."""
 
 MIN_PRIVATE_FD: Final = 64
 """The lowest number of private descriptors: some programs pass 3, 4 and so on to their children."""
@@ -72,7 +72,7 @@ class Reader:
         raise NotImplementedError
 
     def read_rest(self) -> bool:
-        """Read what has arrived, without waiting; return False if more may follow before the end of the stream."""
+        """Read what has arrived, without waiting. Return False if more may follow before the end of the stream."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -147,7 +147,7 @@ def _keep_blocking(
 
 
 def open_reader(descriptor: int, received: Received, failed: Failed, read_bytes: int = READ_BYTES) -> Reader:
-    """Return a reader that suits the descriptor, and owns it from now on. It reads so much in a turn of the loop."""
+    """Return a reader that suits the descriptor, and owns it from now on. It reads once in a turn of the loop."""
     loop = asyncio.get_running_loop()
     try:
         add_reader(loop, descriptor, lambda: None)

@@ -1,7 +1,7 @@
 """How many connections a server has, in total and from one host, and how many bytes they hold.
 
 Rules:
-  - A connection counts from its acceptance until its socket is closed, so handshakes count, too.
+  - A connection is counted from its acceptance until its socket is closed, handshakes included.
   - A host is an IPv4 address or the first 64 bits of an IPv6 address, which is what one subscriber gets.
     Connections of a Unix socket come from no host. With a proxy in front all connections come from one.
   - The bytes are those received but not delivered, those that a session keeps in its inbox and for its handlers, and
@@ -25,7 +25,7 @@ from .transport import Meter, SocketTransport
 CHECKS: Final = 16
 """How often the bytes that connections hold are added up while the maximum is received and sent."""
 BYTES_FOR_EACH: Final = 256
-"""With many connections they are added up less often: not before so many bytes for each."""
+"""They are not added up before this many bytes for each connection have passed: adding up many takes time."""
 
 MAX_CONNECTIONS: Final = 1000
 """The default of `max_connections`."""
@@ -92,7 +92,7 @@ class Admission(Meter):
         return True
 
     def leave(self, transport: asyncio.Transport) -> None:
-        """Count a socket that is closed no longer. One that did not enter is ignored."""
+        """Remove a closed socket from the count. One that did not enter is ignored."""
         host = self._entered.pop(transport, None)
         if host is not None:
             self._hosts[host] -= 1

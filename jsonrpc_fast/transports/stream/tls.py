@@ -4,7 +4,8 @@ Rules:
   - Both directions end separately, as with TCP: `finish` sends close_notify, and reading goes on until the peer's.
     asyncio's own TLS cannot do this: if the peer still sends when it closes, it resets the connection, and the peer
     loses what it has not read yet.
-  - A peer that closes the socket without close_notify has ended its stream, too: what it cut off is no valid message.
+  - A peer that closes the socket without close_notify has ended its stream as well. A message that it cut off is
+    invalid.
   - A client opens the channel when the handshake is done. On a server the handshake comes first, and whoever serves the
     connection waits for `handshake` and limits its time.
 """

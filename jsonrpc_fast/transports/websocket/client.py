@@ -109,7 +109,7 @@ class WebSocketClient(WebSocketTransport):
         compression: Whether to offer permessage-deflate. It saves bytes, and costs time and memory on both sides.
             Without `limits`, a message may then have 1 MiB.
         ssl: The TLS settings for `wss`; by default those of `ssl.create_default_context`.
-        connect_seconds: Until when the connection has to be open, with TLS and the handshake; None: no limit.
+        connect_seconds: How long connecting may take, with TLS and the handshake; None: no limit.
         options: Options of `WebSocketTransport`, `SocketTransport` and `Connection`.
 
     Raises:

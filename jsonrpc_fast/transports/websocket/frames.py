@@ -75,7 +75,7 @@ class FrameReader:
 
     @property
     def may_have_frame(self) -> bool:
-        """Whether so much has arrived that `next` should be called."""
+        """Whether enough has arrived to call `next`."""
         return len(self._unread) - self._read_bytes >= self._wanted_bytes
 
     def feed(self, data: bytes) -> None:

@@ -25,7 +25,7 @@ from .channel import CloseCode, WebSocketChannel
 PING_SECONDS: Final = 20.0
 """The default of `ping_seconds`."""
 UNFOLDED_BYTES: Final = 1024 * 1024
-"""The default of `Limits.message_bytes` with compression: a frame of a thousandth of this size may unfold to it."""
+"""The default of `Limits.message_bytes` with compression: a frame a thousand times smaller may expand to it."""
 
 
 class WebSocketOptions(MessageSocketOptions, total=False):
@@ -46,8 +46,8 @@ class WebSocketTransport(SocketTransport):
 
     Args:
         channel: The channel.
-        ping_seconds: After so long without anything from the peer it is pinged; after twice the time the connection is
-            lost. None: never.
+        ping_seconds: How long nothing may arrive before the peer is pinged. After twice this time the connection is
+            lost. None: without limit, and without pings.
         options: Options of `SocketTransport` and `Connection`.
 
     Raises:
