@@ -79,14 +79,15 @@ class _Ended(Exception):
     """A signal ended the command; the argument is its number."""
 
 
-def run(options: argparse.Namespace, command: Sequence[str]) -> int:
+def run(options: argparse.Namespace) -> int:
     """Run the command `call`, `list`, `stubs` or `replay`. Return the exit status.
 
     Args:
-        options: The options of the command line.
-        command: The program to run as the server, and its arguments; empty: `options.words` begin with its address.
+        options: The options of the command line. Their `program` is the server to run, and its arguments; without one,
+            their `words` begin with the server's address.
     """
     program = f"jsonrpc-fast {options.command}"
+    command: Sequence[str] = options.program
     try:
         with logging_to_stderr(program, options.debug):
             return asyncio.run(_run_until_signal(options, command))

@@ -1,6 +1,7 @@
 """The commands of `jsonrpc-fast`, their options and help texts.
 
-Each command runs in a module of its own. `call`, `list` and `replay` show payloads, and `tap` if it is told to.
+Each command runs in a module of its own, which is imported when it runs. `call`, `list` and `replay` show payloads, and
+`tap` if it is told to.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final, TypeAlias
+from importlib import import_module
+from typing import Any, Final, NamedTuple
 
 from .._version import __version__
-from ..framing.frames import FRAMINGS, Framing
+from ..framing.frames import FRAMINGS
 from ..profile import PRESETS
 from ..types import TIMEOUT_SECONDS
-from . import check, gateway, info, relay, serve, stubs
 from .output import FAILURE, INTERRUPTED, OUTPUT_CLOSED, print_error, printable, silence_closed_outputs
 
 _DESCRIPTION: Final = """\
@@ -28,106 +29,32 @@ validate messages, log and record the messages of a server, replay them, serve
 templates over MCP, serve many MCP servers as one, relay MCP between stdio and
 HTTP, and show this installation.
 """
-_CALL: Final = """\
-Call a method of a server and print its result: JSON in one line as it arrived
-(with --mcp, as Python reads and writes it), or indented on a terminal.
-
-TARGET is http://..., https://..., ws://..., wss://..., tcp://HOST:PORT,
-tls://HOST:PORT or unix:PATH. Instead of a TARGET, a command after -- is run as
-the server.
-
-The params are one JSON object or array, or words NAME=VALUE. A VALUE that is
-JSON is that value: n=3 is a number, name=Ada and id='"3"' are strings.
-
-With --mcp, METHOD is the name of a tool, or a method such as resources/read.
-"""
-_LIST: Final = """\
-List what a server offers: the methods that it describes by rpc.discover
-(OpenRPC), or with --mcp its tools, prompts and resources. TARGET and command
-are those of `call`.
-"""
-_STUBS: Final = """\
-Write a Python module with the typed interface of a server, for `proxy` in
-jsonrpc_fast.session.proxies, from an OpenRPC document.
-
-SOURCE is a file, - for standard input, a URL whose path ends in .json, or a
-TARGET or a command as in `call`, which gets the request rpc.discover.
-"""
-_CHECK: Final = """\
-Validate streams of JSON-RPC messages. Print the first faults of each file, and
-then the number of messages of each kind and of faults of each code.
-
-A fault is shown with its line (from 1, where messages are lines), its byte in
-the file (from 0) and its item in a batch (from 0). A batch counts once, and so
-does each of its items. The contents of messages are never shown. Reading stops
-at a header that does not tell where the next message begins.
-"""
-_TAP: Final = """\
-Run a stdio server and log the messages between it and its client. Put this
-command in front of the server's command in the client's configuration.
-
-Every byte is passed on at once and unchanged, in both directions. The log has
-one line for each message: time, direction (-> from the client, <- from the
-server), kind, method, id, size, response time and fault. Payloads are logged
-only with --payloads; --record keeps them. The server's standard error is not
-changed.
-
-With --http, run an HTTP server that passes every request on to the server of
-the URL, and log the messages in the bodies and in the streams of events.
-"""
-_RUN: Final = """\
-Run a program in Python that uses pygls, python-lsp-server, aiorpcX or the MCP
-SDK, with the adapter of this package installed. The program stays as it is.
-
-PROGRAM is a file, or the name of a script on the path that belongs to the
-Python of this command.
-"""
-_REPLAY: Final = """\
-Send the requests and notifications of a recording to a server again, and
-compare its responses with the recorded ones. `tap --record` writes recordings.
-
-TARGET and command are those of `call`. A difference is shown with the line of
-the recording, the method and the place in the response.
-"""
-_SERVE: Final = """\
-Serve the text templates of a folder over the Model Context Protocol (MCP), on
-standard input and output, or over HTTP. Each template is a prompt, whose
-arguments are the variables of the template, and a resource. Clients are
-notified when files change. Templates cannot read files outside the folder.
-"""
-_RELAY: Final = """\
-Connect an MCP client and an MCP server that use different transports.
-
-With a URL: serve a remote server on standard input and output, for a client
-that starts its servers as programs. With --http: serve a program over HTTP;
-each session gets a process of its own.
-"""
-_GATEWAY: Final = """\
-Serve many MCP servers as one, on standard input and output, or over HTTP. FILE
-has the format of MCP hosts: {"mcpServers": {"NAME": {"command": ..., "args": [...]}}},
-or "url" and "headers" in place of a command. ${VARIABLE} and
-${VARIABLE:-default} are replaced from the environment, as in Claude Code.
-
-The name of a tool is that of its server, the separator, and its own. Servers
-are started when they are needed, for each client.
-"""
-_INFO: Final = """\
-Show the versions, the backend (and why the compiled core is not in use), and
-the rules of the profiles.
-"""
-
-_PLACE: Final = re.compile("(?:TARGET|SOURCE) ?")
-_CALLING: Final = ("call", "list", "stubs", "replay")
-
-_COLOURS: Final = """\
+_EPILOG: Final = """\
 Colours are for terminals. The variable NO_COLOR turns them off, FORCE_COLOR on.
-"""
-_STATUS: Final = """\
+
 exit status:
   that of the command: `jsonrpc-fast COMMAND --help` shows it, and its options
   2    the command line is wrong
 """
-_CALL_STATUS: Final = """\
+
+
+class _Command(NamedTuple):
+    """A command.
+
+    Attributes:
+        about: What it does, in a few words.
+        usage: The forms of its command line behind the name, separated by "|"; "" for the one of argparse.
+        options: Their names in `_OPTIONS`.
+        text: The description in its help, and the exit statuses.
+    """
+
+    about: str
+    usage: str
+    options: str
+    text: str
+
+
+_CALL_STATUS: Final = """
 exit status:
   0    the server responded with a result, or the notification was sent
   1    the server responded with an error, or the tool's result is an error
@@ -142,29 +69,105 @@ exit status:
   141  the reader of the output closed it
   143  terminated
 """
-_STUBS_STATUS: Final = """\
+_COMMANDS: Final = {
+    "call": _Command(
+        "call a method of a server",
+        "TARGET METHOD [NAME=VALUE ... | JSON]",
+        "words --mcp --profile --framing --header --timeout --raw call:--debug --lsp --notify --follow",
+        """\
+Call a method of a server and print its result: JSON in one line as it arrived
+(with --mcp, as Python reads and writes it), or indented on a terminal.
+
+TARGET is http://..., https://..., ws://..., wss://..., tcp://HOST:PORT,
+tls://HOST:PORT or unix:PATH. Instead of a TARGET, a command after -- is run as
+the server.
+
+The params are one JSON object or array, or words NAME=VALUE. A VALUE that is
+JSON is that value: n=3 is a number, name=Ada and id='"3"' are strings.
+
+With --mcp, METHOD is the name of a tool, or a method such as resources/read.
+"""
+        + _CALL_STATUS,
+    ),
+    "list": _Command(
+        "list what a server offers",
+        "TARGET",
+        "words --mcp --profile --framing --header --timeout --raw call:--debug",
+        """\
+List what a server offers: the methods that it describes by rpc.discover
+(OpenRPC), or with --mcp its tools, prompts and resources. TARGET and command
+are those of `call`.
+"""
+        + _CALL_STATUS,
+    ),
+    "stubs": _Command(
+        "write the typed interface of a server",
+        "SOURCE",
+        "words --profile --framing --header --timeout call:--debug --name --sync -o,--output",
+        """\
+Write a Python module with the typed interface of a server, for `proxy` in
+jsonrpc_fast.session.proxies, from an OpenRPC document.
+
+SOURCE is a file, - for standard input, a URL whose path ends in .json, or a
+TARGET or a command as in `call`, which gets the request rpc.discover.
+
 exit status:
   0    the module was written
   2    the command line is wrong, the document cannot be read or is not one of
        OpenRPC, or the output cannot be written
   1, 3, 4, 126 to 143: as in `call`
-"""
-_REPLAY_STATUS: Final = """\
+""",
+    ),
+    "replay": _Command(
+        "send a recording to a server, and compare",
+        "FILE TARGET",
+        "words --profile --framing --header --timeout call:--debug --ignore",
+        """\
+Send the requests and notifications of a recording to a server again, and
+compare its responses with the recorded ones. `tap --record` writes recordings.
+
+TARGET and command are those of `call`. A difference is shown with the line of
+the recording, the method and the place in the response.
+
 exit status:
   0    all responses are as recorded
   1    a response is different
   2    the command line is wrong, the file is not a recording or has nothing to
        send, or an extra is not installed
   3, 4, 126 to 143: as in `call`
-"""
-_RUN_STATUS: Final = """\
+""",
+    ),
+    "run": _Command(
+        "run a program of another library on this codec",
+        "PROGRAM [ARGUMENT ...]|-m MODULE [ARGUMENT ...]",
+        "",
+        """\
+Run a program in Python that uses pygls, python-lsp-server, aiorpcX or the MCP
+SDK, with the adapter of this package installed. The program stays as it is.
+
+PROGRAM is a file, or the name of a script on the path that belongs to the
+Python of this command.
+
 exit status:
   that of the program
   2    the command line is wrong
   126  the program is not one in Python, or belongs to another Python
   127  the program is not found
-"""
-_CHECK_STATUS: Final = """\
+""",
+    ),
+    "check": _Command(
+        "validate streams of messages",
+        "",
+        "--profile --framing files --max-faults --methods -q,--quiet check:--json",
+        """\
+Validate streams of JSON-RPC messages. Print the first faults of each file, and
+then the number of messages of each kind and of faults of each code.
+
+A fault is shown with its line (from 1, where messages are lines), its byte in
+the file (from 0) and its item in a batch (from 0). A batch counts once, and so
+does each of its items. The contents of messages are never shown. Reading stops
+at a header that does not tell where the next message begins.
+
 exit status:
   0    all messages are valid
   1    a message is invalid
@@ -172,8 +175,25 @@ exit status:
        no message, or the output cannot be written
   130  interrupted
   141  the reader of the output closed it
-"""
-_TAP_STATUS: Final = """\
+""",
+    ),
+    "tap": _Command(
+        "log the messages between a server and its client",
+        "[options] -- COMMAND ...|--http HOST:PORT [options] URL",
+        "--profile tap:--framing tap:url tap:--http --log --payloads --record",
+        """\
+Run a stdio server and log the messages between it and its client. Put this
+command in front of the server's command in the client's configuration.
+
+Every byte is passed on at once and unchanged, in both directions. The log has
+one line for each message: time, direction (-> from the client, <- from the
+server), kind, method, id, size, response time and fault. Payloads are logged
+only with --payloads; --record keeps them. The server's standard error is not
+changed.
+
+With --http, run an HTTP server that passes every request on to the server of
+the URL, and log the messages in the bodies and in the streams of events.
+
 exit status:
   that of the server; 128 + N if signal N ended it; with --http: 0
   2    the command line is wrong, the log cannot be opened, or an extra is not
@@ -182,8 +202,40 @@ exit status:
   126  the server's command cannot be run
   127  the server's command is not found
   130  interrupted, with --http
-"""
-_RELAY_STATUS: Final = """\
+""",
+    ),
+    "serve": _Command(
+        "serve a folder of templates over MCP",
+        "",
+        "--template-dir --http --allow-host --allow-origin --debug",
+        """\
+Serve the text templates of a folder over the Model Context Protocol (MCP), on
+standard input and output, or over HTTP. Each template is a prompt, whose
+arguments are the variables of the template, and a resource. Clients are
+notified when files change. Templates cannot read files outside the folder.
+
+exit status:
+  0    the client closed standard input, or the HTTP server ended
+  1    standard output cannot be written, or the client did not read all of it
+  2    the command line is wrong, the folder cannot be read, or the extra `mcp` or
+       `mcp-http` is not installed
+  3    the address is in use, or cannot be listened on
+  129  hung up
+  130  interrupted
+  143  terminated
+""",
+    ),
+    "relay": _Command(
+        "connect an MCP client and a server over other transports",
+        "[options] URL|--http HOST:PORT [options] -- COMMAND ...",
+        "relay:url --header relay:--http --max-processes relay:--idle-seconds --debug",
+        """\
+Connect an MCP client and an MCP server that use different transports.
+
+With a URL: serve a remote server on standard input and output, for a client
+that starts its servers as programs. With --http: serve a program over HTTP;
+each session gets a process of its own.
+
 exit status:
   0    the client closed standard input
   1    standard output cannot be written, or the client did not read all of it
@@ -193,36 +245,49 @@ exit status:
   129  hung up
   130  interrupted
   143  terminated
-"""
-_SERVING_STATUS: Final = """\
+""",
+    ),
+    "gateway": _Command(
+        "serve many MCP servers as one",
+        "",
+        "gateway:file --http --allow-host --allow-origin --separator --max-servers gateway:--idle-seconds "
+        "--list-seconds --debug",
+        """\
+Serve many MCP servers as one, on standard input and output, or over HTTP. FILE
+has the format of MCP hosts: {"mcpServers": {"NAME": {"command": ..., "args": [...]}}},
+or "url" and "headers" in place of a command. ${VARIABLE} and
+${VARIABLE:-default} are replaced from the environment, as in Claude Code.
+
+The name of a tool is that of its server, the separator, and its own. Servers
+are started when they are needed, for each client.
+
 exit status:
   0    the client closed standard input, or the HTTP server ended
   1    standard output cannot be written, or the client did not read all of it
-  2    the command line is wrong, {}
+  2    the command line is wrong, the file cannot be read or is wrong, or the
+       extra `mcp`, `http` or `mcp-http` is not installed
   3    the address is in use, or cannot be listened on
   129  hung up
   130  interrupted
   143  terminated
-"""
-_SERVE_STATUS: Final = _SERVING_STATUS.format(
-    "the folder cannot be read, or the extra `mcp` or\n       `mcp-http` is not installed"
-)
-_GATEWAY_STATUS: Final = _SERVING_STATUS.format(
-    "the file cannot be read or is wrong, or the\n       extra `mcp`, `http` or `mcp-http` is not installed"
-)
-_INFO_STATUS: Final = """\
+""",
+    ),
+    "info": _Command(
+        "show versions, backend and profiles",
+        "",
+        "info:--json",
+        """\
+Show the versions, the backend (and why the compiled core is not in use), and
+the rules of the profiles.
+
 exit status:
   0    success
   2    the command line is wrong, or the output cannot be written
   130  interrupted
   141  the reader of the output closed it
-"""
-
-
-_Layout: Final = argparse.RawDescriptionHelpFormatter  # the texts above have their line breaks
-_Add: TypeAlias = Callable[..., argparse.ArgumentParser]
-
-_COMMANDS: Final = {"check": check.run, "serve": serve.run, "gateway": gateway.run, "info": info.run}
+""",
+    ),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -288,7 +353,7 @@ def _run(arguments: list[str]) -> int:
         argcomplete.autocomplete(parser)
     # By hand: argparse would mix the words of the server's command with those before the "--".
     program: list[str] = []
-    if arguments[:1] in (["tap"], ["relay"], ["call"], ["list"], ["stubs"], ["replay"]) and "--" in arguments:
+    if arguments[:1] and arguments[0] in _CONNECTING and "--" in arguments:
         split = arguments.index("--")
         arguments, program = arguments[:split], arguments[split + 1 :]
     try:
@@ -306,26 +371,19 @@ def _run(arguments: list[str]) -> int:
             getattr(options, "parser", parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     except SystemExit as exit:  # argparse has printed the help, the version, or what is wrong
         return int(exit.code or 0)
-    if options.command == "stubs" and not program and stubs.is_file(options.words[0]):
-        return stubs.run(options)
-    if options.command in _CALLING:
-        from . import call  # imports asyncio
-
-        return call.run(options, program)
-    if options.command == "tap" and options.http is not None:
-        from . import tap_http
-
-        return tap_http.run(options)
-    if options.command == "tap":
-        from . import tap  # imports what no other command needs
-
-        return tap.run(options, program)
-    if options.command == "relay":
-        return relay.run(options, program)
     if options.command is None:
         parser.print_help(sys.stderr)
         return FAILURE
-    return _COMMANDS[options.command](options)
+    options.program = program
+    module = "call" if options.command in _CALLING else options.command
+    if options.command == "tap" and options.http is not None:
+        module = "tap_http"
+    elif options.command == "stubs" and not program:
+        from .stubs import is_file
+
+        module = "stubs" if is_file(options.words[0]) else module
+    status: int = import_module(f".{module}", __package__).run(options)
+    return status
 
 
 def _check_ends(options: argparse.Namespace, program: list[str]) -> None:
@@ -365,203 +423,25 @@ def _check_words(options: argparse.Namespace, program: list[str]) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
+    layout = argparse.RawDescriptionHelpFormatter  # the texts have their line breaks
     parser = argparse.ArgumentParser(
-        prog="jsonrpc-fast", description=_DESCRIPTION, epilog=f"{_COLOURS}\n{_STATUS}", formatter_class=_Layout
+        prog="jsonrpc-fast", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=layout
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
-
-    def add(name: str, about: str, text: str, status: str, usage: str | None = None) -> argparse.ArgumentParser:
-        command: argparse.ArgumentParser = commands.add_parser(
-            name, help=about, description=text, epilog=status, usage=usage, formatter_class=_Layout
+    for name, (about, usage, options, text) in _COMMANDS.items():
+        text, heading, status = text.partition("\nexit status:\n")
+        forms = [form for form in usage.split("|") if form]
+        if name in _CALLING:
+            forms = [f"[options] {usage}", f"[options] {_PLACE.sub('', f'{usage} ')}-- COMMAND ..."]
+        usages = "\n       ".join(f"%(prog)s {form}" for form in forms) or None
+        command = commands.add_parser(
+            name, help=about, description=text, epilog=heading + status, usage=usages, formatter_class=layout
         )
-        command.set_defaults(parser=command)
-        return command
-
-    _add_calling(add)
-    _add_reading(add)
-    _add_serving(add)
-    command = add("info", "show versions, backend and profiles", _INFO, _INFO_STATUS)
-    command.add_argument("--json", action="store_true", help="print one JSON object")
+        command.set_defaults(parser=command, lsp=False, notify=False, follow=False, mcp=False)
+        for option in options.split():
+            command.add_argument(*option.rpartition(":")[2].split(","), **_OPTIONS[option])
     return parser
-
-
-def _add_calling(add: _Add) -> None:
-    """Add the commands that call a server."""
-    found: dict[str, argparse.ArgumentParser] = {}
-    for name, about, text, status, usage in (
-        ("call", "call a method of a server", _CALL, _CALL_STATUS, "TARGET METHOD [NAME=VALUE ... | JSON]"),
-        ("list", "list what a server offers", _LIST, _CALL_STATUS, "TARGET"),
-        ("stubs", "write the typed interface of a server", _STUBS, _STUBS_STATUS, "SOURCE"),
-        ("replay", "send a recording to a server, and compare", _REPLAY, _REPLAY_STATUS, "FILE TARGET"),
-    ):
-        usage = f"%(prog)s [options] {usage}\n       %(prog)s [options] {_PLACE.sub('', usage + ' ')}-- COMMAND ..."
-        command = found[name] = add(name, about, text, status, usage)
-        command.add_argument("words", nargs="*", metavar="WORD", help=argparse.SUPPRESS)
-        if name in ("call", "list"):
-            command.add_argument(
-                "--mcp", action="store_true", help="speak the Model Context Protocol (needs the extra mcp)"
-            )
-        _add_rules(command, None)
-        _add_shared(command, "--header")
-        command.add_argument(
-            "--timeout",
-            type=_seconds,
-            default=TIMEOUT_SECONDS,
-            metavar="SECONDS",
-            help="how long to wait for the response (default: %(default)s)",
-        )
-        if name in ("call", "list"):
-            command.add_argument("--raw", action="store_true", help="print JSON in one line on a terminal, too")
-        command.add_argument("--debug", action="store_true", help="log what the connection does to standard error")
-        command.set_defaults(lsp=False, notify=False, follow=False, mcp=False)
-    command = found["call"]
-    command.add_argument(
-        "--lsp", action="store_true", help="speak the Language Server Protocol: its handshake and framing"
-    )
-    command.add_argument("--notify", action="store_true", help="send a notification, and wait for nothing")
-    command.add_argument(
-        "--follow", action="store_true", help="print the server's notifications, until the connection ends or Ctrl-C"
-    )
-
-    command = found["stubs"]
-    command.add_argument("--name", help="the name of the class (default: from the title of the document)")
-    command.add_argument("--sync", action="store_true", help="declare methods without async, for HttpClient")
-    command.add_argument("-o", "--output", metavar="FILE", help="write the module to FILE (default: standard output)")
-
-    command = found["replay"]
-    command.add_argument(
-        "--ignore",
-        action="append",
-        default=[],
-        metavar="POINTER",
-        help="a place that may differ, such as /result/time or /result/*/id; may be repeated",
-    )
-
-
-def _add_reading(add: _Add) -> None:
-    """Add the commands that read messages of others, and the one that runs a program of another library."""
-    usage = "%(prog)s PROGRAM [ARGUMENT ...]\n       %(prog)s -m MODULE [ARGUMENT ...]"
-    add("run", "run a program of another library on this codec", _RUN, _RUN_STATUS, usage)
-
-    command = add("check", "validate streams of messages", _CHECK, _CHECK_STATUS)
-    _add_rules(command, None)
-    command.add_argument("files", nargs="*", metavar="FILE", help="a file to read; - or no file means standard input")
-    _add_number(command, "--max-faults", 10, "show at most N faults of each file")
-    command.add_argument("--methods", action="store_true", help="count the requests and notifications of each method")
-    command.add_argument("-q", "--quiet", action="store_true", help="print no summaries, only faults")
-    command.add_argument("--json", action="store_true", help="print each fault and each summary as one JSON object")
-
-    usage = "jsonrpc-fast tap [options] -- COMMAND ...\n       jsonrpc-fast tap --http HOST:PORT [options] URL"
-    command = add("tap", "log the messages between a server and its client", _TAP, _TAP_STATUS, usage)
-    _add_rules(command, "auto")
-    command.add_argument("url", nargs="?", metavar="URL", help="the URL of a server on HTTP; with --http")
-    command.add_argument("--http", metavar="HOST:PORT", help="where to receive the requests for the URL's server")
-    command.add_argument("--log", metavar="FILE", help="append the log to FILE (default: standard error)")
-    command.add_argument("--payloads", action="store_true", help="log the messages themselves, too")
-    command.add_argument(
-        "--record", metavar="FILE", help="append each message to FILE as a line of JSON, which `replay` reads"
-    )
-
-
-def _add_serving(add: _Add) -> None:
-    """Add the commands that are servers of MCP."""
-    command = add("serve", "serve a folder of templates over MCP", _SERVE, _SERVE_STATUS)
-    command.add_argument(
-        "--template-dir", default="templates", metavar="DIR", help="the folder of templates (default: ./%(default)s)"
-    )
-    _add_shared(command, "--http", "--allow-host", "--allow-origin")
-    _add_shared(command, "--debug")
-
-    usage = "jsonrpc-fast relay [options] URL\n       jsonrpc-fast relay --http HOST:PORT [options] -- COMMAND ..."
-    command = add("relay", "connect an MCP client and a server over other transports", _RELAY, _RELAY_STATUS, usage)
-    command.add_argument("url", nargs="?", metavar="URL", help="the URL of a remote server")
-    _add_shared(command, "--header")
-    command.add_argument("--http", metavar="HOST:PORT", help="where to serve the command over HTTP, at the path /mcp")
-    _add_number(command, "--max-processes", 64, "run at most N processes of the command", 1)
-    _add_number(
-        command, "--idle-seconds", 1800, "end a session, and its process, after N seconds without a request or a stream"
-    )
-    _add_shared(command, "--debug")
-
-    command = add("gateway", "serve many MCP servers as one", _GATEWAY, _GATEWAY_STATUS)
-    command.add_argument("file", metavar="FILE", help="the file of servers")
-    _add_shared(command, "--http", "--allow-host", "--allow-origin")
-    command.add_argument(
-        "--separator",
-        default="_",
-        metavar="TEXT",
-        help="what stands between the name of a server and that of a tool (default: %(default)s)",
-    )
-    _add_number(command, "--max-servers", 64, "run at most N servers, of all clients", 1)
-    _add_number(command, "--idle-seconds", 1800, "end a server after N seconds without a request; 0: never")
-    command.add_argument(
-        "--list-seconds",
-        type=_seconds,
-        default=10.0,
-        metavar="SECONDS",
-        help="how long a list waits for a server; a slower one is announced later (default: %(default)s)",
-    )
-    _add_shared(command, "--debug")
-
-
-def _add_rules(command: argparse.ArgumentParser, framing: Framing | None) -> None:
-    command.add_argument(
-        "--profile",
-        choices=PRESETS,
-        default="jsonrpc",
-        metavar="NAME",
-        help=f"the rules for messages: {', '.join(PRESETS)} (default: %(default)s); `jsonrpc-fast info` shows them",
-    )
-    command.add_argument(
-        "--framing",
-        choices=FRAMINGS,
-        default=framing,
-        help="how messages are separated: newline, one message per line; content-length, headers as in LSP; "
-        "sse, server-sent events; concatenated, JSON values in any spacing; "
-        "auto, newline or content-length, whichever the stream begins with "
-        f"(default: {framing or 'newline'})",
-    )
-
-
-def _add_number(command: argparse.ArgumentParser, name: str, default: int, text: str, least: int = 0) -> None:
-    kind = partial(_whole_number, least)
-    command.add_argument(name, type=kind, default=default, metavar="N", help=f"{text} (default: %(default)s)")
-
-
-_SHARED: Final[dict[str, dict[str, Any]]] = {
-    "--http": {
-        "metavar": "HOST:PORT",
-        "help": "serve Streamable HTTP at http://HOST:PORT/mcp (needs the extra mcp-http)",
-    },
-    "--allow-host": {
-        "action": "append",
-        "metavar": "NAME",
-        "help": "accept this name in the Host header, such as example.org or example.org:8000; may be repeated "
-        "(default: the names of the loopback interface, if the server is reached through it)",
-    },
-    "--allow-origin": {
-        "action": "append",
-        "metavar": "ORIGIN",
-        "help": "accept requests of web pages of this origin, such as https://example.org; may be repeated",
-    },
-    "--header": {
-        "action": "append",
-        "default": [],
-        "metavar": "'NAME: VALUE'",
-        "help": "a header of every request to the URL; ${VARIABLE} is replaced from the environment",
-    },
-    "--debug": {
-        "action": "store_true",
-        "help": "log each message and fault to standard error, without payloads",
-    },
-}
-"""The options of several commands."""
-
-
-def _add_shared(command: argparse.ArgumentParser, *names: str) -> None:
-    for name in names:
-        command.add_argument(name, **_SHARED[name])
 
 
 def _seconds(text: str) -> float:
@@ -578,3 +458,106 @@ def _whole_number(least: int, text: str) -> int:
     if not (text.isascii() and text.isdigit()) or int(text) < least:
         raise argparse.ArgumentTypeError(f"must be a whole number, {least} or more")
     return int(text)
+
+
+def _flag(text: str) -> dict[str, Any]:
+    return {"action": "store_true", "help": text}
+
+
+def _repeated(metavar: str, text: str, default: list[str] | None = None) -> dict[str, Any]:
+    return {"action": "append", "default": default, "metavar": metavar, "help": text}
+
+
+def _number(default: int, text: str, least: int = 0) -> dict[str, Any]:
+    kind = partial(_whole_number, least)
+    return {"type": kind, "default": default, "metavar": "N", "help": f"{text} (default: %(default)s)"}
+
+
+def _duration(default: float, text: str) -> dict[str, Any]:
+    return {"type": _seconds, "default": default, "metavar": "SECONDS", "help": f"{text} (default: %(default)s)"}
+
+
+def _framing(default: str | None) -> dict[str, Any]:
+    text = (
+        "how messages are separated: newline, one message per line; content-length, headers as in LSP; "
+        "sse, server-sent events; concatenated, JSON values in any spacing; auto, newline or content-length, "
+        f"whichever the stream begins with (default: {default or 'newline'})"
+    )
+    return {"choices": FRAMINGS, "default": default, "help": text}
+
+
+_CALLING: Final = ("call", "list", "stubs", "replay")
+_CONNECTING: Final = (*_CALLING, "tap", "relay")
+_PLACE: Final = re.compile("(?:TARGET|SOURCE) ?")
+_OPTIONS: Final[dict[str, dict[str, Any]]] = {
+    "words": {"nargs": "*", "metavar": "WORD", "help": argparse.SUPPRESS},
+    "files": {"nargs": "*", "metavar": "FILE", "help": "a file to read; - or no file means standard input"},
+    "gateway:file": {"metavar": "FILE", "help": "the file of servers"},
+    "relay:url": {"nargs": "?", "metavar": "URL", "help": "the URL of a remote server"},
+    "tap:url": {"nargs": "?", "metavar": "URL", "help": "the URL of a server on HTTP; with --http"},
+    "--profile": {
+        "choices": PRESETS,
+        "default": "jsonrpc",
+        "metavar": "NAME",
+        "help": f"the rules for messages: {', '.join(PRESETS)} (default: %(default)s); `jsonrpc-fast info` shows them",
+    },
+    "--framing": _framing(None),
+    "tap:--framing": _framing("auto"),
+    "--mcp": _flag("speak the Model Context Protocol (needs the extra mcp)"),
+    "--lsp": _flag("speak the Language Server Protocol: its handshake and framing"),
+    "--header": _repeated(
+        "'NAME: VALUE'", "a header of every request to the URL; ${VARIABLE} is replaced from the environment", []
+    ),
+    "--timeout": _duration(TIMEOUT_SECONDS, "how long to wait for the response"),
+    "--raw": _flag("print JSON in one line on a terminal, too"),
+    "call:--debug": _flag("log what the connection does to standard error"),
+    "--notify": _flag("send a notification, and wait for nothing"),
+    "--follow": _flag("print the server's notifications, until the connection ends or Ctrl-C"),
+    "--name": {"help": "the name of the class (default: from the title of the document)"},
+    "--sync": _flag("declare methods without async, for HttpClient"),
+    "-o,--output": {"metavar": "FILE", "help": "write the module to FILE (default: standard output)"},
+    "--ignore": _repeated(
+        "POINTER", "a place that may differ, such as /result/time or /result/*/id; may be repeated", []
+    ),
+    "--max-faults": _number(10, "show at most N faults of each file"),
+    "--methods": _flag("count the requests and notifications of each method"),
+    "-q,--quiet": _flag("print no summaries, only faults"),
+    "check:--json": _flag("print each fault and each summary as one JSON object"),
+    "info:--json": _flag("print one JSON object"),
+    "--log": {"metavar": "FILE", "help": "append the log to FILE (default: standard error)"},
+    "--payloads": _flag("log the messages themselves, too"),
+    "--record": {"metavar": "FILE", "help": "append each message to FILE as a line of JSON, which `replay` reads"},
+    "--template-dir": {
+        "default": "templates",
+        "metavar": "DIR",
+        "help": "the folder of templates (default: ./%(default)s)",
+    },
+    "--http": {
+        "metavar": "HOST:PORT",
+        "help": "serve Streamable HTTP at http://HOST:PORT/mcp (needs the extra mcp-http)",
+    },
+    "tap:--http": {"metavar": "HOST:PORT", "help": "where to receive the requests for the URL's server"},
+    "relay:--http": {"metavar": "HOST:PORT", "help": "where to serve the command over HTTP, at the path /mcp"},
+    "--allow-host": _repeated(
+        "NAME",
+        "accept this name in the Host header, such as example.org or example.org:8000; may be repeated "
+        "(default: the names of the loopback interface, if the server is reached through it)",
+    ),
+    "--allow-origin": _repeated(
+        "ORIGIN", "accept requests of web pages of this origin, such as https://example.org; may be repeated"
+    ),
+    "--max-processes": _number(64, "run at most N processes of the command", 1),
+    "--max-servers": _number(64, "run at most N servers, of all clients", 1),
+    "relay:--idle-seconds": _number(
+        1800, "end a session, and its process, after N seconds without a request or a stream"
+    ),
+    "gateway:--idle-seconds": _number(1800, "end a server after N seconds without a request; 0: never"),
+    "--separator": {
+        "default": "_",
+        "metavar": "TEXT",
+        "help": "what stands between the name of a server and that of a tool (default: %(default)s)",
+    },
+    "--list-seconds": _duration(10.0, "how long a list waits for a server; a slower one is announced later"),
+    "--debug": _flag("log each message and fault to standard error, without payloads"),
+}
+"""The options by name; where those of several commands differ, behind the name of the command."""

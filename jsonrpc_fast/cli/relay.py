@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -23,12 +22,12 @@ _UNREACHED: Final = 3
 """The server of the URL failed, and never sent a message."""
 
 
-def run(options: argparse.Namespace, command: Sequence[str]) -> int:
+def run(options: argparse.Namespace) -> int:
     """Run the command until the client, or a signal, ends it. Return the exit status."""
-    return run_server_command(_PROGRAM, "mcp-http", options.debug, partial(_run, options, command))
+    return run_server_command(_PROGRAM, "mcp-http", options.debug, partial(_run, options))
 
 
-def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
+def _run(options: argparse.Namespace) -> int:
     headers = headers_of(options.header, os.environ)
     if options.http is None:
         return _run_stdio(options.url, headers)
@@ -36,7 +35,7 @@ def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
     from ..mcp.http.programs import serve_program
 
     return serve_program(
-        command, *place, max_processes=options.max_processes, idle_seconds=max(0.0, options.idle_seconds)
+        options.program, *place, max_processes=options.max_processes, idle_seconds=max(0.0, options.idle_seconds)
     )
 
 

@@ -82,9 +82,9 @@ class Logs(NamedTuple):
     payloads: bool
 
 
-def run(options: argparse.Namespace, command: Sequence[str]) -> int:
-    """Run the command `tap` with the server `command`. Return the exit status."""
-    return with_logs(options, lambda logs: _tap(command, logs, options.framing, PRESETS[options.profile]))
+def run(options: argparse.Namespace) -> int:
+    """Run the command `tap` with a program as the server. Return the exit status."""
+    return with_logs(options, lambda logs: _tap(options.program, logs, options.framing, PRESETS[options.profile]))
 
 
 def with_logs(options: argparse.Namespace, tap: Callable[[Logs], int]) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
 import os
 import signal
 import subprocess
@@ -16,7 +14,6 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast.cli.main import main
-from jsonrpc_fast.cli.serve import ServeConfiguration
 from jsonrpc_fast.mcp.protocol.meta import SUBSCRIPTION_ID_KEY
 
 from ..support.command_line import posix
@@ -27,20 +24,7 @@ from ..support.waiting import blocking_eventually
 pytestmark = pytest.mark.timeout(60)
 
 
-def options(**changes: Any) -> argparse.Namespace:
-    defaults = {"template_dir": "templates", "debug": False, "http": None, "allow_host": None, "allow_origin": None}
-    return argparse.Namespace(**{**defaults, **changes})
-
-
 # The command line.
-
-
-def test_the_configuration_is_checked_and_cannot_be_changed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder.parent)
-    configuration = ServeConfiguration.of(options(debug=True))
-    assert configuration == ServeConfiguration(template_dir=folder, debug=True)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        configuration.debug = False  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
