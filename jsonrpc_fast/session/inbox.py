@@ -233,7 +233,9 @@ class Inbox:
                     return run
                 except StopIteration as end:
                     result = end.value
-                    self._leave(run)
+                    run.state = _ENDED
+                    if self.is_draining:  # it has begun to close the session
+                        self._leave(run)
                 finally:
                     current_run.reset(before)
             return self._requests.encode(message.id, result, delimited=False)

@@ -227,8 +227,9 @@ class McpEndpoint:
             if type(item) is not Request and type(item) is not Notification:
                 continue
             name = _name_of(item)
-            is_call = name is not None and item.method == "tools/call"
-            scopes = self._server.tool_scopes(name) if is_call else _NO_SCOPES
+            scopes = _NO_SCOPES
+            if name is not None and item.method == "tools/call":
+                scopes = self._server.tool_scopes(name)
             if self._authorization is not None:
                 await self._authorization.check_message(request.claims, item.method, name, scopes)
             elif scopes:

@@ -114,6 +114,8 @@ def decode_value(text: str) -> str:
     Raises:
         ValueError: The text is not a value: it has forbidden characters, or its Base64 is invalid.
     """
+    if text.isascii() and text.isidentifier():  # as the names of most tools are
+        return text
     if not HEADER_VALUE.fullmatch(text):
         raise ValueError("the header has forbidden characters")
     if not (text.startswith(_BASE64) and text.endswith(_BASE64_END)):
@@ -205,7 +207,8 @@ def is_modern(message: Any, version: bytes | None) -> bool:
         return False
     if message.method == "server/discover":
         return True
-    meta = member_of(message.params, "_meta")
+    params = message.params
+    meta = params.get("_meta") if type(params) is dict else member_of(params, "_meta")
     return meta is not None and is_modern_meta(meta)
 
 
@@ -219,10 +222,10 @@ def check_modern(headers: Mapping[bytes, bytes], message: Request) -> None:
     for key in (PROTOCOL_VERSION_KEY, CLIENT_CAPABILITIES_KEY):
         if key not in meta:
             raise invalid_params(f"_meta lacks {key}")
-    version, method = value_of(headers, VERSION), value_of(headers, METHOD)
-    if version is None or version.decode("latin-1") != meta[PROTOCOL_VERSION_KEY]:
+    version, method = headers.get(VERSION), headers.get(METHOD)
+    if version is None or version.strip(b" \t").decode("latin-1") != meta[PROTOCOL_VERSION_KEY]:
         raise _mismatch("MCP-Protocol-Version", version)
-    if method is None or method.decode("latin-1") != message.method:
+    if method is None or method.strip(b" \t").decode("latin-1") != message.method:
         raise _mismatch("Mcp-Method", method)
     member = NAME_MEMBERS.get(message.method)
     if member is not None and isinstance(named := member_of(message.params, member), str):

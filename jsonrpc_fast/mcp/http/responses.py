@@ -45,6 +45,7 @@ _KEEP_ALIVE: Final = b": keep-alive\n\n"
 _WATCHER_SECONDS: Final = 1.0
 _WRITE_BYTES: Final = 64 * 1024
 _MAX_LOST: Final = 10_000
+_SENT: Final = object()
 
 
 class AsgiRequest:
@@ -131,7 +132,9 @@ class AsgiRequest:
     def send_json(self, status: int, data: bytes, headers: Iterable[Header] = ()) -> Awaitable[bool]:
         """Send a response of JSON-RPC."""
         data = data.rstrip(b"\n")
-        return self.send_whole(status, [JSON_TYPE, (b"content-length", b"%d" % len(data)), *headers], data)
+        fields = [JSON_TYPE, (b"content-length", b"%d" % len(data)), *headers]
+        start = {"type": "http.response.start", "status": status, "headers": fields}
+        return self._write(start, {"type": "http.response.body", "body": data})
 
     async def _write(self, *messages: dict[str, Any]) -> bool:
         self.is_begun = True
@@ -142,11 +145,12 @@ class AsgiRequest:
                 sending: Any = self._send(message)
                 if type(sending) is not CoroutineType:  # not every awaitable has `send`
                     sending = _awaited(sending)
-                guarded = Cancellable(sending, sending.send(None), seconds=self._write_seconds)
-                await guarded
-                self.is_gone |= guarded.is_cancelled
-            except StopIteration:
-                pass
+                # Unlike `send`, `next` ends without an exception, which would cost as much as the sending.
+                waiting = next(sending.__await__(), _SENT)
+                if waiting is not _SENT:
+                    guarded = Cancellable(sending, waiting, seconds=self._write_seconds)
+                    await guarded
+                    self.is_gone |= guarded.is_cancelled
             except OSError:
                 self.is_gone = True
         return not self.is_gone

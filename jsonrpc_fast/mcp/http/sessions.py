@@ -156,7 +156,8 @@ class SessionTable:
         session = self._sessions.get(id)
         if session is None or (session.subject is not subject and not _belongs_to(id, subject)):
             return None
-        self._use(session, asyncio.get_running_loop().time())
+        session.used = asyncio.get_running_loop().time()
+        self._sessions.move_to_end(id)
         return session
 
     def _use(self, session: HttpSession, now: float) -> None:
@@ -279,14 +280,14 @@ class SessionRequests:
             Refusal: There is no such session, or it has too many requests in progress.
         """
         session = self._session(request)
-        transport, revision = session.transport, session.connection.revision
-        run = None
+        transport, run = session.transport, None
         if type(message) is Request and not transport.is_paused:
             served = session.connection.serve_at_once(message, request.subject)
             if isinstance(served, bytes):
                 await request.send_json(200, served)
                 return
             run = served
+        revision = session.connection.revision
         session.requests += 1
         try:
             if transport.is_paused:

@@ -87,12 +87,18 @@ class StatelessRequests:
         except RpcError as error:
             await request.send_json(400, encode_error(message.id, error.code, error.message))
             return
-        transport, served = await self._take_connection(message)
-        run = served.serve_at_once(message, request.subject)
-        if isinstance(run, bytes):
-            self._spare.append((transport, served))
-            await request.send_json(_status(run), run)
-            return
+        run = None
+        if self._spare and self._spare_changes == self._server.changes:
+            transport, served = self._spare[-1]
+            done = served.serve_at_once(message, request.subject)
+            if isinstance(done, bytes):
+                await request.send_json(_status(done), done)
+                return
+            run = done
+        if run is None:
+            transport, served = await self._take_connection(message)
+        else:
+            self._spare.pop()
         self._server.connections.add(served)
         self._served.add(served)
         stream = transport.open_stream(request, [message.id])

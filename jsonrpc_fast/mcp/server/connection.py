@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import CoroutineType
 from typing import Any, Final, NamedTuple
@@ -28,7 +28,7 @@ from ...session import Destination, SessionOptions
 from ...session.context import SessionContext
 from ...session.running import Run
 from ...transports.protocol import Transport, is_strict_enough
-from ...types import UNSET, MessageId, Unset
+from ...types import UNSET, Unset
 from ...validator import JsonRpcValidator, Report
 from ..protocol.capabilities import ServerCapabilities
 from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVELS, TASKS_EXTENSION, HandshakeResult
@@ -153,8 +153,7 @@ class ServerConnection(ClientConnection):
             return work if needs_slot and name not in _WITHOUT_SLOT else asyncio.ensure_future(work)
         result = method(members, context)
         if type(result) is dict:
-            make_inputs = partial(open_inputs, context)
-            return self._complete(name, request.id, rules, opened_inputs(context), make_inputs, result)
+            return self._complete(request, result, context, rules)
         if asyncio.isfuture(result):
             return result
         return self._run_async(request, lambda: result, context, rules)
@@ -175,10 +174,18 @@ class ServerConnection(ClientConnection):
 
     def _call(self, tool: RegisteredTool, message: Request, rules: RequestRules, subject: object) -> Any:
         params: Any = message.params
-        result = self._methods.run_tool(tool, params, None, message.id, rules.revision)
-        make_inputs = partial(Inputs, message.method, params, self._methods.seal, subject)
-        complete = partial(self._complete, message.method, message.id, rules, None, make_inputs)
-        return complete(result) if type(result) is dict else _completed(result, complete)
+        complete = partial(self._complete_call, message, rules, subject)
+        result = self._methods.run_tool(tool, params, None, message.id, rules.revision, complete)
+        return complete(result) if type(result) is dict else result
+
+    def _complete_call(
+        self, message: Request, rules: RequestRules, subject: object, result: dict[str, Any]
+    ) -> dict[str, Any]:
+        if result.get("resultType") == "input_required":
+            check_input_required(message.method, result, rules)
+            params: Any = message.params
+            result = Inputs(message.method, params, self._methods.seal, subject).result(result)
+        return self._handshake.complete(rules.revision, message.method, result)
 
     def _on_notification(self, request: SessionContext, params: Any) -> Any:
         is_due = self._handshake.receive_notification(request.method)
@@ -217,28 +224,20 @@ class ServerConnection(ClientConnection):
             if inputs is None or not inputs.are_missing or isinstance(error, _TASK_EXITS):
                 raise
             result = {}  # `_complete` replaces it
-        make_inputs = partial(open_inputs, context)
-        return self._complete(request.method, request.id, rules, opened_inputs(context), make_inputs, result)
+        return self._complete(request, result, context, rules)
 
-    def _complete(
-        self,
-        method: str,
-        id: MessageId,
-        rules: RequestRules,
-        inputs: Inputs | None,
-        make_inputs: Callable[[], Inputs],
-        result: Any,
-    ) -> Any:
+    def _complete(self, request: SessionContext, result: Any, context: Context, rules: RequestRules) -> Any:
         """Complete a result for its revision. An invalid result raises the RpcError for the client."""
         if not isinstance(result, dict):
-            _raise_error(self._validator.validate_response({"jsonrpc": "2.0", "id": id, "result": result}))
+            _raise_error(self._validator.validate_response({"jsonrpc": "2.0", "id": request.id, "result": result}))
             return result
+        inputs = opened_inputs(context) if rules.revision.is_modern else None
         if inputs is not None and inputs.are_missing:
             result = inputs.result()
         elif result.get("resultType") == "input_required":
-            check_input_required(method, result, rules)
-            result = make_inputs().result(result)
-        return self._handshake.complete(rules.revision, method, result)
+            check_input_required(request.method, result, rules)
+            result = open_inputs(context).result(result)
+        return self._handshake.complete(rules.revision, request.method, result)
 
     def _set_level(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         level = params.get("level")
@@ -368,10 +367,6 @@ class ServerConnection(ClientConnection):
                 self._session.notify_soon(notification.method, notification.params, destination=destination)
             except (ConnectionLost, StateError):
                 return
-
-
-async def _completed(work: Awaitable[Any], complete: Callable[[Any], Any]) -> Any:
-    return complete(await work)
 
 
 def _raise_error(report: Report) -> None:

@@ -16,6 +16,7 @@ Sources: specification 2025-11-25 "Lifecycle", 2026-07-28 "Versioning and Compat
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from itertools import chain
 from typing import Any, Final, Literal, NamedTuple
 
 from ...codec import Notification, Request
@@ -52,6 +53,11 @@ _SERVED_PLAINLY: Final = {
     version: REVISIONS[version].client_requests - {"initialize", "ping"} for version in HANDSHAKE_VERSIONS
 }
 """By version: the requests of a session that the handshake only looks up, if they have no `_meta`."""
+_NO_CAPABILITIES: Final = ClientCapabilities()
+_TEXTS: Final = {str}
+_MAX_CLIENTS: Final = 256
+_MAX_CHARACTERS: Final = 256
+_known_clients: dict[tuple[Any, ...], Implementation] = {}  # of modern clients
 _MODERN_MEMBERS: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
 _BEFORE_INITIALIZED: Final = frozenset({"notifications/message", "notifications/progress", "notifications/cancelled"})
 
@@ -253,13 +259,21 @@ class ServerHandshake:
         if version not in self._modern_versions:
             raise self._unsupported(version)
         revision = REVISIONS[version]
-        capabilities = _record(ClientCapabilities, meta, CLIENT_CAPABILITIES_KEY, version)
-        # Optional here, unlike in `initialize`.
-        info = None if meta.get(CLIENT_INFO_KEY) is None else _record(Implementation, meta, CLIENT_INFO_KEY, version)
+        capabilities = meta.get(CLIENT_CAPABILITIES_KEY)
+        if capabilities == {}:
+            capabilities = _NO_CAPABILITIES
+        else:
+            capabilities = _record(ClientCapabilities, meta, CLIENT_CAPABILITIES_KEY, version)
+        info = meta.get(CLIENT_INFO_KEY)  # optional here, unlike in `initialize`
+        if type(info) is dict and len(info) == 2 and {*map(type, info.values())} == _TEXTS:
+            info = _client_info(version, *info.items())
+        elif info is not None:
+            info = _record(Implementation, meta, CLIENT_INFO_KEY, version)
         level = meta.get(LOG_LEVEL_KEY)
         if level is not None and level not in LOG_LEVELS:
             raise invalid_params(f"{LOG_LEVEL_KEY} must be one of {', '.join(LOG_LEVELS)}")
-        rules = RequestRules(revision, capabilities, info, _progress_token(meta), level)
+        token = _progress_token(meta) if "progressToken" in meta else None
+        rules = RequestRules(revision, capabilities, info, token, level)
         if method in MISSING_CLIENT_REQUESTS[version] and method not in self._methods:
             raise method_not_found()
         return self._discover(rules) if method == "server/discover" else rules
@@ -281,6 +295,17 @@ class ServerHandshake:
     def _request_versions(self) -> list[str]:
         """The versions that a request may carry, the latest first: legacy versions need a session."""
         return list(reversed(self._modern_versions))
+
+
+def _client_info(version: str, *items: tuple[str, str]) -> Implementation:
+    """The record of a client that sends only texts. Clients repeat theirs with each request."""
+    key = version, *items
+    found = _known_clients.get(key)
+    if found is None:
+        found = _record(Implementation, {CLIENT_INFO_KEY: dict(items)}, CLIENT_INFO_KEY, version)
+        if len(_known_clients) < _MAX_CLIENTS and sum(map(len, chain(*items))) < _MAX_CHARACTERS:
+            _known_clients[key] = found
+    return found
 
 
 def _version_of(members: dict[str, Any], name: str) -> str:

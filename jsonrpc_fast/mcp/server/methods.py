@@ -319,6 +319,7 @@ class Methods:
         context: Context | None,
         id: MessageId,
         revision: Revision,
+        complete: Callable[[dict[str, Any]], Any] | None = None,
     ) -> Any:
         """Call the function of a tool. Return the result; of an async function, a coroutine of it.
 
@@ -328,6 +329,7 @@ class Methods:
             context: The context; None for a function that takes none.
             id: The id of the request.
             revision: The revision of the request.
+            complete: Takes the result of an async function, and returns what the coroutine returns.
         """
         arguments = params.get("arguments") or _object(params, "arguments")
         if type(arguments) is not dict:
@@ -352,7 +354,7 @@ class Methods:
         if type(value) not in NEVER_AWAITABLE and is_awaitable(value):
             if tool.timeout is not None:
                 value = TimedAwaitable(value, tool.timeout, partial(_late, tool))
-            return _finish_tool(tool, value, id, revision)
+            return _finish_tool(tool, value, id, revision, complete)
         return _tool_result(tool, value, revision)
 
     async def _get_prompt(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
@@ -481,12 +483,20 @@ def _written(item: Definition, revision: Revision) -> dict[str, Any]:
     return tool_definition(item, revision) if isinstance(item, Tool) else item.to_dict(revision.version)
 
 
-async def _finish_tool(tool: RegisteredTool, work: Awaitable[Any], id: MessageId, revision: Revision) -> dict[str, Any]:
+async def _finish_tool(
+    tool: RegisteredTool,
+    work: Awaitable[Any],
+    id: MessageId,
+    revision: Revision,
+    complete: Callable[[dict[str, Any]], Any] | None,
+) -> Any:
     try:
         value = await work
     except Exception as error:
-        return _failure(tool, id, error)
-    return _tool_result(tool, value, revision)
+        result = _failure(tool, id, error)
+    else:
+        result = _tool_result(tool, value, revision)
+    return result if complete is None else complete(result)
 
 
 def _tool_result(tool: RegisteredTool, value: Any, revision: Revision) -> dict[str, Any]:
