@@ -421,3 +421,32 @@ def test_the_info_of_a_result_belongs_to_the_caller() -> None:
     second = handshake.complete(revision, "tools/call", {"content": []})
     info = {"name": "server", "version": "1", "title": "The server"}
     assert second["_meta"] == {"io.modelcontextprotocol/serverInfo": info}
+
+
+def test_each_request_has_the_info_of_its_own_client() -> None:
+    infos: list[dict[str, Any]] = [
+        {"name": "a", "version": "1"},
+        {"version": "1", "name": "a"},
+        {"name": "b", "version": "1"},
+        {"name": "a", "version": "1", "own": True},
+        {"name": "a", "version": "1", "own": 1},
+        {"name": "a" * 300, "version": "1"},
+    ]
+    capabilities: list[dict[str, Any]] = [{}, {"own": {}}, {"roots": {}}]
+    handshake = server()
+    for _ in range(2):
+        for info in infos:
+            for declared in capabilities:
+                meta = {
+                    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                    "io.modelcontextprotocol/clientInfo": info,
+                    "io.modelcontextprotocol/clientCapabilities": declared,
+                }
+                rules = ask(handshake, "tools/list", {"_meta": meta})
+                assert isinstance(rules, RequestRules)
+                assert rules.client_info is not None
+                assert json.dumps(rules.client_info.to_dict()) == json.dumps(info)
+                assert json.dumps(rules.client_capabilities.to_dict()) == json.dumps(declared)
+    for wrong in ({"name": "a", "versions": "1"}, {"name": 1, "version": "1"}):
+        code, _ = error_of(handshake, "tools/list", {"_meta": {**META, "io.modelcontextprotocol/clientInfo": wrong}})
+        assert code == -32602
