@@ -17,7 +17,7 @@ backend instead. It takes one line there, so the numbers of lines in tracebacks 
 orjson is a dependency where it can be installed, which no marker tells of a free-threaded Python: what is built there
 does not ask for it. The core is for CPython alone: elsewhere nothing is compiled, unless it is required.
 
-A core for a wheel has no symbols, a core for the source folder keeps them. With SOURCE_DATE_EPOCH, the same sources and
+The core has no symbols; `build_ext --debug` keeps them. With SOURCE_DATE_EPOCH, the same sources and
 tools give the same bytes in any folder: setuptools does so for wheels, `SourceArchive` for the source distribution.
 """
 
@@ -114,7 +114,7 @@ class BuildCore(build_ext):
             record(folder)
 
     def build_extension(self, ext):
-        if not self.inplace and self.compiler.compiler_type != "msvc":
+        if not self.debug and self.compiler.compiler_type != "msvc":
             ext.extra_compile_args.append("-g0")
             ext.extra_link_args.append("-Wl,-x" if sys.platform == "darwin" else "-Wl,-s")
         if self.compiler.compiler_type != "msvc":
@@ -178,6 +178,9 @@ class BuildCore(build_ext):
             try:
                 [made] = cythonize([Extension(ext.name, [PYX])], build_dir="made", force=True)
                 text = Path(made.sources[0]).read_bytes()
+                # Cython finds the frames of tracebacks by their line, which is another one in each part of the core.
+                # Lines of C, which it can find them by, too, are a twentieth of the core.
+                text = text.replace(b"c_line ? -c_line : py_line", b"(int)((size_t)filename * 1024 + (size_t)py_line)")
             finally:
                 os.chdir(home)
             place(found, text)
@@ -259,8 +262,7 @@ def extensions():
         give_up(NotImplementedError(f"it is for CPython, and this is {platform.python_implementation()}"))
         return []
     checksum = runpy.run_path(os.path.join(FOLDER, "_sources.py"))["checksum"](FOLDER)
-    # Without lines of C, Cython finds the frames of tracebacks by their line alone, which is another one in each part.
-    macros = [("JSONRPC_FAST_SOURCES", f"{checksum}UL"), ("CYTHON_CLINE_IN_TRACEBACK", "1")]
+    macros = [("JSONRPC_FAST_SOURCES", f"{checksum}UL")]
     # What calls methods of Python is not fast anyway: without code of its own it is a fiftieth smaller.
     macros += [("CYTHON_UNPACK_METHODS", "0"), ("CYTHON_FAST_PYCALL", "0")]
     return [Extension(f"{PACKAGE}._core", [PYX], define_macros=macros, optional=CHOICE == "unset")]

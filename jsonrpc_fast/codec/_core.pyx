@@ -17,16 +17,15 @@ Python code may run, change every container and buffer of the caller, call the c
   - Where keys are compared: `member_of`, `extra_of` and `has_own`, because a key is any object.
   - In comparisons and texts of payloads: `is_same`, `shorten`, pickling.
   - In an object that is written: `check_depth`, orjson's `dumps`, `default`, the iterator of `encode_many`.
-  - In a profile: `Rules.__init__`; in callbacks: the handler of `respond`, the decoder of `Raw.decode`, and all that
-    `_serve_plain` and `PlainServer` are given, with the handlers that `find` returns.
+  - In a profile: `Rules.__init__`; in callbacks: `Responder.respond` with its handler, the decoder of `Raw.decode`,
+    and all that `_serve_plain` and `PlainServer` are given, with the handlers that `find` returns.
   - In the Python functions of this package, which let other threads run: `find_verdict`, `find_batch_fault` (rules);
-    `plain_profile`, `numbers_of`, `is_plain`; `is_error_code`, `plain_error_code`, `error_for`, `internal_error` (the
-    log), `remake_parse_error`; `loads_as`, `check_numbers`, `exact_number`, `is_longer`, `is_integer_longer`,
-    `has_surrogates`; `check_option`, `check_depth`, `dumps`, `default_of`, `encode_as`, `refusal`, `cause_of`;
-    `check_extra`, `extra_of`, `append_extra`; `dicts_of`, `write_dict`; `find`; `shorten`; `missing_arguments`,
-    `not_a_message`; and the classes
-    `HeaderReader`, `EventFrames`, `Frame`, `StreamDecoder` and `ParseError`. While the core is imported also `args_of`
-    and `bits_of`, when pickling `remake`.
+    `plain_profile`, `numbers_of`, `is_plain`; `is_error_code`, `plain_error_code`, `remake_parse_error`; `loads_as`,
+    `check_numbers`, `exact_number`, `is_longer`, `is_integer_longer`, `has_surrogates`; `check_option`, `check_depth`,
+    `dumps`, `encode_as`, `refusal`, `cause_of`; `check_extra`, `extra_of`, `append_extra`; `dicts_of`,
+    `write_dicts`; `find`; `shorten`; `missing_arguments`, `not_a_message`; and the classes `HeaderReader`,
+    `EventFrames`, `Frame`, `StreamDecoder` and `ParseError`. While the core is imported also `args_of` and `bits_of`,
+    when pickling `remake`.
 
 What is held there:
   - The arguments of a public function, by its caller. A text is bytes or a str, or copied (`copied_bytes`), so that a
@@ -116,15 +115,7 @@ from .._checks import MISSING, missing_arguments, not_a_message
 from .._repr import SHOWN_BYTES as _SHOWN_BYTES
 from .._repr import shorten
 from ..codes import RPC_MESSAGES, Hint, ParseErrorCode, is_error_code, plain_error_code
-from ..errors import (
-    HANDLER_FAILURES,
-    EncodeError,
-    RpcError,
-    args_of,
-    error_for,
-    internal_error,
-    remake_parse_error,
-)
+from ..errors import HANDLER_FAILURES, EncodeError, RpcError, args_of, remake_parse_error
 from ..framing.content_length import HeaderReader
 from ..framing.events import EventFrames
 from ..framing.frames import MAX_HEADER_BYTES as _MAX_HEADER_BYTES
@@ -137,7 +128,7 @@ from ..profile import MAX_ID_BYTES as _MAX_ID_BYTES
 from ..types import BYTE_ORDER_MARK as _BYTE_ORDER_MARK
 from ..types import ERROR_MEMBERS as _ERROR_MEMBERS
 from ..types import ENVELOPE_MEMBERS, UNSET, Classification
-from ._dicts import dicts_of, write_dict
+from ._dicts import dicts_of, write_dicts
 from ._extra import RESERVED_IN_RESPONSES, append_extra, check_extra, extra_of
 from ._json import (
     JSONDecodeError,
@@ -163,6 +154,7 @@ from ._numbers import EXACT_INTEGERS as _EXACT_INTEGERS
 from ._numbers import NO_WIDE_INTEGERS as _NO_WIDE_INTEGERS
 from ._numbers import check_numbers, loads_as, numbers_of
 from ._pickling import remake
+from ._responding import Responder
 from ._stream import AT_WORK, CLOSED, FAILED
 from ._stream import M as _M
 from ._stream import StreamDecoder

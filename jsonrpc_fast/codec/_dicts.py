@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ..codes import ParseErrorCode
 from ..errors import ParseError
+from ..profile import Profile, is_plain
 from ._json import Default, JSONDecodeError, dumps, loads_exact, on_one_line
 from ._numbers import loads_as
 
@@ -78,12 +79,46 @@ def _read_members(text: bytes, decoded: Any, numbers: int, fault_class: type[Par
     return found
 
 
-def write_dict(obj: dict[Any, Any], raw_type: type[Any], default: Default, option: int) -> bytes:
-    """Return a valid message, or its error object, as JSON.
+def write_dicts(
+    message: Any,
+    judged: Any,
+    profile: Profile,
+    raw_type: type[Any],
+    delimited: bool,
+    default: Default,
+    option: int,
+) -> bytes:
+    """Return a message, or a batch of them, as one line of JSON.
+
+    Args:
+        message: A dict, or a list of them.
+        judged: What `parse` returned for it.
+        profile: The profile, as `plain_profile` returns it.
+        raw_type: The `Raw` of the backend.
+        delimited: End in `\\n`.
+        default: As in `encode`.
+        option: As in `encode`.
 
     Raises:
+        ParseError: A message is not valid.
         EncodeError: A value cannot be written as JSON.
     """
+    for item in judged if isinstance(judged, list) else [judged]:
+        if isinstance(item, ParseError):
+            raise item
+    if not is_plain(profile):
+        from ._forms import default_of  # loaded only for such profiles
+
+        default = default_of(profile, default)
+    if isinstance(message, list):
+        text = b"[" + b",".join([_write_dict(item, raw_type, default, option) for item in message]) + b"]"
+    else:
+        text = _write_dict(message, raw_type, default, option)
+    return text + b"\n" if delimited else text
+
+
+def _write_dict(obj: dict[Any, Any], raw_type: type[Any], default: Default, option: int) -> bytes:
+    """Return a valid message, or its error object, as JSON."""
     members = dict(obj)  # orjson would pass a subclass of dict to `default` under OPT_PASSTHROUGH_SUBCLASS
     text = _write_members(members, raw_type, default, option)
     return dumps(members, default, option) if text is None else text

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from ..codes import ParseErrorCode
-from ..errors import HANDLER_FAILURES, RpcError, error_for, internal_error
+from ..errors import HANDLER_FAILURES
 from ..framing.frames import Framing
-from ..profile import HEAD_BYTES, JSONRPC, Limits, Profile, is_plain
+from ..profile import HEAD_BYTES, JSONRPC, Limits, Profile
 from ..types import ENVELOPE_MEMBERS, ERROR_MEMBERS, Classification, is_awaitable
-from ._dicts import dicts_of, write_dict
+from ._dicts import dicts_of, write_dicts
 from ._json import Default, JSONDecodeError, check_option, exact_number, loads
 from ._json import dumps as _dumps  # noqa: F401  # the core has one of its own
 from ._messages import (
@@ -49,6 +49,7 @@ from ._messages import _make_with_extra as _make_with_extra
 from ._messages import make_raw as _make_raw
 from ._numbers import DECIMALS, EXACT_INTEGERS, NO_WIDE_INTEGERS, check_numbers, loads_as, numbers_of
 from ._pure_fast import with_fast_path
+from ._responding import Responder
 from ._scanner import (
     Envelope,
     Malformed,
@@ -430,20 +431,8 @@ def encode_dict(
         ValueError: The option breaks lines.
     """
     check_option(option)
-    decoded = parse(message, profile)
-    for item in decoded if isinstance(decoded, list) else [decoded]:
-        if isinstance(item, ParseError):
-            raise item
-    plain = rules_of(profile).profile
-    if not is_plain(plain):
-        from ._forms import default_of  # loaded only for such profiles
-
-        default = default_of(plain, default)
-    if isinstance(message, list):
-        text = b"[" + b",".join([write_dict(item, Raw, default, option) for item in message]) + b"]"
-    else:
-        text = write_dict(message, Raw, default, option)
-    return text + b"\n" if delimited else text
+    judged = parse(message, profile)
+    return write_dicts(message, judged, rules_of(profile).profile, Raw, delimited, default, option)
 
 
 def respond(
@@ -474,53 +463,10 @@ def respond(
         TypeError: `received` is not a value that `decode` returns.
         ValueError: The option breaks lines.
     """
-    check_option(option)
-    if isinstance(received, list):
-        responses = [_respond(item, handler, False, default, option) for item in received]
-        text = b",".join([response for response in responses if response])
-        if not text:
-            return b""
-        return b"[" + text + (b"]\n" if delimited else b"]")
-    return _respond(received, handler, delimited, default, option)
+    return _responder.respond(received, handler, delimited, default, option)
 
 
-def _respond(
-    received: object,
-    handler: Callable[[Request[Any] | Notification[Any]], Response[Any] | None],
-    delimited: bool,
-    default: Default,
-    option: int,
-) -> bytes:
-    """Return the response to one message or fault."""
-    if isinstance(received, Request):
-        try:
-            response = handler(received)
-            if not isinstance(response, Response):
-                raise TypeError(f"the handler must return a Response to a request, not {type(response).__name__}")
-            return encode(response, delimited=delimited, default=default, option=option)
-        except HANDLER_FAILURES as failure:
-            error = error_for(failure, received.method, received.id)
-        # The error itself may not be written: its data comes from the handler.
-        try:
-            return encode_error(
-                received.id, error.code, error.message, error.data, delimited=delimited, default=default, option=option
-            )
-        except HANDLER_FAILURES as failure:
-            error = internal_error(failure, received.method, received.id)
-        return encode_error(received.id, error.code, error.message, delimited=delimited)
-    if isinstance(received, Notification):
-        try:
-            handler(received)
-        # Section 4.1: a notification gets no response, so the error has no addressee.
-        except RpcError:
-            pass
-        except HANDLER_FAILURES as failure:
-            internal_error(failure, received.method)
-    elif isinstance(received, ParseError):
-        return encode(received.to_response(), delimited=delimited) if received.reply_expected else b""
-    elif not isinstance(received, Response):
-        raise TypeError(f"received must be what decode returned, not {type(received).__name__}")
-    return b""
+_responder: Final = Responder(Request, Notification, Response, ParseError, encode, encode_error)
 
 
 def _serve_plain(text: bytes, find: Find, raw: bool) -> bytes | Called:

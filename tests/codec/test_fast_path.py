@@ -7,10 +7,8 @@ import gc
 import json
 import marshal
 import random
-import re
 import sys
 import sysconfig
-import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -25,7 +23,6 @@ from jsonrpc_fast.codec import _core
 from ..support import guard_pages
 from ..support.forked import forked
 from ..support.oracle import orjson
-from ..support.places import ROOT
 from ..support.tables import rows
 
 RESULT = b'{"jsonrpc":"2.0","id":1,"result":%b}'
@@ -436,36 +433,6 @@ def test_memory_that_is_not_there() -> None:
             found = None
             gc.collect()
             assert abs(sys.getallocatedblocks() - before) < 3000
-
-
-def test_a_traceback_names_the_part_that_failed() -> None:
-    """Cython keeps the code object of a frame by its line; without lines of C, parts would share them."""
-    calls: list[Any] = [
-        *(
-            lambda: _core.encode_request(1, 5),
-            lambda: Request(1, 5),
-            lambda: Response(1, 2, 3),
-            lambda: _core.decode(5),
-        ),
-        *(lambda: _core.Raw(b"["), lambda: _core.decode_dict(b"["), lambda: _core.encode(5), lambda: _core.parse(5, 5)),
-        *(lambda: _core.encode_error(1, 2, 3), lambda: _core.encode_result(1j, 2), lambda: _core.respond(5, print)),
-        *(lambda: _core.Decoder("newline", 5), lambda: _core.Decoder().feed(b"", 0), lambda: Error(1, 2)),
-    ]
-    seen = set()
-    for call in calls:
-        with pytest.raises((TypeError, ValueError)) as caught:
-            call()
-        for frame in traceback.extract_tb(caught.value.__traceback__):
-            if "_core" in frame.filename:
-                name, _, place = frame.name.partition(" ")
-                assert re.fullmatch(r"\(.*_core\.c:\d+\)", place), frame
-                seen.add(place)
-                source = ROOT / frame.filename
-                if source.exists():
-                    lines = source.read_text().splitlines()
-                    above = [line for line in lines[: frame.lineno] if re.match(r"\s*c?def\s[^=]*\(", line)]
-                    assert re.search(rf"\b{name.rpartition('.')[2]}\b", above[-1]), frame
-    assert len(seen) >= 10
 
 
 def test_nothing_is_leaked() -> None:

@@ -8,6 +8,8 @@ import inspect
 import io
 import re
 import tokenize
+import traceback
+from types import ModuleType
 
 import pytest
 
@@ -109,6 +111,24 @@ def test_the_core_names_the_functions_of_the_package_that_it_calls() -> None:
                 called.add(name.asname or name.name)
     assert len(called) > 20
     assert called - named == set()
+
+
+def test_tracebacks_name_each_function(core: ModuleType) -> None:
+    """Cython finds the frames of tracebacks by the number of their line, which is in each part of the core."""
+    for call, names in (
+        (lambda: core.Response(1, 2, 3), ["call_response", "Response.__init__"]),
+        (lambda: core.decode(5), ["call_decode", "call_decode_with", "decode", "bytes_or_fault"]),
+        (lambda: core.encode_request(1, 2), ["call_encode_request", "write_call", "check_method"]),
+        (
+            lambda: core.encode_result(1, 2, option=""),
+            ["call_encode_result", "encode_result", "write_result", "check_option", "check_type"],
+        ),
+        (lambda: core.encode_error(1, 2, 3), ["encode_error", "write_error", "check_error"]),
+    ):
+        with pytest.raises(TypeError) as caught:
+            call()
+        frames = traceback.extract_tb(caught.tb)[2:]
+        assert [frame.name.removeprefix("jsonrpc_fast.codec._core.") for frame in frames] == names
 
 
 def python_imports(code: str) -> str:

@@ -49,24 +49,9 @@ cdef char* write_batch(Output* output, char* at, list messages, default, option)
 
 def encode_dict(message, profile=JSONRPC, *, delimited=True, default=None, option=0):
     """`_pure.encode_dict`"""
-    cdef list texts = []
     check_option(option)
     judged = parse(message, profile)
-    for item in judged if isinstance(judged, list) else [judged]:
-        if isinstance(item, ParseError):
-            raise item
-    plain = rules_of(profile).profile
-    if not is_plain(plain):
-        from ._forms import default_of  # loaded only for such profiles
-
-        default = default_of(plain, default)
-    if isinstance(message, list):
-        for item in message:
-            texts.append(write_dict(item, Raw, default, option))
-        text = b"[" + b",".join(texts) + b"]"
-    else:
-        text = write_dict(message, Raw, default, option)
-    return text + b"\n" if delimited else text
+    return write_dicts(message, judged, rules_of(profile).profile, Raw, delimited, default, option)
 
 
 cdef inline char* checked(char* at) except NULL:
@@ -387,46 +372,7 @@ cdef Call slow_encode_result = <Call>set_call(encode_result, <void*>call_encode_
 
 def respond(received, handler, *, delimited=True, default=None, option=0):
     """`_pure.respond`"""
-    cdef list responses
-    check_option(option)
-    if isinstance(received, list):
-        responses = []
-        for item in received:
-            response = respond_to_one(item, handler, False, default, option)
-            if response:
-                responses.append(response)
-        if not responses:
-            return b""
-        return b"[" + b",".join(responses) + (b"]\n" if delimited else b"]")
-    return respond_to_one(received, handler, delimited, default, option)
+    return responder.respond(received, handler, delimited, default, option)
 
 
-cdef object respond_to_one(received, handler, bint delimited, default, option):
-    """Return the response to one message or fault."""
-    if type(received) is Request:
-        try:
-            response = handler(received)
-            if type(response) is not Response:
-                raise TypeError(f"the handler must return a Response to a request, not {type(response).__name__}")
-            return encode_message(response, default, option, delimited)
-        except HANDLER_FAILURES as failure:
-            error = error_for(failure, received.method, received.id)
-        try:
-            return encode_error(
-                received.id, error.code, error.message, error.data, delimited=delimited, default=default, option=option
-            )
-        except HANDLER_FAILURES as failure:
-            error = internal_error(failure, received.method, received.id)
-        return encode_error(received.id, error.code, error.message, delimited=delimited)
-    if type(received) is Notification:
-        try:
-            handler(received)
-        except RpcError:
-            pass
-        except HANDLER_FAILURES as failure:
-            internal_error(failure, received.method)
-    elif issubclass(type(received), ParseError):
-        return encode_message(received.to_response(), None, 0, delimited) if received.reply_expected else b""
-    elif type(received) is not Response:
-        raise TypeError(f"received must be what decode returned, not {type(received).__name__}")
-    return b""
+cdef object responder = Responder(Request, Notification, Response, ParseError, encode, encode_error)
