@@ -298,8 +298,8 @@ class RedisEventStore:
                 self._fail(some, error)
                 self._fail(self._queue, error)
                 self._queue.clear()
-            # The task was cancelled by `aclose`: a caller must not wait forever for its response.
-            except BaseException:
+            # By `aclose`: a caller must not wait forever for its response.
+            except asyncio.CancelledError:
                 self._fail(some + self._queue, StateError("the event store is closed"))
                 self._queue.clear()
                 raise

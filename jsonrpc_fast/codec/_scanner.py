@@ -388,17 +388,21 @@ def _scan_value(text: bytes, at: int, any_width: bool) -> ScannedValue:
             at += count
             state = _FIRST
         else:
-            if byte == _QUOTE:
-                at = _scan_string(text, at)
-            elif byte in _DIGITS_AND_MINUS:
-                end = _scan_number(text, at, any_width)
-                wide = wide or is_wide_integer(text[at:end])
-                at = end
-            else:
-                at = _scan_literal(text, at)
+            at, is_wide = _scan_scalar(text, at, any_width)
+            wide = wide or is_wide
             if not due:
                 return ScannedValue(start, at, depth, wide)
             state = _AFTER
+
+
+def _scan_scalar(text: bytes, at: int, any_width: bool) -> tuple[int, bool]:
+    """Where the scalar at `at` ends, and whether it is an integer beyond 64 bits."""
+    if text[at] == _QUOTE:
+        return _scan_string(text, at), False
+    if text[at] in _DIGITS_AND_MINUS:
+        end = _scan_number(text, at, any_width)
+        return end, is_wide_integer(text[at:end])
+    return _scan_literal(text, at), False
 
 
 def _scan_string(text: bytes, at: int) -> int:

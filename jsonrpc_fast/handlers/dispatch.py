@@ -256,13 +256,8 @@ class Dispatch:
         finally:
             if timer is not None:
                 timer.cancel()
-            # No task of the batch outlives this coroutine, however it ends.
-            for task in tasks.values():
-                task.cancel()
-            while pending := [task for task in tasks.values() if not task.done()]:
-                # anyio cancels again and again: still wait for the tasks.
-                with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.wait(pending)
+            # However this coroutine ends.
+            await _end(asyncio, list(tasks.values()))
             for work in begun:
                 if isinstance(work, Coroutine):
                     # A task that is cancelled before its first step never awaits its work, and Python would warn.
@@ -422,6 +417,16 @@ class DispatchByForm(Dispatch):
 
     def failed(self, data: Any, error: BaseException) -> bytes:
         return self._for(data).failed(data, error)
+
+
+async def _end(asyncio: Any, tasks: list[Any]) -> None:
+    """Cancel tasks, and wait until none of them runs."""
+    for task in tasks:
+        task.cancel()
+    while pending := [task for task in tasks if not task.done()]:
+        # anyio cancels again and again: still wait for the tasks.
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait(pending)
 
 
 def _context_of(item: Served, context: Any, peer: Any) -> RequestContext:

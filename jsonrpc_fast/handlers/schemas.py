@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from ..errors import EncodeError
@@ -71,15 +71,24 @@ def object_schema(fields: Mapping[str, ValueType], defaults: Mapping[str, Any]) 
 
 def without_closed_tuples(schema: Any) -> Any:
     """A schema without `"items": false`, which many clients cannot read, where `maxItems` means the same."""
+    return _without(
+        "items",
+        lambda part: part.get("items") is False and part.get("maxItems") == len(part.get("prefixItems", ())),
+        schema,
+    )
+
+
+def _without(keyword: str, is_dropped: Callable[[dict[str, Any]], bool], schema: Any) -> Any:
+    """A schema without a keyword in those of its parts of which a function says so."""
     if isinstance(schema, list):
-        return [without_closed_tuples(inner) for inner in schema]
+        return [_without(keyword, is_dropped, inner) for inner in schema]
     if not isinstance(schema, dict):
         return schema
-    is_closed = schema.get("items") is False and schema.get("maxItems") == len(schema.get("prefixItems", ()))
+    dropped = keyword if is_dropped(schema) else None
     return {
-        name: inner if name in _VALUES else without_closed_tuples(inner)
+        name: inner if name in _VALUES else _without(keyword, is_dropped, inner)
         for name, inner in schema.items()
-        if not (is_closed and name == "items")
+        if name != dropped
     }
 
 
@@ -114,14 +123,7 @@ def _references(schema: Any) -> Iterator[str]:
 
 def without_time_formats(schema: Any) -> Any:
     """A schema that also allows dates and times without a time zone, which RFC 3339 does not."""
-    if isinstance(schema, list):
-        return [without_time_formats(inner) for inner in schema]
-    if not isinstance(schema, dict):
-        return schema
     # Pydantic accepts and writes both, with the format of RFC 3339 in its schema.
-    is_time = schema.get("type") == "string" and schema.get("format") in ("date-time", "time")
-    return {
-        name: inner if name in _VALUES else without_time_formats(inner)
-        for name, inner in schema.items()
-        if not (is_time and name == "format")
-    }
+    return _without(
+        "format", lambda part: part.get("type") == "string" and part.get("format") in ("date-time", "time"), schema
+    )

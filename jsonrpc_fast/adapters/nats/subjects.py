@@ -15,6 +15,7 @@ from nats.errors import FlushTimeoutError
 from ..._checks import check_count, check_type
 from ..._typing import Unpack
 from ...errors import ConnectionLost
+from ...handlers.failures import on_failure
 from ...transports.channel import Events
 from ...transports.connection import Connection
 from ...transports.options import MessageOptions
@@ -56,19 +57,21 @@ class _SubjectChannel(QueuedChannel):
             "error_cb": self._on_error,
             "closed_cb": self._on_closed,
         }
-        try:
-            await client.connect(self._servers, **options)
-            await client.subscribe(self._receives, cb=self._on_message, pending_msgs_limit=self._max_waiting)
-            # The peer may send as soon as this side says that it is open: the broker must know the subscription by
-            # then.
-            await confirm(client)
-        # A cancellation, too: a connection of nats-py has tasks, which would go on.
-        except BaseException as error:
+
+        async def give_up() -> None:
             self._client = None
             await close_client(client)
-            if isinstance(error, (NatsError, asyncio.TimeoutError)):
-                raise ConnectionError(str(error) or type(error).__name__) from error
-            raise
+
+        try:
+            # After a cancellation, too: a connection of nats-py has tasks, which would go on.
+            async with on_failure(give_up):
+                await client.connect(self._servers, **options)
+                await client.subscribe(self._receives, cb=self._on_message, pending_msgs_limit=self._max_waiting)
+                # The peer may send as soon as this side says that it is open: the broker must know the subscription by
+                # then.
+                await confirm(client)
+        except (NatsError, asyncio.TimeoutError) as error:
+            raise ConnectionError(str(error) or type(error).__name__) from error
         self._writer = asyncio.get_running_loop().create_task(self._write())
 
     @property
