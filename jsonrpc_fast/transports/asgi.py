@@ -16,11 +16,12 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from .._typing import Unpack
 from ..errors import ConnectionLost
 from .channel import Events
+from .close_codes import NO_CODE, CloseCode, fault_of
 from .connection import TURN_SECONDS, Connection, State
 from .options import MAX_FAULTS, MessageOptions
 from .queued import QueuedChannel
@@ -28,9 +29,6 @@ from .queued import QueuedChannel
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-# RFC 6455, section 7.4.1: a normal closure, going away, and no code.
-_CLOSED_NORMALLY: Final = (1000, 1001, 1005)
 
 
 class AsgiChannel(QueuedChannel):
@@ -45,7 +43,7 @@ class AsgiChannel(QueuedChannel):
     def __init__(self, scope: Scope, receive: Receive, send: Send, subprotocol: str | None) -> None:
         super().__init__()
         self.scope: Scope = scope
-        self.closing_code: int = 1000
+        self.closing_code: int = CloseCode.NORMAL.value
         self.close_code: int | None = None
         self.tasks: list[asyncio.Task[None]] = []
         self._receive = receive
@@ -85,7 +83,7 @@ class AsgiChannel(QueuedChannel):
         await self._receive_handshake()
         if self._is_handshake_open:
             self._is_handshake_open = False
-            await self._send({"type": "websocket.close", "code": 1008})
+            await self._send({"type": "websocket.close", "code": CloseCode.POLICY_VIOLATION.value})
 
     async def _receive_handshake(self) -> None:
         if not self._has_received:
@@ -117,9 +115,8 @@ class AsgiChannel(QueuedChannel):
         except Exception as fault:  # the ASGI server is at fault
             self._lose(ConnectionLost("the connection is closed"), fault)
             return
-        self.close_code = event.get("code", 1005)
-        is_fault = not self._is_finishing and self.close_code not in _CLOSED_NORMALLY
-        self._lose(ConnectionLost(f"the peer closed the connection with {self.close_code}") if is_fault else None)
+        self.close_code = code = event.get("code", NO_CODE)
+        self._lose(None if self._is_finishing else fault_of(code))
 
     async def _write(self) -> None:
         """Send what is queued, then close the connection if this side closes."""
@@ -196,7 +193,7 @@ class AsgiWebSocket(Connection):
 
     def finish_channel(self) -> None:
         if self.fault is not None:
-            self.channel.closing_code = 1008
+            self.channel.closing_code = CloseCode.POLICY_VIOLATION.value
         super().finish_channel()
 
 

@@ -30,6 +30,7 @@ from websockets.protocol import State as WireState
 
 from ...errors import ConnectionLost
 from ..channel import HIGH_WATER_BYTES, Channel, Events
+from ..close_codes import CloseCode, fault_of
 from ..connection import DROPPED_BYTES, TURN_SECONDS
 from ..stream.tls import TlsChannel
 from ..stream.transport import SocketChannel
@@ -52,19 +53,6 @@ CLOSE_SECONDS: Final = 5.0
 """How long a connection that the peer or a violation closed may take to end."""
 HEAD_BYTES: Final = 64 * 1024
 """The maximum size of the head of a handshake."""
-# Section 7.4.1: a normal closure, going away, and no code.
-_CLOSED_NORMALLY: Final = (1000, 1001, 1005)
-
-
-class CloseCode(enum.IntEnum):
-    """The close codes that this package sends (RFC 6455, section 7.4.1)."""
-
-    NORMAL = 1000
-    GOING_AWAY = 1001
-    PROTOCOL_ERROR = 1002
-    INVALID_TEXT = 1007
-    POLICY_VIOLATION = 1008
-    TOO_BIG = 1009
 
 
 class Phase(enum.Enum):
@@ -417,8 +405,8 @@ class WebSocketChannel(Channel):
             code = wire.close_sent.code if wire.close_sent is not None else CloseCode.PROTOCOL_ERROR
             self.fault = ConnectionLost(f"the peer violated the WebSocket protocol: closed with {int(code)}")
             self.fault.__cause__ = cause
-        elif wire.close_rcvd.code not in _CLOSED_NORMALLY:
-            self.fault = ConnectionLost(f"the peer closed the connection with {int(wire.close_rcvd.code)}")
+        else:
+            self.fault = fault_of(int(wire.close_rcvd.code))
         if self._loss is None:
             self.socket.set_reading(True)
             self.end_within(CLOSE_SECONDS)

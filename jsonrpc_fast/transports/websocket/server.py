@@ -27,10 +27,11 @@ from ..._typing import Unpack
 from ...profile import JSONRPC
 from ...types import UNSET, Unset
 from ..channel import Events
+from ..close_codes import CloseCode
 from ..stream.server import ListeningOptions, Serve, TcpServer
 from ..stream.tls import HANDSHAKE_SECONDS, TlsChannel
 from ..stream.transport import SocketChannel, SocketTransport
-from .channel import CLOSE_SECONDS, CloseCode, Phase, WebSocketChannel
+from .channel import CLOSE_SECONDS, Phase, WebSocketChannel
 from .transport import WebSocketOptions, WebSocketTransport, limits_of
 
 Authorize = Callable[[str, Headers], HTTPStatus | None]

@@ -18,9 +18,10 @@ from ...codec import ParseError
 from ...codes import ParseErrorCode
 from ...errors import ConnectionLost
 from ...profile import JSONRPC, Limits, Profile
+from ..close_codes import CloseCode
 from ..heartbeat import Heartbeat
 from ..stream.transport import MessageSocketOptions, SocketTransport
-from .channel import CloseCode, WebSocketChannel
+from .channel import WebSocketChannel
 
 PING_SECONDS: Final = 20.0
 """The default of `ping_seconds`."""

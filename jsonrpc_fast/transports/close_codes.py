@@ -1,0 +1,29 @@
+"""The close codes of WebSocket (RFC 6455, section 7.4.1), for the library `websockets` and for ASGI servers alike."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from ..errors import ConnectionLost
+
+NO_CODE: Final = 1005
+"""Stands for a close frame without a code."""
+
+
+class CloseCode(enum.IntEnum):
+    """The close codes that this package sends (RFC 6455, section 7.4.1)."""
+
+    NORMAL = 1000
+    GOING_AWAY = 1001
+    PROTOCOL_ERROR = 1002
+    INVALID_TEXT = 1007
+    POLICY_VIOLATION = 1008
+    TOO_BIG = 1009
+
+
+def fault_of(code: int) -> ConnectionLost | None:
+    """Return the fault of a connection that the peer has closed; None if the code is that of a normal end."""
+    if code in (CloseCode.NORMAL, CloseCode.GOING_AWAY, NO_CODE):
+        return None
+    return ConnectionLost(f"the peer closed the connection with {code}")
