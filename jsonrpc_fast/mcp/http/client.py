@@ -499,7 +499,7 @@ class StreamableHttpClient(Connection):
         """Handle messages that arrived and are decoded."""
         if self._log is not None and not self.is_closing:
             for item in items:
-                self._log.received(item, "over HTTP")
+                self._log.received(item, None)
         self.deliver(items)
 
     # The GET stream of the session, which carries the messages that belong to no request of the client.

@@ -96,6 +96,7 @@ class McpEndpoint:
         check_options(**session_options)
         self._server = server
         self._profile = server.profile
+        # Of the path that an application is mounted at, a framework may leave "", "/" or all.
         self._paths = frozenset({"", "/", settings.path, settings.path.rstrip("/")})
         self._access = Access(settings.allowed_hosts, settings.allowed_origins)
         self._admitted = Admitted()
@@ -166,6 +167,7 @@ class McpEndpoint:
     async def _serve(self, request: AsgiRequest) -> None:
         scope, headers, get = request.scope, request.headers, request.headers.get
         method, path, server = scope["method"], scope["path"], scope.get("server")
+        # Clients repeat these with each request, and checking them costs more than serving most calls.
         content = get(b"content-type"), get(b"content-encoding"), get(b"accept")
         host = None if server is None else server[0]
         fields = (method, path, scope.get("root_path"), host, get(b"host"), get(b"origin"), *content)
@@ -198,6 +200,7 @@ class McpEndpoint:
         if type(message) is ParseError:
             await request.send_json(400, encode(message.to_response()))
             return
+        # Before the message begins a session, or reaches one.
         if self._authorization is not None or self._server.may_need_scopes:
             await self._check_scopes(request, message if type(message) is list else [message])
         if self._has_modern and (not self._has_legacy or is_modern(message, get(VERSION))):
@@ -253,14 +256,14 @@ class McpEndpoint:
             grace_seconds: How long functions that run may take. The requests of those that do not end get an error.
         """
         self.is_closing = True
-        self._stateless_requests.end_streams()
+        self._stateless_requests.end_streams()  # subscriptions never end by themselves
         # At the same time: a program that does not end by itself takes seconds.
         await asyncio.gather(self._stateless_requests.close_spare(), self._session_requests.close(grace_seconds))
         await self._server.tasks.close()
         if self.requests:
             self._idle = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._idle], timeout=grace_seconds)
-            await self._stateless_requests.end()
+            await self._stateless_requests.end()  # what is left gets an error, while its client can still be told
         await self._responder.close()
         try:
             await self._lifespan.leave()

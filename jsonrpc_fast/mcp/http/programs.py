@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, Literal
@@ -109,7 +109,7 @@ class ProgramServer(ConnectionFactory):
         )
         self._make()  # checks the options
         self._running: dict[ProgramConnection, StdioClient] = {}
-        self.closing: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
 
     def connection(self, transport: HttpTransport, options: SessionOptions) -> ProgramConnection:
         """Return the connection of a session, or of requests without one. The options of sessions do not apply."""
@@ -131,6 +131,12 @@ class ProgramServer(ConnectionFactory):
             self.end(longest)
         process = self._running[connection] = self._make()
         return process
+
+    def run_aside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine that ends a connection, or waits for its end."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     def end(self, connection: ProgramConnection) -> None:
         """Forget the process of a connection once it has ended."""
@@ -178,9 +184,7 @@ class ProgramConnection(ClientConnection):
             except OSError as error:
                 _logger.error("the program cannot be started: %s", error.strerror or type(error).__name__)
                 raise Refusal(502, "The program cannot be started.") from None
-        task = asyncio.create_task(self._wait_closed(self._relay))
-        self._server.closing.add(task)
-        task.add_done_callback(self._server.closing.discard)
+        self._server.run_aside(self._wait_closed(self._relay))
 
     async def _wait_closed(self, relay: Relay) -> None:
         await relay.wait_closed()
@@ -230,9 +234,7 @@ class ProgramConnection(ClientConnection):
         if left > 0:
             self._gone = loop.call_later(left, self._end_if_gone)
         else:
-            task = loop.create_task(self.close())
-            self._server.closing.add(task)
-            task.add_done_callback(self._server.closing.discard)
+            self._server.run_aside(self.close())
 
     async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
         """End the relay and the process."""

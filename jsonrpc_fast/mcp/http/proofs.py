@@ -87,7 +87,7 @@ class ProofVerifier:
         if key != thumbprint:
             return "invalid_token", "The token is bound to another key."
         now = time.time()
-        digest = base64.urlsafe_b64encode(hashlib.sha256(token.encode()).digest()).rstrip(b"=").decode()
+        digest = _digest(token)
         made = said["iat"]
         is_number = type(made) is int or type(made) is float
         is_timely = is_number and now - PROOF_SECONDS - LEEWAY_SECONDS < made < now + LEEWAY_SECONDS
@@ -114,8 +114,7 @@ class ProofVerifier:
             claims: dict[str, Any] = self._jwt.decode(proof, jwt.PyJWK(named, algorithm), algorithms=[algorithm])
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
             return None
-        text = json.dumps(named, separators=(",", ":")).encode()
-        return base64.urlsafe_b64encode(hashlib.sha256(text).digest()).rstrip(b"=").decode(), claims
+        return _digest(json.dumps(named, separators=(",", ":"))), claims
 
     def _is_first(self, digest: bytes, now: float) -> bool:
         while self._used and next(iter(self._used.values())) <= now:
@@ -126,6 +125,10 @@ class ProofVerifier:
             raise Refusal(503, "Too many proofs.", [(b"retry-after", b"1")])
         self._used[digest] = now + PROOF_SECONDS + 2 * LEEWAY_SECONDS
         return True
+
+
+def _digest(text: str) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
 
 
 def _place_of(url: object) -> tuple[str, str, int | None, str] | None:

@@ -106,6 +106,7 @@ class AsgiRequest:
         watcher, self.watcher = self.watcher, None
         if watcher is not None:
             watcher.cancel()
+            # With a timeout: the `receive` of a framework may ignore the cancellation.
             await asyncio.wait([watcher], timeout=_WATCHER_SECONDS)
             if watcher.done() and not watcher.cancelled():
                 watcher.exception()  # each ASGI server has exceptions of its own for a client that has disconnected
@@ -256,6 +257,7 @@ class Responder:
             EventsLost: Events are missing. If the response has begun, it was cut off.
         """
         assert self._store is not None
+        # The store may have later events of this stream: to send them would hide the gap.
         if event_id.rpartition("-")[0] in self._lost:
             raise EventsLost("the store failed after this event")
         events = self._store.follow(event_id)
@@ -331,6 +333,7 @@ class Responder:
             id = await store.append(stream.name, data)
             stream.is_stored |= id is not None
             return id
+        # A store that is cancelled in the middle may have stored the event or not.
         was_stored, stream.is_stored = stream.is_stored, True
         stream.appending = asyncio.ensure_future(self._appended(store, stream, stream.name, data))
         id = await asyncio.shield(stream.appending)

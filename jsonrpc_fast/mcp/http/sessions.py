@@ -22,6 +22,7 @@ import hashlib
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -63,11 +64,13 @@ def _new_id(subject: object, prefix: str) -> str:
 
 def _digest(random: str, subject: object) -> str:
     """A digest of a subject that only its session's id has; "" without authorization."""
+    # With the random part, so that two sessions of one subject do not show that they belong together.
     return "" if subject is None else hashlib.sha256(f"{random} {subject!r}".encode()).hexdigest()[:_DIGEST_CHARACTERS]
 
 
 def _belongs_to(id: str, subject: object) -> bool:
     """Return whether a session with this id was begun by this subject; None stands for an unknown subject."""
+    # What this compares is a secret: how long it takes must not tell how much of a guess is right.
     random = id[: id.rfind(".") + 1 + _RANDOM_CHARACTERS]
     return secrets.compare_digest(id.encode(), (random + _digest(random, subject)).encode())
 
@@ -93,6 +96,13 @@ class HttpSession:
     used: float
     requests: int = 0
     streams: int = 0
+
+    def __enter__(self) -> None:
+        """Begin an HTTP request of the session."""
+        self.requests += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.requests -= 1
 
     def stream_name(self, kind: str = "") -> str:
         """Return the name of a new stream for the event store."""
@@ -200,13 +210,13 @@ class SessionTable:
             if session is None:
                 return
             if not session.is_idle:
-                self._use(session, now)
+                self._use(session, now)  # to the end of the order, where no sweep meets it for `idle_seconds`
             elif session.used + self._idle_seconds > now:
                 self._sweep_at(session.used + self._idle_seconds)
                 return
             else:
                 self.end(session)
-        if self._sessions:
+        if self._sessions:  # a sweep of all of them in one turn would hold up the requests
             self._sweep_at(now + _SWEEP_SECONDS)
 
 
@@ -255,7 +265,8 @@ class SessionRequests:
         await served.start()
         stream = transport.open_stream(request, [message.id])
         transport.deliver(message, stream)
-        if served.revision is None:  # the handshake has refused it
+        # A refused handshake leaves nothing in the table.
+        if served.revision is None:
             await self._responder.respond(stream, request)
             await transport.close()
             return
@@ -263,11 +274,8 @@ class SessionRequests:
         session = HttpSession(id, request.subject, transport, served, now)
         self._server.connections.add(served)
         self.sessions.add(session)
-        session.requests += 1
-        try:
+        with session:
             await self._responder.respond(stream, request, [(SESSION_ID, session.id.encode())])
-        finally:
-            session.requests -= 1
 
     async def post(self, request: AsgiRequest, message: Any) -> None:
         """Respond to a POST in a session.
@@ -288,8 +296,7 @@ class SessionRequests:
                 return
             run = served
         revision = session.connection.revision
-        session.requests += 1
-        try:
+        with session:
             if transport.is_paused:
                 await transport.wait_for_reading()
             items = message if type(message) is list else [message]
@@ -312,8 +319,6 @@ class SessionRequests:
                     await self._responder.respond(stream, request)
                 else:
                     await request.send_whole(202, [NO_LENGTH], b"")
-        finally:
-            session.requests -= 1
 
     def _is_resumable(self, revision: Revision | None) -> bool:
         """Return whether a client can reconnect although it has got no message yet."""
@@ -324,7 +329,7 @@ class SessionRequests:
         if id is None:
             raise Refusal(400, _NO_SESSION_ID)
         session = self.sessions.find(id.strip(b" \t").decode("latin-1"), request.subject)
-        if session is not None and not session.transport.is_connected:
+        if session is not None and not session.transport.is_connected:  # it has ended by itself, as a program does
             self.sessions.end(session)
             session = None
         if session is None:
@@ -367,12 +372,11 @@ class SessionRequests:
         stream = session.transport.listener
         stream.name, stream.is_stored = session.stream_name(_LISTENER), False
         stream.is_resumable = self._is_resumable(session.connection.revision)
-        session.requests += 1
         session.transport.set_listening(request)
         try:
-            await self._responder.listen(stream, request)
+            with session:
+                await self._responder.listen(stream, request)
         finally:
-            session.requests -= 1
             if stream.request is request:
                 session.transport.set_listening(None)
 
@@ -392,20 +396,17 @@ class SessionRequests:
         is_listener = name.startswith(f"{id}/{_LISTENER}")
         if session is not None:
             self._check_room(session)
-            session.requests += 1
             if is_listener:  # its client has disconnected, which was not noticed yet
                 session.replace_listener()
         try:
-            await self._responder.resume(event_id, request)
+            with nullcontext() if session is None else session:
+                await self._responder.resume(event_id, request)
         except (EventsLost, ConnectionLost) as error:
             if request.is_begun:
                 return
             if isinstance(error, ConnectionLost):
                 raise Refusal(503, _NO_STORE, [RETRY_SOON]) from None
             raise Refusal(410, _NO_EVENTS) from None
-        finally:
-            if session is not None:
-                session.requests -= 1
         if is_listener and session is not None and not request.is_gone:
             await self._listen(session, request)
         else:
@@ -419,7 +420,7 @@ class SessionRequests:
         """
         session = self._session(request, needs_room=False)
         self.sessions.remove(session)
-        session.transport.cancel_requests()
+        session.transport.cancel_requests()  # their functions must not go on for the seconds that closing allows
         await self._end(session)
         await request.send_whole(200, [NO_LENGTH], b"")
 

@@ -119,7 +119,7 @@ class StatelessRequests:
         finally:
             self._server.connections.discard(served)
             self._served.discard(served)
-            if not is_complete:
+            if not is_complete:  # without a session nobody can ask for the rest
                 transport.cancel_requests()
             if is_complete and len(self._spare) < _MAX_SPARE:
                 self._spare.append((transport, served))
@@ -171,13 +171,15 @@ class StatelessRequests:
                 expected = parameter_headers(schema)
             except ValueError:  # clients do not use this tool
                 expected = {}
-            self._parameters[name] = schema, expected
+            self._parameters[name] = schema, expected  # for this schema: a tool may be registered anew
         if expected:
             check_parameters(headers, expected, member_of(params, "arguments"))
 
 
 def _status(data: bytes) -> int:
     """Return the status of a response without a session."""
+    # The member `error` of a large response is near its beginning or its end: decoding all of it would cost more than
+    # the call. A result that has the word there is decoded in vain, and gets 200.
     if b'"error"' not in (data if len(data) <= 65536 else data[:256] + data[-65536:]):
         return 200
     response: Any = decode(data)

@@ -82,7 +82,7 @@ class MessageStream:
     def __len__(self) -> int:
         return (0 if self._messages is None else len(self._messages)) + bool(self._response and self.is_ended)
 
-    def __bool__(self) -> bool:
+    def __bool__(self) -> bool:  # an empty stream is a stream, too
         return True
 
     @property
@@ -105,7 +105,7 @@ class MessageStream:
         owner = self._owner
         assert owner is not None
         if id is not UNSET:
-            if id not in self.pending:
+            if id not in self.pending:  # a second response, such as of a program that is relayed
                 return
             self.pending.discard(id)
             owner.streams.pop(id, None)
@@ -126,6 +126,7 @@ class MessageStream:
 
     def put(self, data: bytes) -> None:
         """Add a message that is not a response, unless the stream is full or has ended."""
+        # A message beyond the bound is put into an empty stream, or it could never be sent.
         if self.is_ended or self.is_detached or (self._messages and self.size + len(data) > self._max_bytes):
             return
         if self._messages is None:
@@ -188,7 +189,7 @@ class MessageStream:
         try:
             await waiter
         finally:
-            if self._waiter is waiter:
+            if self._waiter is waiter:  # another writer may wait already
                 self._waiter = None
             if timer is not None:
                 timer.cancel()
@@ -262,7 +263,7 @@ class HttpTransport(Transport):
 
     def cancel_requests(self) -> None:
         """Cancel the requests that have no response yet, because their client no longer waits."""
-        for id in list(self.streams):
+        for id in list(self.streams):  # a copy: a response removes its stream
             self.deliver(Notification("notifications/cancelled", {"requestId": id}), None)
 
     @property
@@ -298,7 +299,7 @@ class HttpTransport(Transport):
                 stream.put(text)
             return
         listener = self.listener
-        if listener.request is None:
+        if listener.request is None:  # many clients never send a GET: the latest messages are worth most
             while len(listener) and (listener.size + len(text) > MAX_KEPT_BYTES or len(listener) >= MAX_KEPT_MESSAGES):
                 listener.take_first()
         listener.put(text)
