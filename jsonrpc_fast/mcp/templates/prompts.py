@@ -20,6 +20,7 @@ import logging
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +32,6 @@ from ...codes import ErrorCode
 from ...errors import RpcError, invalid_params
 from ...handlers.failures import on_failure
 from ..protocol.definitions import Prompt, PromptArgument, Resource
-from ..protocol.meta import MAX_COMPLETIONS
 from ..protocol.uris import text_contents
 from .folder import Folder, FolderLimits, TemplateFile, read_folder, stem_of
 from .rendering import Renderer, RenderLimits, RenderTimeout, Sources
@@ -147,30 +147,27 @@ class TemplatePrompts:
         """Return the prompts, sorted by name."""
         return [prompt.prompt for prompt in self._snapshot.prompts.values()]
 
-    def get(self, name: object, arguments: object = None) -> dict[str, Any]:
-        """Return a rendered prompt (`GetPromptResult`): one message of the user.
-
-        Args:
-            name: The name of the prompt.
-            arguments: A dict of strings, or None.
+    def get(self, name: str, arguments: dict[str, str]) -> dict[str, Any] | None:
+        """Return a rendered prompt (`GetPromptResult`), one message of the user; None for an unknown prompt.
 
         Raises:
-            RpcError: -32602 for an unknown prompt and for invalid arguments, with the names of missing ones; -32603 if
-                the template fails or exceeds a limit.
+            RpcError: -32602 for invalid arguments, with the names of missing ones; -32603 if the template fails or
+                exceeds a limit.
         """
         # One snapshot for the whole call: `refresh` may replace it in another thread.
         snapshot = self._snapshot
-        prompt = snapshot.prompts.get(name) if isinstance(name, str) else None
+        prompt = snapshot.prompts.get(name)
         if prompt is None:
-            raise invalid_params("Unknown prompt")
-        text = self._render(snapshot, prompt, _checked(prompt, arguments))
+            return None
+        _check(prompt, arguments)
+        text = self._render(snapshot, prompt, arguments)
         result: dict[str, Any] = (
             {} if prompt.prompt.description is UNSET else {"description": prompt.prompt.description}
         )
         return {**result, "messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
 
-    def complete(self, name: object, argument: object) -> dict[str, Any]:
-        """Return completions of an argument (`completion` in `CompleteResult`).
+    def complete(self, name: str, argument: Mapping[str, str]) -> dict[str, Any] | None:
+        """Return completions of an argument (`values`); None for an unknown prompt.
 
         Args:
             name: The name of the prompt.
@@ -179,23 +176,15 @@ class TemplatePrompts:
         Returns:
             The strings that the template compares the argument with, if they begin with the value. For an unknown
             argument: the names of arguments that begin with its name.
-
-        Raises:
-            RpcError: -32602 for an unknown prompt and a malformed argument.
         """
-        prompt = self._snapshot.prompts.get(name) if isinstance(name, str) else None
+        prompt = self._snapshot.prompts.get(name)
         if prompt is None:
-            raise invalid_params("Unknown prompt")
-        argument_name = argument.get("name") if isinstance(argument, dict) else None
-        value = argument.get("value") if isinstance(argument, dict) else None
-        if not isinstance(argument_name, str) or not isinstance(value, str):
-            raise invalid_params("argument must have a name and a value, both strings")
-        options = prompt.values.get(argument_name)
+            return None
+        options = prompt.values.get(argument["name"])
         # A person may still be typing the name of the argument.
-        begun = argument_name if options is None else value
-        found = [option for option in (prompt.values if options is None else options) if option.startswith(begun)]
-        values = found[:MAX_COMPLETIONS]
-        return {"values": values, "total": len(found), "hasMore": len(found) > len(values)}
+        begun = argument["name"] if options is None else argument["value"]
+        found = prompt.values if options is None else options
+        return {"values": [option for option in found if option.startswith(begun)]}
 
     def resources(self) -> list[Resource]:
         """Return the templates as resources, sorted by URI."""
@@ -304,11 +293,8 @@ def _prompt(found: dict[str, Any], template: str, name: str) -> _TemplatePrompt:
     return _TemplatePrompt(prompt, template, required, values, found["is_dynamic"])
 
 
-def _checked(prompt: _TemplatePrompt, arguments: object) -> dict[str, str]:
-    """Return the arguments if they are valid. Raises RpcError -32602, whose text names arguments of the prompt only."""
-    given = {} if arguments is None else arguments
-    if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
-        raise invalid_params("arguments must be an object of strings")
+def _check(prompt: _TemplatePrompt, given: dict[str, str]) -> None:
+    """Check arguments. Raises RpcError -32602, whose text names arguments of the prompt only."""
     if sum(map(len, given.values())) > MAX_ARGUMENT_CHARACTERS:
         raise invalid_params(f"the arguments have more than {MAX_ARGUMENT_CHARACTERS} characters")
     missing = [name for name in prompt.required if name not in given]
@@ -317,7 +303,6 @@ def _checked(prompt: _TemplatePrompt, arguments: object) -> dict[str, str]:
     if not prompt.is_dynamic and not given.keys() <= prompt.values.keys():
         names = ", ".join(prompt.values) or "none"
         raise invalid_params(f"unknown argument; the prompt accepts: {names}")
-    return given
 
 
 def _resource(file: TemplateFile) -> Resource:

@@ -67,7 +67,7 @@ class TemplateFolder(Provider):
         self, name: str, arguments: dict[str, str], context: Context | None = None
     ) -> dict[str, Any] | None:
         """Return a rendered prompt (`GetPromptResult`); None for an unknown prompt."""
-        return await asyncio.to_thread(self._templates.get, name, arguments) if await self._has(name) else None
+        return await asyncio.to_thread((await self._read()).get, name, arguments)
 
     async def read_resource(self, uri: str, context: Context | None = None) -> dict[str, Any] | None:
         """Return the text of a template (one of `contents`); None for an unknown URI."""
@@ -77,12 +77,7 @@ class TemplateFolder(Provider):
         self, reference: Mapping[str, Any], argument: dict[str, str], others: dict[str, str], context: Context
     ) -> dict[str, Any] | None:
         """Return completions of a prompt's argument; None for an unknown prompt."""
-        name = str(reference.get("name"))
-        return self._templates.complete(name, argument) if await self._has(name) else None
-
-    async def _has(self, name: str) -> bool:
-        # Asked first: an unknown name must be told from one whose template fails.
-        return any(prompt.name == name for prompt in await self.list_prompts())
+        return (await self._read()).complete(str(reference.get("name")), argument)
 
     async def _read(self) -> TemplatePrompts:
         """Return the templates once the folder has been read."""
