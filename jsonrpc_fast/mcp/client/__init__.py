@@ -6,9 +6,8 @@
     session     serves the server's requests and notifications
     handshake   which request to send next, without IO
     progress    passes the progress of a call to a function
-    results     checks of the server's results
-    paging      the pages of a list
-    deadlines   deadlines of methods that wait for several messages
+    results     checks of the server's results, and the pages of a list
+    limits      deadlines of methods that wait for several messages, and restarts of a server
     oauth       sign-in: in the browser, or as a program; loopback is the way back from the browser,
                 dpop binds tokens to a key
     token_stores  where tokens are kept

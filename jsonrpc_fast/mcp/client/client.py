@@ -42,13 +42,11 @@ from ..protocol.meta import LOG_LEVEL_KEY, LOG_LEVELS, TASKS_EXTENSION
 from ..protocol.schemas import Schema
 from ..protocol.uris import validate_uri
 from ..protocol.versions import REVISIONS, VERSIONS
-from .deadlines import seconds_left, wait_until
 from .handshake import PROBE_SECONDS, ClientHandshake, ServerContext
-from .paging import all_pages
+from .limits import Restarts, seconds_left, wait_until
 from .program import EXIT_SECONDS, ProgramTransport, explained
 from .progress import ProgressQueue
-from .restarts import Restarts
-from .results import check_completion, check_items, checked_tool_result, invalid_result
+from .results import all_pages, check_completion, check_items, checked_tool_result, invalid_result
 from .session import (
     ClientSession,
     NotificationHandler,

@@ -30,8 +30,8 @@ from ..protocol.meta import MAX_INPUTS, HandshakeResult, method_not_found
 from ..protocol.records import EmptyObject
 from ..protocol.versions import Revision
 from ..session import McpSession
-from .deadlines import seconds_left
 from .handshake import ClientHandshake, Done, SendRequest
+from .limits import seconds_left
 from .results import invalid_result
 
 ServerRequestHandler = Callable[[dict[str, Any]], "dict[str, Any] | Awaitable[dict[str, Any]]"]

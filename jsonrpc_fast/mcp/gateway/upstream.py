@@ -46,11 +46,10 @@ from ...session import SessionContext, SessionOptions
 from ...session.running import detached, waiting
 from ...transports.protocol import Transport
 from ..client.client import MAX_ROUNDS
-from ..client.deadlines import wait_until
 from ..client.entries import ServerEntry
 from ..client.handshake import PROBE_SECONDS, ClientHandshake, SendRequest, ServerContext
-from ..client.paging import all_pages
-from ..client.restarts import Restarts
+from ..client.limits import Restarts, wait_until
+from ..client.results import all_pages
 from ..client.session import ClientSession
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.meta import (

@@ -15,8 +15,9 @@ import mimetypes
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypedDict
 
+from ..._typing import Unpack
 from ..protocol.capabilities import Icon
 from ..protocol.definitions import Annotations
 
@@ -51,6 +52,18 @@ _BY_SUFFIX: Final = {
 """MIME types that `mimetypes` lacks on some platforms, or names differently."""
 
 
+class BlockOptions(TypedDict, total=False):
+    """The options of all blocks.
+
+    Attributes:
+        annotations: The intended audience and the importance.
+        meta: The block's `_meta`.
+    """
+
+    annotations: Annotations | Mapping[str, Any] | None
+    meta: Mapping[str, Any] | None
+
+
 class Block(dict[str, Any]):
     """A content block. Use one of its subclasses."""
 
@@ -72,18 +85,15 @@ class Text(Block):
 
     Args:
         text: The text.
-        annotations: The intended audience and the importance.
-        meta: The block's `_meta`.
+        options: See `BlockOptions`.
     """
 
     def __init__(
         self,
         text: str,
-        *,
-        annotations: Annotations | Mapping[str, Any] | None = None,
-        meta: Mapping[str, Any] | None = None,
+        **options: Unpack[BlockOptions],
     ) -> None:
-        super().__init__({"type": "text", "text": text}, annotations, meta)
+        super().__init__({"type": "text", "text": text}, **options)
 
 
 class Media(Block):
@@ -95,11 +105,9 @@ class Media(Block):
         self,
         data: Data,
         mime_type: str | None = None,
-        *,
-        annotations: Annotations | Mapping[str, Any] | None = None,
-        meta: Mapping[str, Any] | None = None,
+        **options: Unpack[BlockOptions],
     ) -> None:
-        super().__init__(_media(self._kind, data, mime_type), annotations, meta)
+        super().__init__(_media(self._kind, data, mime_type), **options)
 
 
 class Image(Media):
@@ -108,8 +116,7 @@ class Image(Media):
     Args:
         data: The bytes of the image, or the path of a file, which is read at once.
         mime_type: The MIME type; by default derived from the suffix of the path, or from the first bytes.
-        annotations: The intended audience and the importance.
-        meta: The block's `_meta`.
+        options: See `BlockOptions`.
 
     Raises:
         ValueError: The MIME type is unknown, or not that of an image.
@@ -125,8 +132,7 @@ class Audio(Media):
     Args:
         data: The bytes of the recording, or the path of a file, which is read at once.
         mime_type: The MIME type; by default derived from the suffix of the path, or from the first bytes.
-        annotations: The intended audience and the importance.
-        meta: The block's `_meta`.
+        options: See `BlockOptions`.
 
     Raises:
         ValueError: The MIME type is unknown, or not that of audio.
@@ -147,8 +153,7 @@ class ResourceLink(Block):
         mime_type: The MIME type; by default derived from the suffix of the URI, if it is known.
         size: The size in bytes.
         icons: Icons for user interfaces.
-        annotations: The intended audience and the importance.
-        meta: The block's `_meta`.
+        options: See `BlockOptions`.
     """
 
     def __init__(
@@ -161,8 +166,7 @@ class ResourceLink(Block):
         mime_type: str | None = None,
         size: int | None = None,
         icons: list[Icon] | None = None,
-        annotations: Annotations | Mapping[str, Any] | None = None,
-        meta: Mapping[str, Any] | None = None,
+        **options: Unpack[BlockOptions],
     ) -> None:
         members = {
             "type": "resource_link",
@@ -174,7 +178,7 @@ class ResourceLink(Block):
             "size": size,
             "icons": None if icons is None else [icon.to_dict() for icon in icons],
         }
-        super().__init__(members, annotations, meta)
+        super().__init__(members, **options)
 
 
 class EmbeddedResource(Block):
@@ -184,8 +188,7 @@ class EmbeddedResource(Block):
         uri: The URI of the resource.
         contents: A str, bytes, or the path of a file, which is read at once. A file of a text type is text.
         mime_type: The MIME type; by default derived from the suffix of the path or of the URI, if it is known.
-        annotations: The intended audience and the importance.
-        meta: The block's `_meta`.
+        options: See `BlockOptions`.
 
     Raises:
         OSError: The file cannot be read.
@@ -197,9 +200,7 @@ class EmbeddedResource(Block):
         uri: str,
         contents: str | Data,
         mime_type: str | None = None,
-        *,
-        annotations: Annotations | Mapping[str, Any] | None = None,
-        meta: Mapping[str, Any] | None = None,
+        **options: Unpack[BlockOptions],
     ) -> None:
         if isinstance(contents, os.PathLike):
             mime_type = mime_type or _type_of_name(os.fspath(contents))
@@ -209,7 +210,7 @@ class EmbeddedResource(Block):
         if (mime_type := mime_type or _type_of_name(uri)) is not None:
             resource["mimeType"] = mime_type
         resource |= {"text": contents} if isinstance(contents, str) else {"blob": _base64(contents)}
-        super().__init__({"type": "resource", "resource": resource}, annotations, meta)
+        super().__init__({"type": "resource", "resource": resource}, **options)
 
 
 class UserMessage(dict[str, Any]):

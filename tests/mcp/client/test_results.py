@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jsonrpc_fast.mcp.client import paging
-from jsonrpc_fast.mcp.client.paging import MAX_PAGES
+from jsonrpc_fast.mcp.client.results import MAX_PAGES
 
 from ...support.mcp_script import scripted
 
