@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jsonrpc_fast.mcp.client import paging
+from jsonrpc_fast.mcp.client import results
 from jsonrpc_fast.mcp.client.results import MAX_PAGES
 
 from ...support.mcp_script import scripted
@@ -24,7 +24,7 @@ async def test_a_list_without_an_end() -> None:
 
 
 async def test_a_list_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paging, "MAX_LIST_BYTES", 10_000)
+    monkeypatch.setattr(results, "MAX_LIST_BYTES", 10_000)
 
     pages = iter(range(10**6))
     large = {**TOOL, "description": "x" * 3000}
