@@ -47,19 +47,17 @@ class MiddlewareHandler(OuterHandler):
         TypeError: A middleware is not callable.
     """
 
-    __slots__ = ("_invoke", "_links")
+    __slots__ = ("_invoke",)
 
     def __init__(self, inner: Handler, middleware: Iterable[Middleware]) -> None:
         super().__init__(inner)
         self.wants_context: bool = True
-        self._links: list[_Link] = [_link(each) for each in middleware]
-        self._invoke: _Invoke = _chain(inner.invoke, self._links)
+        self._invoke: _Link = _chain(middleware)
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:
         """Call the middleware; otherwise as `Handler.invoke`."""
-        assert context is not None
         if not (type(params) is Raw and self.takes_raw):
-            return self._invoke(params, context)
+            return self._invoke(params, context, self._inner.invoke)
         value = params.decode()
         received = _content(value)
 
@@ -68,7 +66,7 @@ class MiddlewareHandler(OuterHandler):
             is_changed = received is None or _content(given) != received
             return self._inner.invoke(given if is_changed else params, context)
 
-        return _chain(invoke, self._links)(value, context)
+        return self._invoke(value, context, invoke)
 
 
 def within(
@@ -79,36 +77,35 @@ def within(
     Raises:
         TypeError: A middleware is not callable.
     """
-    return _chain(invoke, [_link(each) for each in middleware])
+    chain = _chain(middleware)
+    return lambda params, context: chain(params, context, invoke)
 
 
 _Invoke: TypeAlias = Callable[[Any, Any], Any]
-_Link: TypeAlias = Callable[[_Invoke], _Invoke]
+_Link: TypeAlias = Callable[[Any, Any, _Invoke], Any]
+"""A function of params, the context and what is called in the end."""
 
 
-def _chain(invoke: _Invoke, links: list[_Link]) -> _Invoke:
-    for link in reversed(links):
-        invoke = link(invoke)
-    return invoke
+def _chain(middleware: Iterable[Callable[[Any, Any, CallNext], Any]]) -> _Link:
+    chain: _Link = lambda params, context, invoke: invoke(params, context)  # noqa: E731
+    for each in reversed(list(middleware)):
+        chain = _link(each, chain)
+    return chain
 
 
-def _link(middleware: Callable[[Any, Any, CallNext], Any]) -> _Link:
-    """Return a function that puts the middleware around what it is called with."""
+def _link(middleware: Callable[[Any, Any, CallNext], Any], rest: _Link) -> _Link:
     if not callable(middleware):
         raise TypeError(f"a middleware must be callable, not {type(middleware).__name__}")
     # An object with an async `__call__` is async, too.
     is_async = inspect.iscoroutinefunction(middleware) or inspect.iscoroutinefunction(type(middleware).__call__)
 
-    def link(invoke: _Invoke) -> _Invoke:
-        async def invoke_async(params: Any, context: Any) -> Any:
-            # A sync handler has run by now: only what it returns, such as a future, may be awaited.
-            result = invoke(params, context)
-            return await result if is_awaitable(result) else result
+    async def call_async(params: Any, context: Any, invoke: _Invoke) -> Any:
+        # A sync handler has run by now: only what it returns, such as a future, may be awaited.
+        result = rest(params, context, invoke)
+        return await result if is_awaitable(result) else result
 
-        inner = invoke_async if is_async else invoke
-        return lambda params, context: middleware(context, params, lambda params: inner(params, context))
-
-    return link
+    inner = call_async if is_async else rest
+    return lambda params, context, invoke: middleware(context, params, lambda params: inner(params, context, invoke))
 
 
 def _content(value: Any) -> bytes | None:
