@@ -21,6 +21,7 @@ from ..._checks import MAX_PORT, check_callable, check_count, check_seconds, che
 from ..._typing import Unpack
 from ...errors import ConnectionLost, StateError
 from ...framing.http import HttpDetector
+from ..channel import Events
 from ..connection import SERVE_SECONDS, State
 from .admission import MAX_BUFFERED_BYTES, MAX_CONNECTIONS, Admission
 from .listening import BACKLOG, MAX_BACKLOG, bind_path, check_socket, inode_of, listen_on, listen_on_port
@@ -70,22 +71,28 @@ class AcceptedSocket(SocketChannel):
 
 
 class _AcceptedStream(StreamTransport):
+    channel: SocketChannel | TlsChannel
+
     def __init__(self, server: StreamServer, channel: SocketChannel | TlsChannel, options: SocketOptions) -> None:
         super().__init__(channel, **options)
         self._server = server
         self._detector = HttpDetector()
-        self._receive = self.channel_events.received
-        self.channel_events.received = self._receive_first
+        # Until the stream is known not to be HTTP, its channel calls other events.
+        events = self.channel_events
+        self._first_events = channel.events = Events(self._receive_first, events.drained, events.lost)
+
+    async def connect(self) -> None:
+        await super().connect()
+        self.channel.events = self._first_events
 
     def _receive_first(self, data: Any) -> None:
-        """Receive the beginning of the stream, which must not be HTTP."""
         is_http = self._detector.feed(data)
         if is_http:
             self.abort(ConnectionLost("the peer speaks HTTP"))
             return
         if is_http is not None:
-            self.channel_events.received = self._receive
-        self._receive(data)
+            self._first_events = self.channel.events = self.channel_events
+        self.channel_events.received(data)
 
     def closed(self) -> None:
         super().closed()
