@@ -118,10 +118,10 @@ def test_tracebacks_name_each_function(core: ModuleType) -> None:
     for call, names in (
         (lambda: core.Response(1, 2, 3), ["call_response", "Response.__init__"]),
         (lambda: core.decode(5), ["call_decode", "call_decode_with", "decode", "bytes_or_fault"]),
-        (lambda: core.encode_request(1, 2), ["call_encode_request", "write_call", "check_method"]),
+        (lambda: core.encode_request(1, 2), ["call_encode_request", "call_line", "write_call", "check_method"]),
         (
             lambda: core.encode_result(1, 2, option=""),
-            ["call_encode_result", "encode_result", "write_result", "check_option", "check_type"],
+            ["call_encode_result", "encode_result", "result_line_with", "write_result", "check_option", "check_type"],
         ),
         (lambda: core.encode_error(1, 2, 3), ["encode_error", "write_error", "check_error"]),
     ):

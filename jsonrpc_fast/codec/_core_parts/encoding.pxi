@@ -128,35 +128,17 @@ cdef char* write_extended(Output* output, char* at, message, default, option) ex
 
 def encode_request(id, method, params=None, *, delimited=True, default=None, option=0):
     """`_messages.encode_request`"""
-    cdef Output output
-    cdef char* at = open_output(&output)
-    try:
-        at = write_call(&output, at, True, id, method, params, default, option)
-        return finish(&output, at + <bint>delimited)
-    finally:
-        close_output(&output)
+    return call_line(True, id, method, params, default, option, delimited)
 
 
 def encode_notification(method, params=None, *, delimited=True, default=None, option=0):
     """`_messages.encode_notification`"""
-    cdef Output output
-    cdef char* at = open_output(&output)
-    try:
-        at = write_call(&output, at, False, None, method, params, default, option)
-        return finish(&output, at + <bint>delimited)
-    finally:
-        close_output(&output)
+    return call_line(False, None, method, params, default, option, delimited)
 
 
 def encode_result(id, result, *, delimited=True, default=None, option=0):
     """`_messages.encode_result`"""
-    cdef Output output
-    cdef char* at = open_output(&output)
-    try:
-        at = write_result(&output, at, id, result, default, option)
-        return finish(&output, at + <bint>delimited)
-    finally:
-        close_output(&output)
+    return result_line_with(id, result, default, option, delimited)
 
 
 def encode_error(id, code, message, data=UNSET, *, delimited=True, default=None, option=0):
@@ -312,57 +294,55 @@ cdef char* write_error(Output* output, char* at, id, code, message, data, defaul
     return at + 2
 
 
+cdef bytes call_line(bint is_request, id, method, params, default, option, bint delimited):
+    """What `encode_request` and `encode_notification` return."""
+    cdef Output output
+    cdef char* at = open_output(&output)
+    try:
+        at = write_call(&output, at, is_request, id, method, params, default, option)
+        return finish(&output, at + delimited)
+    finally:
+        close_output(&output)
+
+
+cdef bytes result_line_with(id, result, default, option, bint delimited):
+    """What `encode_result` returns."""
+    cdef Output output
+    cdef char* at = open_output(&output)
+    try:
+        at = write_result(&output, at, id, result, default, option)
+        return finish(&output, at + delimited)
+    finally:
+        close_output(&output)
+
+
+cdef inline bytes result_line(id, result):
+    """What `encode_result` returns without options."""
+    return result_line_with(id, result, None, ZERO, True)
+
+
 # Calls with positional arguments only, which most are, skip Cython's parsing of arguments.
 
 
 cdef object call_encode_request(PyObject* function, PyObject** arguments, size_t flags, PyObject* names):
-    cdef Output output
     cdef Py_ssize_t count = PyVectorcall_NARGS(flags)
-    cdef char* at
     if names != NULL or count not in (2, 3):
         return slow_encode_request(function, arguments, flags, names)
-    at = open_output(&output)
-    try:
-        at = write_call(
-            &output, at, True, <object>arguments[0], <object>arguments[1],
-            <object>arguments[2] if count == 3 else None, None, ZERO,
-        )
-        return finish(&output, at + 1)
-    finally:
-        close_output(&output)
+    params = <object>arguments[2] if count == 3 else None
+    return call_line(True, <object>arguments[0], <object>arguments[1], params, None, ZERO, True)
 
 
 cdef object call_encode_notification(PyObject* function, PyObject** arguments, size_t flags, PyObject* names):
-    cdef Output output
     cdef Py_ssize_t count = PyVectorcall_NARGS(flags)
-    cdef char* at
     if names != NULL or count not in (1, 2):
         return slow_encode_notification(function, arguments, flags, names)
-    at = open_output(&output)
-    try:
-        at = write_call(
-            &output, at, False, None, <object>arguments[0], <object>arguments[1] if count == 2 else None, None, ZERO
-        )
-        return finish(&output, at + 1)
-    finally:
-        close_output(&output)
+    return call_line(False, None, <object>arguments[0], <object>arguments[1] if count == 2 else None, None, ZERO, True)
 
 
 cdef object call_encode_result(PyObject* function, PyObject** arguments, size_t flags, PyObject* names):
     if names != NULL or PyVectorcall_NARGS(flags) != 2:
         return slow_encode_result(function, arguments, flags, names)
     return result_line(<object>arguments[0], <object>arguments[1])
-
-
-cdef inline bytes result_line(id, result):
-    """What `encode_result` returns without options."""
-    cdef Output output
-    cdef char* at = open_output(&output)
-    try:
-        at = write_result(&output, at, id, result, None, ZERO)
-        return finish(&output, at + 1)
-    finally:
-        close_output(&output)
 
 
 cdef Call slow_encode_request = <Call>set_call(encode_request, <void*>call_encode_request)
