@@ -24,7 +24,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from math import inf
-from typing import Any, Final, Literal, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from ..._checks import check_callable, check_count, check_functions, check_seconds, check_type
 from ..._typing import Self, Unpack
@@ -41,7 +41,6 @@ from ..protocol.contents import contents_fault, message_fault
 from ..protocol.meta import LOG_LEVEL_KEY, LOG_LEVELS, TASKS_EXTENSION
 from ..protocol.schemas import Schema
 from ..protocol.uris import validate_uri
-from ..protocol.versions import REVISIONS, VERSIONS
 from .handshake import PROBE_SECONDS, ClientHandshake, ServerContext
 from .limits import Restarts, seconds_left, wait_until
 from .program import EXIT_SECONDS, ProgramTransport, explained
@@ -125,7 +124,7 @@ class Client:
         self._declares_extensions = bool(capabilities.extensions)
         # Over HTTP a server always responds, but a person may have to authorize the client first.
         probe_seconds = None if transport is not None and transport.has_exchanges else PROBE_SECONDS
-        self._make_handshake = partial(_handshake, mode, info, capabilities, probe_seconds)
+        self._make_handshake = partial(ClientHandshake, info, capabilities, mode, probe_seconds=probe_seconds)
         self._make_session = partial(ClientSession, handlers=handlers or {}, on_notification=on_notification, **options)
         check_count("max_restarts", max_restarts, 0)
         self._start = start
@@ -557,17 +556,6 @@ async def _explain(
         return
     error.program = report = await program.report(min(EXIT_SECONDS, seconds))
     error.args = (explained(str(error), report),)
-
-
-def _handshake(
-    mode: str, info: Implementation, capabilities: ClientCapabilities, probe_seconds: float | None
-) -> ClientHandshake:
-    if mode in REVISIONS:
-        return ClientHandshake(info, capabilities, versions=[mode], probe_seconds=probe_seconds)
-    if mode not in ("auto", "legacy", "modern"):
-        raise ValueError(f'mode must be "auto", "legacy", "modern" or one of {", ".join(VERSIONS)}')
-    kind = cast("Literal['auto', 'legacy', 'modern']", mode)
-    return ClientHandshake(info, capabilities, kind, probe_seconds=probe_seconds)
 
 
 def _check_method(method: str) -> None:

@@ -134,7 +134,7 @@ class ClientHandshake:
     Args:
         info: The client's name and version.
         capabilities: What the client supports. Each server gets the members that its revision defines.
-        mode: "legacy", "modern" or "auto"; see the rules of this module.
+        mode: "legacy", "modern" or "auto", see the rules of this module; or the only version that is supported.
         versions: The versions that the client supports, in any order.
         probe_seconds: How long to wait for the response to a probe; None: the caller's own timeout.
 
@@ -149,13 +149,15 @@ class ClientHandshake:
         self,
         info: Implementation,
         capabilities: ClientCapabilities,
-        mode: Literal["auto", "legacy", "modern"] = "auto",
+        mode: str = "auto",
         *,
         versions: Sequence[str] = VERSIONS,
         probe_seconds: float | None = PROBE_SECONDS,
     ) -> None:
-        if mode not in ("auto", "legacy", "modern"):
-            raise ValueError('mode must be "auto", "legacy" or "modern"')
+        if mode in REVISIONS:
+            versions = [mode]
+        elif mode not in ("auto", "legacy", "modern"):
+            raise ValueError(f'mode must be "auto", "legacy", "modern" or one of {", ".join(VERSIONS)}')
         supported = in_order(versions)
         self._legacy_versions = [v for v in supported if v in HANDSHAKE_VERSIONS and mode != "modern"]
         self._modern_versions = [v for v in supported if v in MODERN_VERSIONS and mode != "legacy"]

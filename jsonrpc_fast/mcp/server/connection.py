@@ -219,6 +219,8 @@ class ServerConnection(ClientConnection):
             result = method()
             if type(result) is CoroutineType or is_awaitable(result):
                 result = await result
+        # Whatever it is: a run that stopped for input may raise `InputRequired`, the group that a TaskGroup makes of
+        # it, or what the function made of it.
         except BaseException as error:
             inputs = opened_inputs(context)
             if inputs is None or not inputs.are_missing or isinstance(error, _TASK_EXITS):
