@@ -15,7 +15,7 @@ from typing import Final
 from .._logs import logger_of
 from .._repr import shorten
 from ..codec import Notification, ParseError, Request, Response, classify
-from ..types import Classification
+from ..types import MessageId
 
 _logger: Final = logger_of("transports")
 
@@ -75,21 +75,16 @@ def _description(message: object) -> str:
         return f"batch of {len(message)}"
     if isinstance(message, ParseError):
         return f"invalid {message.code.name}" + (f" id {shorten(message.id)}" if message.id is not None else "")
-    found = _classification(message)
-    parts: list[str] = [found.kind]
-    if found.method is not None:
-        parts.append(shorten(found.method))
-    if found.kind not in ("notification", "batch", "invalid"):
-        parts.append(f"id {shorten(found.id)}")
-    return " ".join(parts)
-
-
-def _classification(message: object) -> Classification:
+    method: str | None = None
+    id: MessageId = None
     if isinstance(message, Request):
-        return Classification("request", message.method, message.id)
-    if isinstance(message, Notification):
-        return Classification("notification", message.method)
-    if isinstance(message, Response):
-        return Classification("error" if message.is_error else "result", None, message.id)
-    assert isinstance(message, (bytes, bytearray, memoryview))
-    return classify(message)
+        kind, method, id = "request", message.method, message.id
+    elif isinstance(message, Notification):
+        kind, method = "notification", message.method
+    elif isinstance(message, Response):
+        kind, id = "error" if message.is_error else "result", message.id
+    else:
+        assert isinstance(message, (bytes, bytearray, memoryview))
+        kind, method, id = classify(message)
+    shown = "" if kind in ("notification", "batch", "invalid") else f" id {shorten(id)}"
+    return f"{kind}{'' if method is None else f' {shorten(method)}'}{shown}"

@@ -257,8 +257,8 @@ class McpEndpoint:
         """
         self.is_closing = True
         self._stateless_requests.end_streams()  # subscriptions never end by themselves
-        # At the same time: a program that does not end by itself takes seconds.
-        await asyncio.gather(self._stateless_requests.close_spare(), self._session_requests.close(grace_seconds))
+        await self._stateless_requests.close_spare()
+        await self._session_requests.close(grace_seconds)
         await self._server.tasks.close()
         if self.requests:
             self._idle = asyncio.get_running_loop().create_future()
