@@ -7,7 +7,6 @@ nearly everything by itself. `JSONRPC_FAST_WITHOUT_ORJSON=1` selects it everywhe
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import sys
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .._checks import check_type
 from ..errors import EncodeError
 from ..types import plain_int
-from ._parts import MAX_WRITTEN_DEPTH, WIDE_LEVEL, members_of, parts_of
+from ._parts import MAX_WRITTEN_DEPTH, WIDE_LEVEL, fields_of, members_of, parts_of
 
 
 def is_set(variable: str) -> bool:
@@ -202,11 +201,7 @@ def _parts(value: object, option: int) -> Iterable[object] | None:
         return (value.value,)  # type: ignore[attr-defined]
     # orjson asks the class alone: no base and no metaclass.
     if "__dataclass_fields__" in members_of(kind) and not option & engine.OPT_PASSTHROUGH_DATACLASS:
-        # orjson reads the `__dict__` of a dataclass, and its fields only where it has slots.
-        members = getattr(value, "__dict__", None)
-        if members is None or "__slots__" in members_of(kind):
-            members = {field.name: getattr(value, field.name, None) for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-        return [part for name, part in list(members.items()) if not name.startswith("_")]
+        return [part for _, part in fields_of(value)]
     return None
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import sys
 from typing import Any, Final
+
+from ..errors import EncodeError
 
 
 def _parts_of(*values: Any) -> list[Any]:
@@ -35,3 +38,20 @@ doubles with each level."""
 # The descriptor of `type` itself: an attribute of a class could be overridden by its metaclass.
 members_of: Final = type.__dict__["__dict__"].__get__
 """Returns the members that a class itself defines."""
+
+
+def fields_of(value: Any) -> list[tuple[Any, Any]]:
+    """Return the names and values that orjson writes of a dataclass: its `__dict__`, or its fields where it has slots.
+
+    Raises:
+        EncodeError: A slot has no value: orjson 3.13 would end the process.
+    """
+    kind = type(value)
+    members = getattr(value, "__dict__", None)
+    if members is not None and "__slots__" not in members_of(kind):
+        return [pair for pair in list(members.items()) if type(pair[0]) is not str or not pair[0].startswith("_")]
+    names = [field.name for field in dataclasses.fields(kind) if not field.name.startswith("_")]
+    try:
+        return [(name, getattr(value, name)) for name in names]
+    except AttributeError:
+        raise EncodeError(f"a field of {kind.__name__} has no value") from None

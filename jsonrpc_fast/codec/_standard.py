@@ -10,7 +10,6 @@ Rules:
 from __future__ import annotations
 
 import codecs
-import dataclasses
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -25,7 +24,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from ..types import plain_int
-from ._parts import MAX_WRITTEN_DEPTH, WIDE_LEVEL, members_of, parts_of
+from ._parts import MAX_WRITTEN_DEPTH, WIDE_LEVEL, fields_of, members_of, parts_of
 
 # The functions in C; PyPy has none.
 make_encoder: Any = getattr(encoder, "c_make_encoder", None)
@@ -44,7 +43,9 @@ OPT_OMIT_MICROSECONDS: Final = 1 << 3
 OPT_PASSTHROUGH_DATACLASS: Final = 1 << 11
 OPT_PASSTHROUGH_DATETIME: Final = 1 << 9
 OPT_PASSTHROUGH_SUBCLASS: Final = 1 << 8
+OPT_SERIALIZE_DATACLASS: Final = 0
 OPT_SERIALIZE_NUMPY: Final = 1 << 4
+OPT_SERIALIZE_UUID: Final = 0
 OPT_SORT_KEYS: Final = 1 << 5
 OPT_STRICT_INTEGER: Final = 1 << 6
 OPT_UTC_Z: Final = 1 << 7
@@ -483,7 +484,7 @@ class _Writer:
             and "__dataclass_fields__" in members_of(kind)
             and not option & OPT_PASSTHROUGH_DATACLASS
         ):
-            return "{", ((_name_text(name), item) for name, item in _fields_of(value)), "}"
+            return "{", ((_name_text(name), item) for name, item in fields_of(value)), "}"
         return None
 
     def _key_text(self, key: Any) -> str:
@@ -526,17 +527,6 @@ class _Writer:
             return self._default(value)
         except BaseException as error:  # as orjson does
             raise JSONEncodeError(f"Type is not JSON serializable: {_name_of(value)}") from error
-
-
-def _fields_of(value: Any) -> list[tuple[Any, Any]]:
-    """Return the names and values of a dataclass: its dict, or its fields if it has slots."""
-    kind = type(value)
-    members = getattr(value, "__dict__", None)
-    if members is None or "__slots__" in members_of(kind):
-        pairs = [(field.name, getattr(value, field.name)) for field in dataclasses.fields(kind)]
-    else:
-        pairs = list(members.items())
-    return [pair for pair in pairs if type(pair[0]) is not str or not pair[0].startswith("_")]
 
 
 def _name_text(name: Any) -> str:

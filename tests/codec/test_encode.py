@@ -309,6 +309,14 @@ class TestValuesThatCannotBeWritten:
                 call()
             assert caught.value.__cause__ is None
 
+    @rows("around", [lambda value: value, lambda value: {"a": [value]}])
+    def test_a_slot_without_a_value(self, impl: ModuleType, around: Callable[[Any], Any]) -> None:
+        box = SlottedBox(1)
+        del box.item
+        for call in calls(impl, around(box)):
+            with pytest.raises(EncodeError, match=r"^a field of SlottedBox has no value$"):
+                call()
+
     def test_an_encode_error_is_a_type_error(self) -> None:
         assert EncodeError.__bases__ == (TypeError,)
 
