@@ -26,7 +26,14 @@ from ..connection import SERVE_SECONDS, State
 from .admission import MAX_BUFFERED_BYTES, MAX_CONNECTIONS, Admission
 from .listening import BACKLOG, MAX_BACKLOG, bind_path, check_socket, inode_of, listen_on, listen_on_port
 from .tls import HANDSHAKE_SECONDS, TlsChannel
-from .transport import SocketChannel, SocketOptions, SocketTransport, StreamTransport, socket_path
+from .transport import (
+    SocketChannel,
+    SocketOptions,
+    SocketOrLayer,
+    SocketTransport,
+    StreamTransport,
+    socket_path,
+)
 
 
 class ListeningOptions(TypedDict, total=False):
@@ -71,9 +78,7 @@ class AcceptedSocket(SocketChannel):
 
 
 class _AcceptedStream(StreamTransport):
-    channel: SocketChannel | TlsChannel
-
-    def __init__(self, server: StreamServer, channel: SocketChannel | TlsChannel, options: SocketOptions) -> None:
+    def __init__(self, server: StreamServer, channel: SocketOrLayer, options: SocketOptions) -> None:
         super().__init__(channel, **options)
         self._server = server
         self._detector = HttpDetector()
@@ -235,7 +240,7 @@ class StreamServer:
     def _check_options(self) -> None:
         StreamTransport(SocketChannel(), **self._options)
 
-    def _new_connection(self, channel: SocketChannel | TlsChannel) -> SocketTransport:
+    def _new_connection(self, channel: SocketOrLayer) -> SocketTransport:
         """Return the connection over the channel of an accepted socket."""
         return _AcceptedStream(self, channel, cast("SocketOptions", self._options))
 
@@ -275,7 +280,7 @@ class StreamServer:
                 connection.report_unhandled(error, "serve")
             connection.channel.abort()
 
-    async def _is_ready(self, channel: Any) -> bool:
+    async def _is_ready(self, channel: SocketOrLayer) -> bool:
         """Wait for the handshakes of TLS and of WebSocket. Return False if one fails, or takes too long."""
         if isinstance(channel, SocketChannel):
             return True
@@ -284,7 +289,7 @@ class StreamServer:
         channel.socket.set_reading(True)  # nothing else reads before `serve` has started the transport
         await asyncio.wait([channel.handshake], timeout=self._handshake_seconds)
         if channel.handshake.done():
-            return bool(channel.handshake.result())
+            return channel.handshake.result()
         channel.abort()
         return False
 

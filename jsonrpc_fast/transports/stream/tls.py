@@ -17,8 +17,8 @@ import contextlib
 import ssl
 from typing import Any, Final, cast
 
-from ..channel import Channel, Events
-from .transport import SocketChannel, read_buffer
+from ..channel import Events
+from .transport import LayeredChannel, SocketChannel, read_buffer
 
 HANDSHAKE_SECONDS: Final = 10.0
 """The default of `handshake_seconds`: how long the peer may take to open the connection."""
@@ -26,28 +26,20 @@ READ_BYTES: Final = 64 * 1024
 """How many encrypted bytes are read at a time: thousands of records with one byte each, which all take a call."""
 
 
-class TlsChannel(Channel):
+class TlsChannel(LayeredChannel):
     """A channel that encrypts what another one carries.
 
     Args:
         socket: The channel below.
         context: The settings; certificates are checked as it says.
         server_hostname: On the client's side, the name that the server's certificate must have; None on the server's.
-
-    Attributes:
-        socket: The same.
-        events: What this channel calls.
-        handshake: Whether the handshake succeeded, when that is known.
     """
 
-    writes_lone_frames = True
-    events: Events
-    handshake: asyncio.Future[bool]
+    socket: SocketChannel
 
     def __init__(self, socket: SocketChannel, context: ssl.SSLContext, server_hostname: str | None = None) -> None:
-        self.socket = socket
+        super().__init__(socket)
         socket.read_bytes = READ_BYTES
-        socket.events = self._socket_events = Events(self._received, self._drained, self._lost)
         self._context = context
         self._server_hostname = server_hostname
         self._incoming: ssl.MemoryBIO
@@ -65,10 +57,6 @@ class TlsChannel(Channel):
         if server_hostname is None:
             self._begin()
 
-    @property
-    def name(self) -> str:
-        return self.socket.name
-
     def _begin(self) -> None:
         """Begin with a new connection."""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -84,10 +72,10 @@ class TlsChannel(Channel):
     async def open(self, events: Events) -> None:
         self.events = events
         if self._server_hostname is None:
-            await self.socket.open(self._socket_events)
+            await self.socket.open(self.socket_events)
             return
         self._begin()
-        await self.socket.open(self._socket_events)
+        await self.socket.open(self.socket_events)
         is_open = False
         try:
             self.socket.set_reading(True)
@@ -99,10 +87,6 @@ class TlsChannel(Channel):
         if not is_open:
             raise self._fault or ConnectionResetError("the peer closed the connection during the TLS handshake")
 
-    async def drop(self) -> None:
-        """As `SocketChannel.drop`."""
-        await self.socket.drop()
-
     def write(self, data: bytes) -> None:
         if self._unsent:
             self._unsent += data
@@ -112,7 +96,7 @@ class TlsChannel(Channel):
 
     @property
     def unwritten(self) -> int:
-        return self.socket.unwritten + len(self._unsent)
+        return super().unwritten + len(self._unsent)
 
     def set_reading(self, on: bool) -> None:
         self._reads = on
@@ -149,10 +133,7 @@ class TlsChannel(Channel):
             elif not self.handshake.done():
                 self._continue_handshake()
 
-    def _drained(self) -> None:
-        self.events.drained()
-
-    def _lost(self, fault: Exception | None) -> None:
+    def _socket_lost(self, fault: Exception | None) -> None:
         fault = self._fault = self._fault or fault
         was_open = self._is_open
         if not self.handshake.done():

@@ -23,7 +23,7 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ..._checks import check_seconds, checked_path
 from ..._typing import Unpack
@@ -257,6 +257,52 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         self._loss.wake()
 
 
+class LayeredChannel(Channel):
+    """A channel over the one of a socket, such as TLS and WebSocket. It begins with a handshake.
+
+    Args:
+        socket: The channel below.
+
+    Attributes:
+        socket: The same.
+        socket_events: What the channel below calls.
+        events: What this channel calls.
+        handshake: Whether the handshake succeeded, when that is known.
+    """
+
+    writes_lone_frames = True
+    events: Events
+    handshake: asyncio.Future[bool]
+
+    def __init__(self, socket: SocketOrLayer) -> None:
+        self.socket: SocketOrLayer = socket
+        socket.events = self.socket_events = Events(self._received, self._drained, self._socket_lost)
+
+    @property
+    def name(self) -> str:
+        return self.socket.name
+
+    async def drop(self) -> None:
+        """As `SocketChannel.drop`."""
+        await self.socket.drop()
+
+    @property
+    def unwritten(self) -> int:
+        return self.socket.unwritten
+
+    def _received(self, data: Any) -> None:
+        raise NotImplementedError
+
+    def _drained(self) -> None:
+        self.events.drained()
+
+    def _socket_lost(self, fault: Exception | None) -> None:
+        raise NotImplementedError
+
+
+SocketOrLayer: TypeAlias = SocketChannel | LayeredChannel
+
+
 class SocketTransport(Connection):
     """What TCP, Unix and WebSocket connections have in common.
 
@@ -274,11 +320,12 @@ class SocketTransport(Connection):
     """
 
     waits_for_peer = True
+    channel: SocketOrLayer
     _connect_seconds: float | None = None  # of clients
 
     def __init__(
         self,
-        channel: Any,
+        channel: SocketOrLayer,
         *,
         idle_seconds: float | None = None,
         **options: Unpack[TransportOptions],
@@ -288,7 +335,7 @@ class SocketTransport(Connection):
         check_seconds("idle_seconds", idle_seconds)
         # Before `open`: a server's channel has its socket, and can lose it, before it is opened.
         channel.events = self.channel_events
-        while not isinstance(channel, SocketChannel):
+        while isinstance(channel, LayeredChannel):
             channel = channel.socket
         self.socket: SocketChannel = channel
         self._peer: Any = None

@@ -29,11 +29,10 @@ from websockets.protocol import Protocol
 from websockets.protocol import State as WireState
 
 from ...errors import ConnectionLost
-from ..channel import HIGH_WATER_BYTES, Channel, Events
+from ..channel import HIGH_WATER_BYTES
 from ..close_codes import CloseCode, fault_of
 from ..connection import DROPPED_BYTES, TURN_SECONDS
-from ..stream.tls import TlsChannel
-from ..stream.transport import SocketChannel
+from ..stream.transport import LayeredChannel, SocketOrLayer
 from .frames import (
     BINARY,
     CLOSE,
@@ -67,18 +66,14 @@ class Phase(enum.Enum):
 _OPEN: Final = Phase.OPEN  # looked up once: before Python 3.12 access to enum members is slow
 
 
-class WebSocketChannel(Channel):
+class WebSocketChannel(LayeredChannel):
     """A WebSocket over a socket. Subclasses do the handshake.
 
     Args:
         socket: The channel below.
 
     Attributes:
-        socket: The same.
-        socket_events: What the channel below calls.
-        events: What this channel calls.
         max_bytes: The maximum size of a received message; set before the handshake.
-        handshake: Whether the handshake succeeded, when that is known.
         chunks: How often something has arrived.
         wire: The state of the connection in the library `websockets`; None before there is a connection.
         closing_code: The code with which this side closes.
@@ -86,15 +81,11 @@ class WebSocketChannel(Channel):
     """
 
     carries_texts = True
-    writes_lone_frames = True
     is_server: ClassVar[bool] = False
-    events: Events
     max_bytes: int
-    handshake: asyncio.Future[bool]
 
-    def __init__(self, socket: SocketChannel | TlsChannel) -> None:
-        self.socket = socket
-        socket.events = self.socket_events = Events(self._received, self._drained, self._socket_lost)
+    def __init__(self, socket: SocketOrLayer) -> None:
+        super().__init__(socket)
         self.chunks: int = 0
         self.wire: Any = None
         self.closing_code = CloseCode.NORMAL
@@ -110,10 +101,6 @@ class WebSocketChannel(Channel):
         self._loss: tuple[Exception | None] | None = None  # the socket is lost, and this is why
         self._dropped_bytes = 0  # what arrived after the end of the protocol: a peer may not go on forever
         self._timer: asyncio.TimerHandle | None = None  # of the end
-
-    @property
-    def name(self) -> str:
-        return self.socket.name
 
     @property
     def held_bytes(self) -> int:
@@ -140,10 +127,6 @@ class WebSocketChannel(Channel):
                 self.wire.send_text(text)
             data = b"".join(self.wire.data_to_send())
         self.socket.write(data)
-
-    @property
-    def unwritten(self) -> int:
-        return self.socket.unwritten
 
     def set_reading(self, on: bool) -> None:
         self._reads = on
@@ -242,12 +225,12 @@ class WebSocketChannel(Channel):
         elif self._phase is Phase.HANDSHAKE:
             self._read_handshake(data)
         else:
-            self.drop(len(data))
+            self._drop_late(len(data))
             if self._phase is Phase.CLOSING:
                 self._reader.feed(data)
                 self._skip_frames()
 
-    def drop(self, size: int) -> None:
+    def _drop_late(self, size: int) -> None:
         """Count bytes that arrived too late. If that is the peer's fault, and it does not stop, abort."""
         # A peer that has not seen the close frame yet may send what it likes.
         if self._phase is Phase.CLOSING and self.closing_code is not CloseCode.POLICY_VIOLATION:
@@ -255,9 +238,6 @@ class WebSocketChannel(Channel):
         self._dropped_bytes += size
         if self._dropped_bytes > DROPPED_BYTES:
             self.socket.abort()
-
-    def _drained(self) -> None:
-        self.events.drained()
 
     def _socket_lost(self, fault: Exception | None) -> None:
         if self._timer is not None:

@@ -17,8 +17,7 @@ from ...errors import ConnectionLost
 from ...profile import JSONRPC
 from ..channel import Events
 from ..stream.client import CONNECT_SECONDS, tcp_channel
-from ..stream.tls import TlsChannel
-from ..stream.transport import SocketChannel
+from ..stream.transport import SocketOrLayer
 from .channel import WebSocketChannel
 from .transport import WebSocketOptions, WebSocketTransport, limits_of
 
@@ -35,7 +34,7 @@ class ClientChannel(WebSocketChannel):
 
     def __init__(
         self,
-        socket: SocketChannel | TlsChannel,
+        socket: SocketOrLayer,
         new_wire: Callable[[int], ClientProtocol],
         headers: list[tuple[str, str]],
         name: str,

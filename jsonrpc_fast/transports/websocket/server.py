@@ -29,8 +29,8 @@ from ...types import UNSET, Unset
 from ..channel import Events
 from ..close_codes import CloseCode
 from ..stream.server import ListeningOptions, Serve, TcpServer
-from ..stream.tls import HANDSHAKE_SECONDS, TlsChannel
-from ..stream.transport import SocketChannel, SocketTransport
+from ..stream.tls import HANDSHAKE_SECONDS
+from ..stream.transport import SocketChannel, SocketOrLayer, SocketTransport
 from .channel import CLOSE_SECONDS, Phase, WebSocketChannel
 from .transport import WebSocketOptions, WebSocketTransport, limits_of
 
@@ -53,9 +53,7 @@ class AcceptedChannel(WebSocketChannel):
 
     is_server = True
 
-    def __init__(
-        self, server: WebSocketServer, socket: SocketChannel | TlsChannel, run_callback: Callable[..., None]
-    ) -> None:
+    def __init__(self, server: WebSocketServer, socket: SocketOrLayer, run_callback: Callable[..., None]) -> None:
         super().__init__(socket)
         self.path: str = ""
         self.headers: Headers = Headers()
@@ -121,7 +119,7 @@ class AcceptedWebSocket(WebSocketTransport):
 
     channel: AcceptedChannel
 
-    def __init__(self, server: WebSocketServer, socket: SocketChannel | TlsChannel, options: WebSocketOptions) -> None:
+    def __init__(self, server: WebSocketServer, socket: SocketOrLayer, options: WebSocketOptions) -> None:
         channel = AcceptedChannel(server, socket, self.run_callback)
         super().__init__(channel, **options)
         channel.begin_handshake(server.new_wire(channel.max_bytes))
@@ -239,5 +237,5 @@ class WebSocketServer(TcpServer):
     def _check_options(self) -> None:
         WebSocketTransport(WebSocketChannel(SocketChannel()), **self._options)
 
-    def _new_connection(self, channel: SocketChannel | TlsChannel) -> SocketTransport:
+    def _new_connection(self, channel: SocketOrLayer) -> SocketTransport:
         return AcceptedWebSocket(self, channel, cast("WebSocketOptions", self._options))
