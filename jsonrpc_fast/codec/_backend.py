@@ -129,3 +129,4 @@ too_large_fault = backend._too_large_fault
 places = backend._places
 serve_plain = backend._serve_plain
 PlainServer = backend.PlainServer
+ServedCoroutine = backend.ServedCoroutine

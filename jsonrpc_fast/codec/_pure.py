@@ -62,6 +62,7 @@ from ._scanner import (
 )
 from ._serving import Called, Find, call_plain
 from ._serving import PlainServer as PlainServer
+from ._serving import ServedCoroutine as ServedCoroutine
 from ._stream import Place, StreamDecoder
 from .rules import bits
 

@@ -7,17 +7,19 @@ way.
   - In a session: it arrives on the stream and not by an exchange of its own, its id is not in flight, and nothing makes
     messages wait or shows them to hooks (`PlainServer.room`).
 
-The function of a plain request is called as in the ordinary way. If it returns a value that is not an
-awaitable and can be written, that value is the result. Otherwise the ordinary way gets what the function returned or
-raised, and concludes the request.
+The function of a plain request is called as in the ordinary way. A coroutine that it returns is started, and what it
+returns in its first step is a result as well. If the result can be written, that is the response. Otherwise the
+ordinary way gets what the function returned or raised, and concludes the request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextvars import Context
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import Context, ContextVar
+from types import CoroutineType
+from typing import Any, Protocol
 
+from .._typing import Self
 from ..errors import HANDLER_FAILURES
 from ..types import UNSET, MessageId, Unset, is_awaitable
 from ._messages import Raw, Request
@@ -39,44 +41,85 @@ def call_plain(handler: Any, params: Any) -> Any:
     return function() if params is None else function(*params)
 
 
+class Owner(Protocol):
+    """Serves what a `PlainServer` does not serve to its end. All methods are called in the context of the message."""
+
+    def may_start(self) -> bool:
+        """Return whether a handler may start at once."""
+
+    def begin(self, message: Any, work: Awaitable[Any], context: Context, /) -> object:
+        """Start the awaitable that a function returned, now or later."""
+
+    def make_run(self, work: Awaitable[Any], message: Any, context: Context, /) -> Any:
+        """Return the run of a handler that has started and not returned. `task` is an attribute of it."""
+
+    def ended(self, run: Any, result: Any, error: BaseException | None, /) -> object:
+        """Conclude a run, with what it returned or raised."""
+
+    def conclude(self, message: Any, handler: Any, result: Any, error: BaseException | None, /) -> object:
+        """Conclude a message, with what its function raised, or a result that cannot be written."""
+
+
 class PlainServer:
     """Serves the plain requests of one conversation.
 
     Args:
         find: Returns the handler of a method, or None.
         serving: The requests that are being served, by id.
+        runs: While it is empty, and `room` is positive, a handler may start at once; None: `owner` has to be asked.
         encode: Writes a response, as `encode_result` does.
         context: Each function runs in a copy of it.
+        current: Is set to the `ServedCoroutine` in the context of a handler that is started here.
         receive: Called with each other message and its destination; returns what `receive` returns.
-        conclude: Called with a message, its handler, the context, and what the function returned or raised, if the
-            response is not known yet; returns what `receive` returns.
+        owner: Serves the rest.
 
     Attributes:
         find: As the argument. Methods may be added.
         room: While it is positive, requests need not wait, and so many bytes may be written before the receiver has to
             ask again how much is unwritten. It is never positive while messages must wait, or while hooks see them.
         last_read: The id of the last request that was read; UNSET before the first.
+        make_task: `asyncio.Task`, if it starts tasks eagerly; None: `owner` starts all handlers.
+        loop: The loop of these tasks.
     """
 
-    __slots__ = ("_conclude", "_context", "_encode", "_receive", "_serving", "find", "last_read", "room")
+    __slots__ = (
+        "_context",
+        "_current",
+        "_encode",
+        "_owner",
+        "_receive",
+        "_runs",
+        "_serving",
+        "find",
+        "last_read",
+        "loop",
+        "make_task",
+        "room",
+    )
 
     def __init__(
         self,
         find: Find,
         serving: Mapping[Any, object],
+        runs: Mapping[Any, object] | None,
         encode: Callable[..., bytes],
         context: Context,
+        current: ContextVar[Any],
         receive: Callable[[Any, Any], bytes | None],
-        conclude: Callable[[Any, Any, Context, Any, BaseException | None], bytes | None],
+        owner: Owner,
     ) -> None:
         self.find: Find = find
         self.room: int = 0
         self.last_read: MessageId | Unset = UNSET
+        self.make_task: Callable[..., Any] | None = None
+        self.loop: Any = None
         self._serving = serving
+        self._runs = runs
         self._encode = encode
         self._context = context
+        self._current = current
         self._receive = receive
-        self._conclude = conclude
+        self._owner = owner
 
     def receive(self, message: Any, destination: Any = None) -> bytes | None:
         """Handle a decoded message or batch. Return the response for the stream, if it is known at once.
@@ -93,25 +136,117 @@ class PlainServer:
         self.last_read = message.id
         # Whatever made the transport read, such as another handler, has a context of its own.
         context = self._context.copy()
+        return context.run(self._serve, message, handler, context)
+
+    def _serve(self, message: Any, handler: Any, context: Context) -> bytes | None:
+        owner = self._owner
         try:
-            result = context.run(call_plain, handler, message.params)
+            result = call_plain(handler, message.params)
         # Not only `Exception`: a CancelledError or a SystemExit of a function is its own failure, too. Passed on, it
         # would end the reading of the stream, and the request would get no response.
         except BaseException as error:
-            response = self._conclude(message, handler, context, None, error)
+            owner.conclude(message, handler, None, error)
             if isinstance(error, KeyboardInterrupt):
                 raise
-            return response
-        if not is_awaitable(result):
-            try:
-                text = self._encode(message.id, result)
-            except HANDLER_FAILURES:
-                pass  # encoded again in the ordinary way, which says why
-            else:
-                self.room -= len(text)
-                return text
-        return self._conclude(message, handler, context, result, None)
+            return None
+        if is_awaitable(result):
+            make_task = self.make_task
+            if make_task is None or type(result) is not CoroutineType or not (self._runs == {} or owner.may_start()):
+                owner.begin(message, result, context)
+                return None
+            served = ServedCoroutine(owner, result, None, message, context)
+            self._current.set(served)
+            task = make_task(served, loop=self.loop, name=message.method, eager_start=True)
+            if not served.has_returned:
+                served.get_run().task = task
+                return None
+            result = served.result
+        try:
+            text = self._encode(message.id, result)
+        except HANDLER_FAILURES:
+            owner.conclude(message, handler, result, None)  # encodes it again, and says why it cannot
+            return None
+        self.room -= len(text)
+        return text
 
     def _is_in_flight(self, id: MessageId) -> bool:
         # An id of another type has another key there (`Requests`).
         return bool(self._serving) and (type(id) not in (int, str) or id in self._serving)
+
+
+class ServedCoroutine:
+    """A coroutine around the one of a handler, which tells the owner how that has ended. It is for a task.
+
+    It has no run as long as the handler has not needed one: if it returns in its first step, it never does.
+
+    Args:
+        owner: Is told the end.
+        work: The coroutine of the handler.
+        run: What the owner knows the handler by; None: `make_run` is called when it is needed.
+        message: For `make_run`, as `context` is.
+
+    Attributes:
+        result: What the handler returned, if it had no run.
+        has_returned: Whether it has returned without a run.
+    """
+
+    __slots__ = ("_context", "_message", "_owner", "_run", "_work", "has_returned", "result")
+
+    def __init__(self, owner: Owner, work: Any, run: Any, message: Any = None, context: Context | None = None) -> None:
+        self.result: Any = None
+        self.has_returned: bool = False
+        self._owner = owner
+        self._work = work
+        self._run = run
+        self._message = message
+        self._context: Any = context
+
+    def __getattr__(self, name: str) -> Any:
+        # asyncio shows where a task stands by the attributes of its coroutine.
+        return getattr(self._work, name)
+
+    def get_run(self) -> Any:
+        """Return the run of the handler; None if it has returned without one."""
+        if self._run is None and not self.has_returned:
+            self._run = self._owner.make_run(self._work, self._message, self._context)
+            self._context = None  # it refers to this object
+        return self._run
+
+    def __await__(self) -> Self:
+        return self
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        return self._step(self._work.send, None)
+
+    def send(self, value: Any) -> Any:
+        """Continue the coroutine of the handler."""
+        return self._step(self._work.send, None)
+
+    def throw(self, error: BaseException, *_: Any) -> Any:
+        """Raise an exception in the coroutine of the handler."""
+        return self._step(self._work.throw, error)
+
+    def close(self) -> None:
+        """Close the coroutine of the handler, because the loop is gone: nobody is told."""
+        self._work.close()
+
+    def _step(self, step: Callable[[Any], Any], value: Any) -> Any:
+        try:
+            return step(value)
+        except StopIteration as end:
+            if self._run is None:
+                self.result = end.value
+                self.has_returned = True
+                self._context = None
+            else:
+                self._owner.ended(self._run, end.value, None)
+        # Cancellations end here, too: each has its response, and nobody awaits the task. With asyncio a SystemExit of a
+        # task ends the loop.
+        except BaseException as error:
+            self._owner.ended(self.get_run(), None, error)
+            if isinstance(error, KeyboardInterrupt):
+                raise
+        raise StopIteration

@@ -39,7 +39,7 @@ from ..types import UNSET, Unset
 from .engine import Engine
 from .loop_driver import LoopDriver
 from .requests import Destination, InboundRequest
-from .running import current_run, waiting
+from .running import running, waiting
 from .streams import Stream
 from .threads import lock, run_threadsafe
 from .tracker import Call
@@ -152,7 +152,7 @@ class Caller:
             EncodeError, TypeError: The params cannot be encoded, or the type `returns` is not supported.
         """
         read = None if returns is UNSET else result_reader(returns)
-        run = current_run.get()
+        run = running()
         is_only = False
         if run is not None:
             is_only = run.begin_wait()
@@ -198,7 +198,7 @@ class Caller:
             ConnectionLost: The connection was lost or closed.
             EncodeError, TypeError: The params cannot be encoded.
         """
-        run = current_run.get()
+        run = running()
         is_returned = False
 
         def settle(result: Any, error: Exception | None) -> None:

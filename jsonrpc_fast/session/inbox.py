@@ -11,8 +11,9 @@ Rules:
     refused for want of room as what waits in the queue. A handler that closes the session holds nothing up.
   - Pings of the convention are outside this order: they pass what is held and begin at once, or as soon as the peer
     reads. Their response says that this side is alive, and not what it has served.
-  - A request whose function returns at once is not registered as being served: nothing can arrive meanwhile. Batches,
-    hooks, ordered methods and functions that take the context need its registration first. A request with a
+  - A request whose function returns at once is not registered as being served: nothing can arrive meanwhile. The same
+    holds for an async function that returns in its first step, unless that needs its slot (running.py). Batches, hooks,
+    ordered methods and functions that take the context need the registration first. A request with a
     destination of its own may be served so in the task of its exchange, where its handler goes on if it waits.
   - A handler that waits for a call, of this or another session, holds no slot: the peer may call another
     method before it responds. When such handlers continue, more than `max_handlers` may run for a while.
@@ -43,7 +44,7 @@ from __future__ import annotations
 import contextvars
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import Context
 from functools import partial
 from math import inf
@@ -55,7 +56,7 @@ from ..codec._backend import PlainServer
 from ..codes import BUSY_MESSAGE, RPC_MESSAGES, ErrorCode, SessionErrorCode
 from ..errors import HANDLER_FAILURES, ConnectionLost, RpcError, StateError, run_callback, standard_error
 from ..handlers import Handler, Handlers, RequestContext, is_awaitable
-from ..handlers.cancellation import CancelledError, is_future
+from ..handlers.cancellation import CancelledError, is_foreign_cancellation, is_future
 from ..handlers.responses import response_to_error, response_to_failure
 from ..hooks import FoundHooks, Outcome
 from ..types import NEVER_AWAITABLE, UNSET
@@ -116,25 +117,26 @@ class Inbox:
         self._make_context = make_context
         self._clock = clock
         self._requests = requests
-        self._encode_result = requests.encode_result
         self._hooks = hooks
         self._is_traced = any((hooks.request_started, hooks.request_received, hooks.request_served))
         self._group = bounds.group
         self._room = Room(bounds)
         self.reading: Reading = Reading(driver, clock)
+        # The handlers. Ordered dicts as sets: they start, and are cancelled, in the order of arrival.
+        self._runs: dict[Run, None] = {}  # at work, or waiting for a peer
+        self._queue: OrderedDict[Run, None] = OrderedDict()  # called, but without a slot yet
         context = contextvars.copy_context()
         self._new_context: Callable[[], Context] = context.copy
         self.plain: PlainServer = PlainServer(
             handlers.finder(),
             requests.serving,
+            self._runs if self._group is None else None,
             requests.encode_result,
             context,
+            current_run,
             receive,
-            self._conclude_at_once,
+            self,
         )
-        # The handlers. Ordered dicts as sets: they start, and are cancelled, in the order of arrival.
-        self._runs: dict[Run, None] = {}  # at work, or waiting for a peer
-        self._queue: OrderedDict[Run, None] = OrderedDict()  # called, but without a slot yet
         # Behind an ordered handler, or while the peer does not read.
         self._barrier: Run | None = None  # the ordered handler that has not ended
         self._held: deque[tuple[Item, int, Destination | None, Context | None]] = deque()  # with their sizes in bytes
@@ -190,7 +192,12 @@ class Inbox:
     def _is_free(self) -> bool:
         """Whether neither order nor hooks are against serving a request without registration."""
         return not (
-            self._held or self._barrier is not None or self._is_traced or self.is_draining or self.reading.is_in_batch
+            self._held
+            or self._queue
+            or self._barrier is not None
+            or self._is_traced
+            or self.is_draining
+            or self.reading.is_in_batch
         )
 
     def make_room(self) -> bool:
@@ -217,8 +224,7 @@ class Inbox:
         if (
             not self._is_free
             or self._is_blocked()
-            or self._room.waiting.items
-            or not self._room.has_slot()
+            or not self.may_start()
             or (self._requests.serving and self._requests.find(message.id) is not None)
         ):
             return None
@@ -248,51 +254,41 @@ class Inbox:
                 raise
             return text
 
-    def _conclude_at_once(
-        self, message: Request, handler: Handler, context: Context, result: Any, error: BaseException | None
-    ) -> bytes | None:
-        """Conclude a function that was called without a registration of its request, see `PlainServer`."""
-        if type(result) is CoroutineType and not self._room.waiting.items and self._room.has_slot():
-            run = Run(self, result, message, None, None, context)
-            context.run(current_run.set, run)
-            context.run(self._hand_over, run)
-            if run.state is not _ENDED:  # only now the request is registered, and the handler gets a slot
-                self._register(run)
-                context.run(self._count, run)
-                return None
-            if run.request is not None:  # it has failed
-                return None
-            result = run.work
-            is_work = False
-            try:
-                text = self._encode_result(message.id, result)
-            except HANDLER_FAILURES:
-                pass  # encoded again below, which says why
-            else:
-                self.plain.room -= len(text)
-                return text
-        else:
-            is_work = is_awaitable(result)
-        request = self._requests.register(message, None)
-        if error is not None:
-            context.run(self._failed, request, request, None, handler.explained(error, message.params))
-        elif is_work:
-            context.run(self._begin, Run(self, result, request, request, None, context))
-        else:  # it is not easy to encode
-            context.run(self._succeeded, request, request, None, result)
-        return None
-
     def keep(self, run: Run, destination: Destination) -> None:
         """Register the request of a handler that `serve_at_once` has returned, and give the handler a slot."""
-        self._register(run, destination)
-        self._count(run)
-
-    def _register(self, run: Run, destination: Destination | None = None) -> InboundRequest:
-        """Register the request of a handler that was started before."""
         assert type(run.item) is Request
-        run.item = run.request = request = self._requests.register(run.item, destination)
-        request.run = run
-        return request
+        run.item = run.request = self._requests.register(run.item, destination)
+        self._count(run)
+        if run.waits:
+            self.run_waits(run)
+
+    # The owner of a `PlainServer`, which calls functions without a registration of their requests.
+
+    def may_start(self) -> bool:
+        return not self._room.waiting.items and self._room.has_slot()
+
+    def begin(self, message: Request, work: Awaitable[Any], context: Context) -> None:
+        request = self._requests.register(message, None)
+        self._begin(Run(self, work, request, request, None, context))
+
+    def make_run(self, work: Awaitable[Any], message: Request, context: Context) -> Run:
+        request = self._requests.register(message, None)
+        run = Run(self, work, request, request, None, context)
+        self._count(run)
+        return run
+
+    def ended(self, run: Run, result: Any, error: BaseException | None) -> None:
+        if error is None:
+            self.succeeded(run, result)
+        else:
+            self.failed(run, error, isinstance(error, CancelledError) and not is_foreign_cancellation(error))
+
+    def conclude(self, message: Request, handler: Handler, result: Any, error: BaseException | None) -> None:
+        request = self._requests.register(message, None)
+        if error is not None:
+            self._failed(request, request, None, handler.explained(error, message.params))
+        else:
+            self._succeeded(request, request, None, result)
 
     def _serve(self, item: Item, destination: Destination | None) -> None:
         handler = self.plain.find(item.method)
@@ -510,6 +506,7 @@ class Inbox:
                 if run.request is not None:
                     run.request.run = run
                 self._queue[run] = None
+                self.plain.room = 0
                 self._room.waiting.keep(run.size)
                 if self._group is not None and self._room.running < self._room.bounds.max_handlers:
                     self._group.add(self)
@@ -538,26 +535,21 @@ class Inbox:
         return not self._queue and self._room.has_slot()
 
     def _start(self, run: Run) -> None:
-        if run.request is not None:
-            run.request.run = run
         self._count(run)
-        self._hand_over(run)
-
-    def _count(self, run: Run) -> None:
-        """Give a handler its slot, unless it needs none."""
-        self._runs[run] = None
-        if run.state is not _ALONGSIDE:
-            run.state = _RUNNING
-            self._room.take_slot()
-            if run.waits:
-                self.run_waits(run)
-
-    def _hand_over(self, run: Run) -> None:
         try:
             self._driver.start(run)
         except NotImplementedError as error:
             run.discard()
             self.failed(run, error, False)
+
+    def _count(self, run: Run) -> None:
+        """Give a handler its slot, unless it needs none."""
+        if run.request is not None:
+            run.request.run = run
+        self._runs[run] = None
+        if run.state is not _ALONGSIDE:
+            run.state = _RUNNING
+            self._room.take_slot()
 
     def _start_queued(self) -> None:
         if self._group is not None:
@@ -591,14 +583,7 @@ class Inbox:
 
     def succeeded(self, run: Run, result: Any) -> None:
         """Conclude a handler that has returned."""
-        run.is_concluded = True
-        item = run.item
-        if type(item) is Request:  # in the first step
-            if not self.is_draining:
-                run.work, run.state, run.context = result, _ENDED, None
-                return
-            item = self._register(run)
-        self._succeeded(item, run.request, run.trace, result)
+        self._succeeded(run.item, run.request, run.trace, result)
         self._leave(run)
 
     def failed(self, run: Run, error: BaseException, is_cancelled: bool) -> None:
@@ -609,11 +594,7 @@ class Inbox:
             error: The exception; for a cancellation, the one that the event loop raises.
             is_cancelled: Whether the handler was cancelled, by either side.
         """
-        if not run.is_concluded:
-            run.is_concluded = True
-            if type(run.item) is Request:  # in the first step
-                self._register(run)
-            self._failed(run.item, run.request, run.trace, error, is_cancelled)
+        self._failed(run.item, run.request, run.trace, error, is_cancelled)
         self._leave(run)
 
     def _leave(self, run: Run) -> None:

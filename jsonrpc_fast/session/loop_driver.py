@@ -13,10 +13,12 @@ from __future__ import annotations
 import asyncio
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from math import inf
-from typing import Any, Final
+from types import CoroutineType
+from typing import Any, Final, TypeVar
 
+from ..codec._backend import ServedCoroutine
 from ..errors import ConnectionLost, StateError
 from ..handlers.cancellation import is_foreign_cancellation, resume
 from ..transports.protocol import Transport
@@ -25,9 +27,11 @@ from .engine import Engine
 from .running import Run, RunState, current_run
 from .tracker import Call
 
-_IS_EAGER: Final = sys.version_info >= (3, 12)
+T = TypeVar("T")
+
+_Task: Final[Callable[..., asyncio.Task[None]]] = asyncio.Task
+_OPTIONS: Final[dict[str, Any]] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
 _COUNTS_CANCELLATIONS: Final = sys.version_info >= (3, 11)
-_Task: Final[Callable[..., asyncio.Task[bool]]] = asyncio.Task
 _resumed: Final = types.coroutine(resume)
 _SHARES_CONTEXT: Final = sys.version_info[:2] == (3, 11)
 """Whether a task can run in an existing context: before, there is no such argument; an eager task needs a copy."""
@@ -60,8 +64,8 @@ class LoopDriver(Driver):
         wake: Called when the peer has read, or the connection is lost.
 
     Attributes:
-        engine: The engine; to be set before anything else is used.
-        loop: The loop; to be set before anything else is used.
+        engine: The engine, set by `open`.
+        loop: The loop, set by `open`.
         may_pass: Whether the peer has read since this was last set to False.
     """
 
@@ -69,11 +73,9 @@ class LoopDriver(Driver):
         "_drainer",
         "_is_turn_due",
         "_must_drain",
-        "_runs",
         "_timer",
         "_transport",
         "_wake",
-        "_when_done",
         "abort",
         "engine",
         "idle",
@@ -104,8 +106,6 @@ class LoopDriver(Driver):
         self.abort: Callable[[], None] = abort
         self._wake = wake
         self._transport = transport
-        self._runs: dict[asyncio.Task[bool], Run] = {}  # those whose tasks have not ended
-        self._when_done = self._task_done  # one object, which a task finds quickly among its callbacks
         self._timer: asyncio.TimerHandle | None = None
         self.wakes_at: float = inf
         self._is_turn_due = False
@@ -116,6 +116,14 @@ class LoopDriver(Driver):
     @property
     def unwritten_bytes(self) -> int:
         return self._transport.write_buffer_bytes
+
+    def open(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
+        """Carry out the decisions of an engine on a loop from now on."""
+        self.engine = engine
+        self.loop = loop
+        if _OPTIONS:
+            plain = engine.inbox.plain
+            plain.make_task, plain.loop = asyncio.Task, loop
 
     def set_reading(self, wanted: bool) -> None:
         if wanted:
@@ -178,19 +186,12 @@ class LoopDriver(Driver):
     # Handlers.
 
     def start(self, run: Run) -> None:
-        if _IS_EAGER:
-            task = _Task(self._await(run), loop=self.loop, name=run.item.method, eager_start=True)
-            if task.done():
-                if run.state is not _ENDED:  # it ended at once, without `_await` doing all of this
-                    self._cut_off(run, task)
-                return
-        elif _SHARES_CONTEXT:
-            task = _Task(self._await(run), loop=self.loop, name=run.item.method, context=run.context)
-        else:
-            task = _Task(self._await(run), loop=self.loop, name=run.item.method)
-        run.task = task
-        task.add_done_callback(self._when_done, context=run.context)
-        self._runs[task] = run
+        work = run.work if type(run.work) is CoroutineType else _await(run.work)
+        options = {"context": run.context} if _SHARES_CONTEXT else _OPTIONS
+        served = ServedCoroutine(self.engine.inbox, work, run)
+        task = _Task(served, loop=self.loop, name=run.item.method, **options)
+        if run.state is not _ENDED:
+            run.task = task
 
     async def finish(self, run: Run) -> None:
         """Continue a handler that has begun in this task (`Inbox.serve_at_once`), until it ends.
@@ -201,11 +202,19 @@ class LoopDriver(Driver):
         task: Any = asyncio.current_task()
         before = task.cancelling() if _COUNTS_CANCELLATIONS else 0
         run.task = part = _Part(task)
-        run.work = _resumed(run.work, run.waiting)
         token = current_run.set(run)
         is_cancelled = False
         try:
-            is_cancelled = await self._await(run)
+            result = await _resumed(run.work, run.waiting)
+        except GeneratorExit:
+            raise  # the loop is gone
+        except BaseException as error:  # as in `ServedCoroutine`
+            is_cancelled = isinstance(error, asyncio.CancelledError) and not is_foreign_cancellation(error)
+            self.engine.inbox.ended(run, None, error)
+            if isinstance(error, KeyboardInterrupt):
+                raise
+        else:
+            self.engine.succeeded(run, result)
         finally:
             current_run.reset(token)
             part.set_result(None)
@@ -215,44 +224,6 @@ class LoopDriver(Driver):
         if is_cancelled and _COUNTS_CANCELLATIONS and task.cancelling() > before:
             raise asyncio.CancelledError
 
-    async def _await(self, run: Run) -> bool:
-        """Await a handler. Return whether it was cancelled."""
-        try:
-            result = await run.work
-        except GeneratorExit:
-            raise  # the loop is gone; if the handler itself raised it, `_cut_off` handles it
-        # Cancellations end here, too: each has its response, and nobody awaits the task. With asyncio a SystemExit of a
-        # task ends the loop.
-        except BaseException as error:
-            is_cancelled = isinstance(error, asyncio.CancelledError) and not is_foreign_cancellation(error)
-            # Here and not in `_task_done`, which would cost a turn of the loop.
-            task = run.task
-            if is_cancelled:
-                self.engine.cancelled(run)
-            else:
-                self.engine.failed(run, error)
-            if isinstance(error, KeyboardInterrupt):
-                raise
-        else:
-            is_cancelled = False
-            task = run.task
-            self.engine.succeeded(run, result)
-        if task is not None and self._runs.pop(task, None) is not None:
-            task.remove_done_callback(self._when_done)
-        return is_cancelled
 
-    def _task_done(self, task: asyncio.Task[bool]) -> None:
-        """Clean up after a task that did not reach its end, such as one cancelled before its first step."""
-        self._cut_off(self._runs.pop(task), task)
-
-    def _cut_off(self, run: Run, task: asyncio.Task[bool]) -> None:
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        if not run.is_concluded:
-            run.discard()
-        elif error is not None and not isinstance(error, (asyncio.CancelledError, KeyboardInterrupt)):
-            self.engine.hooks.fault(error)
-        if run.state is not _ENDED:
-            if task.cancelled():
-                self.engine.cancelled(run)
-            else:
-                self.engine.failed(run, error or asyncio.CancelledError())
+async def _await(work: Awaitable[T]) -> T:
+    return await work

@@ -14,12 +14,13 @@ from contextvars import Context, ContextVar, copy_context
 from typing import Any, Final, Protocol, TypeVar
 
 from ..codec import Notification, Request
+from ..codec._backend import ServedCoroutine
 from ..handlers.cancellation import is_future
 from .requests import InboundRequest
 
 T = TypeVar("T")
 Item = InboundRequest | Notification | Request
-"""What is served. A `Request` is not registered yet: its handler is in its first step, or was not called."""
+"""What is served. A `Request` is not registered yet: its handler is in its first step (`Inbox.serve_at_once`)."""
 Trace = tuple[Any, float] | None
 """What `request_started` returned, and when the handler started; None without these hooks."""
 
@@ -52,19 +53,17 @@ class Run:
     """An async handler, from its call to its end.
 
     Attributes:
-        work: What the handler returned; its result, if it has ended in its first step.
+        work: What the handler returned.
         item: The message that it serves.
         request: That message, if it is a registered request; otherwise None.
         context: The context that it runs in; None when it has ended.
         size: Bytes of the params; -1 until they are counted.
         waits: The number of operations in it that wait for a peer.
         waiting: What it waits for, if it has begun in the task of its exchange: see `Inbox.serve_at_once`.
-        is_concluded: Whether its outcome has been reported.
     """
 
     __slots__ = (
         "context",
-        "is_concluded",
         "item",
         "owner",
         "request",
@@ -95,7 +94,6 @@ class Run:
         self.context: Context | None = context
         self.size: int = -1
         self.task: Any = None
-        self.is_concluded: bool = False
         self.waits: int = 0
         self.waiting: Any = None
 
@@ -128,8 +126,19 @@ class Run:
             work.cancel()
 
 
-current_run: Final[ContextVar[Run | None]] = ContextVar("jsonrpc_fast.session.current_run", default=None)
-"""The async handler, of any session, that the running code belongs to; it may have ended."""
+current_run: Final[ContextVar[Run | ServedCoroutine | None]] = ContextVar(
+    "jsonrpc_fast.session.current_run", default=None
+)
+"""What `running` returns, or what it is made of when something asks for it."""
+
+
+def running() -> Run | None:
+    """Return the async handler, of any session, that the running code belongs to; it may have ended."""
+    found = current_run.get()
+    if isinstance(found, ServedCoroutine):
+        run: Run | None = found.get_run()
+        return run
+    return found
 
 
 def detached(function: Callable[..., T], *arguments: object) -> T:
@@ -152,7 +161,7 @@ class waiting:  # named like a function, as is `contextlib.suppress`
     __slots__ = ("_run",)
 
     def __enter__(self) -> bool:
-        self._run = run = current_run.get()
+        self._run = run = running()
         return run is not None and run.begin_wait()
 
     def __exit__(self, *_: object) -> None:

@@ -40,7 +40,7 @@ from .context import SessionContext
 from .engine import Engine
 from .options import SessionOptions, check_options
 from .room import Bounds
-from .running import Run, current_run, detached, waiting
+from .running import Run, detached, running, waiting
 
 OWED_SECONDS: Final = 0.2
 """Seconds that `close` gives a peer to read and to end its stream while the peer still works on a call."""
@@ -137,8 +137,8 @@ class Session(Caller):
         if self._state is not _State.NEW:
             raise StateError(f"the session is {self._state.value}")
         self._state = _State.RUNNING
-        self._loop = self._driver.loop = asyncio.get_running_loop()
-        self._driver.engine = self._engine
+        self._loop = asyncio.get_running_loop()
+        self._driver.open(self._engine, self._loop)
         self._closed = self._loop.create_future()
         self._left = self._loop.create_future()
         transport = self._transport
@@ -244,7 +244,7 @@ class Session(Caller):
         with waiting():
             closer = self._closer
             if closer is None:
-                await self._end_handlers(current_run.get())
+                await self._end_handlers(running())
                 return
             try:
                 # Not `await closer`: another waiter may cancel it.
@@ -378,7 +378,7 @@ class Session(Caller):
 
     def _stop(self, grace_seconds: float | None) -> None:
         """Begin to close. If a handler caused that, do not wait for the handler."""
-        run = current_run.get()
+        run = running()
         if run is not None and run.owner is self._engine.inbox:
             self._engine.inbox.spare(run)
         if self._state is not _State.CLOSED:

@@ -18,6 +18,7 @@ from jsonrpc_fast.handlers import Handlers, RequestContext
 from ..support.tables import rows
 
 seen: ContextVar[str] = ContextVar("seen", default="nothing")
+current: ContextVar[Any] = ContextVar("current", default=None)
 calls: list[Any] = []
 
 
@@ -129,6 +130,8 @@ CONCLUDED = [
     *[(b'"typed","params":["1",2]', "RpcError(<ErrorCode.INVALID_PARAMS: -32602>")] * HAS_MSGSPEC,
     (b'"object"', "<object object at"),
     (b'"keeps","params":{"a":1}', "<tests.codec.test_serving.Keeps object at"),
+]
+AWAITABLE = [
     (b'"wait"', "<coroutine object wait at"),
     (b'"awaitable"', "<tests.codec.test_serving.Awaitable object at"),
     (b'"awaitable result"', "{}"),
@@ -160,7 +163,7 @@ class TestTexts:
         if b"whole" not in method and impl.Raw is Raw:
             assert impl._serve_plain(call(method), handlers.find, True) == response(result)
 
-    @rows("method, outcome", CONCLUDED)
+    @rows("method, outcome", [*CONCLUDED, *AWAITABLE])
     def test_concluded(self, impl: ModuleType, handlers: Handlers, method: bytes, outcome: str) -> None:
         message, handler, result, error = impl._serve_plain(call(method), handlers.find, False)
         assert message == impl.decode(call(method))
@@ -189,16 +192,25 @@ class TestTexts:
         assert message.params == {"a": 1}
 
 
-class Conversation:
-    """A `PlainServer`, and what it does not serve."""
+class Run:
+    task: Any = None
 
-    def __init__(self, impl: ModuleType, handlers: Handlers) -> None:
+
+class Conversation:
+    """A `PlainServer`, and what it does not serve: it is the owner."""
+
+    def __init__(self, impl: ModuleType, handlers: Handlers, **options: Any) -> None:
         self.impl = impl
         self.left: list[Any] = []
         self.concluded: list[Any] = []
+        self.begun: list[Any] = []
+        self.ends: list[Any] = []
+        self.has_slot = True
         self.serving: dict[Any, Any] = {}
+        self.runs: dict[Any, Any] | None = options.get("runs", {})
+        encode = options.get("encode", impl.encode_result)
         self.server = impl.PlainServer(
-            handlers.find, self.serving, impl.encode_result, copy_context(), self.leave, self.conclude
+            handlers.find, self.serving, self.runs, encode, copy_context(), current, self.leave, self
         )
         self.server.room = 1000
 
@@ -206,8 +218,29 @@ class Conversation:
         self.left.append((message, destination))
         return b"later"
 
-    def conclude(self, message: Any, handler: Any, context: Any, result: Any, error: Any) -> None:
-        self.concluded.append((message.id, handler, context.get(seen, None), result, error))
+    def conclude(self, message: Any, handler: Any, result: Any, error: Any) -> None:
+        self.concluded.append((message.id, handler, seen.get(), result, error))
+
+    def may_start(self) -> bool:
+        return self.has_slot
+
+    def begin(self, message: Any, work: Any, context: Any) -> None:
+        self.begun.append((message.id, work, context.get(seen, None), seen.get()))
+
+    def make_run(self, work: Any, message: Any, context: Any) -> Run:
+        self.run = Run()
+        return self.run
+
+    def ended(self, run: Any, result: Any, error: BaseException | None) -> None:
+        assert run is self.run
+        self.ends.append((result, error))
+
+    def start(self, served: Any, **options: Any) -> Any:
+        """Make an eager task, as it were: the coroutine has taken its first step, in a context of its own."""
+        self.task = served
+        self.options = options
+        copy_context().run(next, served, None)
+        return served
 
 
 class TestConversations:
@@ -229,8 +262,15 @@ class TestConversations:
         assert handler is talk.server.find(talk.impl.decode(call(method)).method)
         assert repr(result if error is None else error).startswith(outcome)
         assert (talk.server.room, talk.server.last_read) == (1000, "x")
+
+    @rows("method, outcome", AWAITABLE)
+    def test_begun_by_the_owner(self, talk: Conversation, method: bytes, outcome: str) -> None:
+        assert talk.server.receive(talk.impl.decode(call(method))) is None
+        id, work, _, _ = talk.begun.pop()
+        assert id == "x"
+        assert repr(work).startswith(outcome)
         if method == b'"wait"':
-            result.close()
+            work.close()
 
     @rows("text", LEFT)
     def test_left(self, talk: Conversation, text: bytes) -> None:
@@ -278,20 +318,148 @@ class TestConversations:
             assert talk.server.receive(message) == response(b'"nothing"')
         assert seen.get() == "nothing"
 
-    def test_the_context_is_given_with_what_is_concluded(self, talk: Conversation, handlers: Handlers) -> None:
+    def test_the_owner_is_called_in_the_context_of_the_function(self, talk: Conversation, handlers: Handlers) -> None:
         handlers.register("note and wait", lambda: (seen.set("here"), wait())[1])
         talk.server.receive(talk.impl.Request("x", "note and wait"))
-        (id, _, noted, result, error) = talk.concluded.pop()
-        assert (id, noted, error) == ("x", "here", None)
-        result.close()
+        id, work, noted, now = talk.begun.pop()
+        assert (id, noted, now) == ("x", "here", "here")
+        work.close()
+        handlers.register("note and fail", lambda: (seen.set("here"), 1 / 0))
+        talk.server.receive(talk.impl.Request("x", "note and fail"))
+        assert talk.concluded.pop()[2] == "here"
+        assert seen.get() == "nothing"
 
     def test_an_encoder_of_its_own(self, impl: ModuleType, handlers: Handlers) -> None:
-        encode = partial(impl.encode_result, default=repr)
-        server = impl.PlainServer(handlers.find, {}, encode, copy_context(), None, None)
-        server.room = 1000
+        talk = Conversation(impl, handlers, encode=partial(impl.encode_result, default=repr))
         handlers.register("complex", lambda: 1j)
-        assert server.receive(impl.Request("x", "complex")) == response(b'"1j"')
+        assert talk.server.receive(impl.Request("x", "complex")) == response(b'"1j"')
 
     def test_methods_may_be_found_elsewhere(self, talk: Conversation) -> None:
         talk.server.find = Handlers({"null": lambda: "other"}).find
         assert talk.server.receive(talk.impl.Request("x", "null")) == response(b'"other"')
+
+
+async def give(value: Any) -> Any:
+    return value
+
+
+async def give_later(value: Any) -> Any:
+    try:
+        return await Pause() or value
+    except ValueError:
+        return "mended"
+
+
+async def raise_at_once(kind: str) -> None:
+    raise {"ValueError": ValueError, "SystemExit": SystemExit, "GeneratorExit": GeneratorExit}[kind](kind)
+
+
+class Pause:
+    def __await__(self) -> Any:
+        return (yield "a future")
+
+
+class TestCoroutines:
+    """Coroutines that start at once."""
+
+    @pytest.fixture
+    def talk(self, impl: ModuleType, handlers: Handlers) -> Conversation:
+        for function in (give, give_later, raise_at_once):
+            handlers.register(function.__name__, function)
+        talk = Conversation(impl, handlers)
+        talk.server.make_task, talk.server.loop = talk.start, "the loop"
+        return talk
+
+    @rows("value, text", [(1, b"1"), (None, b"null"), ("s", b'"s"'), ({}, b"{}"), (AwaitableResult(a=1), b'{"a":1}')])
+    def test_a_result_at_once_is_the_response(self, talk: Conversation, value: Any, text: bytes) -> None:
+        talk.server.room = 1000
+        assert talk.server.receive(talk.impl.Request("x", "give", [value])) == response(text)
+        assert talk.server.room == 1000 - len(response(text))
+        assert talk.options == {"loop": "the loop", "name": "give", "eager_start": True}
+        assert talk.task.get_run() is None
+        assert (talk.begun, talk.concluded, talk.ends) == ([], [], [])
+
+    def test_a_result_that_cannot_be_written_is_concluded(self, talk: Conversation) -> None:
+        assert talk.server.receive(talk.impl.Request("x", "give", [1j])) is None
+        assert talk.concluded[0][3:] == (1j, None)
+
+    def test_the_served_coroutine_is_current_in_the_context_of_the_handler_alone(
+        self, talk: Conversation, handlers: Handlers
+    ) -> None:
+        async def ask() -> bool:
+            return current.get() is talk.task
+
+        handlers.register("ask", ask)
+        assert talk.server.receive(talk.impl.Request("x", "ask")) == response(b"true")
+        assert current.get() is None
+
+    def test_a_handler_that_needs_its_run_at_once(self, talk: Conversation, handlers: Handlers) -> None:
+        async def need() -> int:
+            assert current.get().get_run() is current.get().get_run() is talk.run
+            return 1
+
+        handlers.register("need", need)
+        assert talk.server.receive(talk.impl.Request("x", "need")) is None
+        assert talk.ends == [(1, None)]
+
+    @rows(
+        "step, end",
+        [
+            (lambda served: served.send(None), "later"),
+            (lambda served: next(served), "later"),
+            (lambda served: served.throw(ValueError("v")), "mended"),
+        ],
+    )
+    def test_a_handler_that_waits(self, talk: Conversation, step: Any, end: str) -> None:
+        assert talk.server.receive(talk.impl.Request("x", "give_later", ["later"])) is None
+        assert talk.run.task is talk.task
+        with pytest.raises(StopIteration) as raised:
+            step(talk.task)
+        assert raised.value.value is None
+        assert talk.ends.pop() == (end, None)
+
+    def test_what_it_waits_for_is_passed_on(self, talk: Conversation) -> None:
+        first = talk.impl.ServedCoroutine(talk, give_later(1), None)
+        assert next(first) == "a future"
+        assert first.cr_frame.f_code is give_later.__code__
+        first.close()
+        assert talk.ends == []
+
+    @rows("kind", ["ValueError", "SystemExit", "GeneratorExit"])
+    def test_an_exception_at_once(self, talk: Conversation, kind: str) -> None:
+        talk.ends.clear()
+        assert talk.server.receive(talk.impl.Request("x", "raise_at_once", [kind])) is None
+        result, error = talk.ends.pop()
+        assert (result, type(error).__name__, str(error)) == (None, kind, kind)
+
+    def test_an_exception_later(self, talk: Conversation) -> None:
+        talk.server.receive(talk.impl.Request("x", "give_later", [1]))
+        with pytest.raises(StopIteration):
+            talk.task.throw(KeyError("k"))
+        assert repr(talk.ends.pop()) == "(None, KeyError('k'))"
+
+    def test_an_interrupt_passes_on(self, talk: Conversation, handlers: Handlers) -> None:
+        async def interrupt() -> None:
+            raise KeyboardInterrupt
+
+        handlers.register("interrupted", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            talk.server.receive(talk.impl.Request("x", "interrupted"))
+        assert isinstance(talk.ends.pop()[1], KeyboardInterrupt)
+        assert talk.concluded == []
+
+    @rows(
+        "runs, has_slot, starts",
+        [({}, False, True), ({1: 2}, True, True), ({1: 2}, False, False), (None, True, True), (None, False, False)],
+    )
+    def test_when_it_starts(
+        self, impl: ModuleType, handlers: Handlers, runs: Any, has_slot: bool, starts: bool
+    ) -> None:
+        if handlers.find("give") is None:
+            handlers.register("give", give)
+        talk = Conversation(impl, handlers, runs=runs)
+        talk.server.make_task, talk.has_slot = talk.start, has_slot
+        assert (talk.server.receive(impl.Request("x", "give", [1])) is not None) is starts
+        assert len(talk.begun) == (not starts)
+        for _, work, _, _ in talk.begun:
+            work.close()

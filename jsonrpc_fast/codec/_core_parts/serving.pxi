@@ -1,9 +1,10 @@
 """`_serving.py` in C, which has the rules: a plain request is decoded, called and written without a frame of Python."""
 
-from cpython.contextvars cimport PyContext_Copy, PyContext_Enter, PyContext_Exit
+from cpython.contextvars cimport PyContext_Copy, PyContext_Enter, PyContext_Exit, PyContextVar_Set
 
 cdef extern from "Python.h":
     void* vectorcall_of "PyVectorcall_Function"(PyObject* function)
+    bint send_to "PyIter_Send"(object coroutine, object value, PyObject** result) except -1  # whether it goes on
     object call_with_names "PyObject_VectorcallDict"(PyObject* function, PyObject** arguments, size_t count, PyObject* names)
 
 
@@ -28,14 +29,6 @@ cdef object call_handler(handler, function, params):
     if type(params) is list:
         return function(*<list>params)
     return function()
-
-
-cdef object call_in(context, handler, function, params):
-    PyContext_Enter(context)
-    try:
-        return call_handler(handler, function, params)
-    finally:
-        PyContext_Exit(context)
 
 
 def _serve_plain(bytes text not None, find, bint raw):
@@ -70,22 +63,28 @@ cdef class PlainServer:
 
     cdef public object find
     cdef public object last_read
+    cdef public object loop
+    cdef public object make_task
     cdef public Py_ssize_t room
     cdef dict serving
+    cdef dict runs
     cdef object encode  # None: `encode_result`
     cdef object context
+    cdef object current
     cdef object receive_other
-    cdef object conclude
+    cdef object owner
 
-    def __init__(self, find, dict serving not None, encode, context, receive, conclude):
+    def __init__(self, find, dict serving not None, dict runs, encode, context, current, receive, owner):
         self.find = find
         self.last_read = UNSET
         self.room = 0
         self.serving = serving
+        self.runs = runs
         self.encode = None if encode is encode_result else encode
         self.context = context
+        self.current = current
         self.receive_other = receive
-        self.conclude = conclude
+        self.owner = owner
 
     def receive(self, message, destination=None):
         """`_serving.PlainServer.receive`"""
@@ -99,23 +98,131 @@ cdef class PlainServer:
             return self.receive_other(message, destination)
         self.last_read = (<Request>message).id
         context = PyContext_Copy(self.context)
+        PyContext_Enter(context)
+        try:
+            return self.serve(<Request>message, handler, function, context)
+        finally:
+            PyContext_Exit(context)
+
+    cdef object serve(self, Request message, handler, function, context):
+        cdef ServedCoroutine served
         result = failure = None
         try:
-            result = call_in(context, handler, function, payload_in((<Request>message).stored))
+            result = call_handler(handler, function, payload_in(message.stored))
         except BaseException as error:
             failure = error
-        if failure is None and not is_awaitable(result):
+        if failure is None:
+            if is_awaitable(result):
+                if not self.may_start(result):
+                    self.owner.begin(message, result, context)
+                    return None
+                served = ServedCoroutine.__new__(ServedCoroutine)
+                served.owner = self.owner
+                served.work = result
+                served.message = message
+                served.context = context
+                PyContextVar_Set(self.current, served)
+                task = self.make_task(served, loop=self.loop, name=message.method, eager_start=True)
+                if not served.has_returned:
+                    served.get_run().task = task
+                    return None
+                result = served.result
             try:
-                text = result_line((<Request>message).id, result) if self.encode is None else self.encode(message.id, result)
+                text = result_line(message.id, result) if self.encode is None else self.encode(message.id, result)
             except HANDLER_FAILURES:
                 pass
             else:
                 self.room -= len(text)
                 return text
-        response = self.conclude(message, handler, context, result, failure)
+        self.owner.conclude(message, handler, result, failure)
         if isinstance(failure, KeyboardInterrupt):
             raise failure
-        return response
 
     cdef bint is_in_flight(self, id) except -1:
         return not (PyLong_CheckExact(id) or PyUnicode_CheckExact(id)) or id in self.serving
+
+    cdef bint may_start(self, work) except -1:
+        if self.make_task is None or type(work) is not CoroutineType:
+            return False
+        return (self.runs is not None and PyDict_Size(self.runs) == 0) or self.owner.may_start()
+
+
+@cython.final
+@cython.freelist(8)
+@cython.auto_pickle(False)
+cdef class ServedCoroutine:
+    """`_serving.ServedCoroutine`"""
+
+    cdef object owner
+    cdef object work
+    cdef object run
+    cdef object message
+    cdef object context
+    cdef readonly object result
+    cdef readonly bint has_returned
+
+    def __init__(self, owner, work, run, message=None, context=None):
+        self.owner = owner
+        self.work = work
+        self.run = run
+        self.message = message
+        self.context = context
+
+    def __getattr__(self, name):
+        return getattr(self.work, name)
+
+    def get_run(self):
+        """`_serving.ServedCoroutine.get_run`"""
+        if self.run is None and not self.has_returned:
+            self.run = self.owner.make_run(self.work, self.message, self.context)
+            self.context = None
+        return self.run
+
+    def __await__(self):
+        return self
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef PyObject* found = NULL
+        cdef bint goes_on
+        try:
+            goes_on = send_to(self.work, None, &found)
+        except BaseException as error:
+            self.fail(error)
+            raise StopIteration
+        value = <object>found
+        drop(found)
+        if goes_on:
+            return value
+        self.succeed(value)
+        raise StopIteration
+
+    def send(self, value):
+        return self.__next__()
+
+    def throw(self, error, *_):
+        try:
+            return self.work.throw(error)
+        except StopIteration as end:
+            self.succeed(end.value)
+        except BaseException as failure:
+            self.fail(failure)
+        raise StopIteration
+
+    def close(self):
+        self.work.close()
+
+    cdef object succeed(self, result):
+        if self.run is None:
+            self.result = result
+            self.has_returned = True
+            self.context = None
+        else:
+            self.owner.ended(self.run, result, None)
+
+    cdef object fail(self, error):
+        self.owner.ended(self.get_run(), None, error)
+        if isinstance(error, KeyboardInterrupt):
+            raise error
