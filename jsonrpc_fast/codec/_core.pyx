@@ -88,6 +88,7 @@ from ._scanner cimport (
     is_space,
     is_too_large,
     is_wide,
+    likely,
     lowest_bit,
     name_of,
     name_of_escaped,

@@ -616,7 +616,7 @@ cdef inline const uint8_t* skip_text "jsonrpc_fast_skip_text"(
 
 cdef inline const uint8_t* past_space(const uint8_t* at, const uint8_t* end) noexcept nogil:
     # One comparison if there is no space, which is nearly always, and two after a comma or a colon with a space.
-    if at >= end or at[0] > 0x20:
+    if likely(at >= end or at[0] > 0x20):
         return at
     if end - at >= 2 and at[0] == c" " and at[1] > 0x20:
         return at + 1

@@ -41,6 +41,8 @@ cdef class BodyReader(Reader):
     cdef int split(self, const uint8_t* end, list items, Py_ssize_t max_items) except -1:
         cdef const uint8_t* at
         cdef Py_ssize_t size
+        cdef ValueReader reader
+        open_reader(&reader, self.next, end, self.rules.depth, self.rules.numbers)
         while self.next < end and not self.ended and PyList_GET_SIZE(items) < max_items:
             at = self.next
             if not self.in_body:
@@ -57,11 +59,11 @@ cdef class BodyReader(Reader):
                 self.dropping = self.in_body
                 self.read_head(at, size, items)
             elif self.size == 0 and not self.in_body:
-                self.add(items, decode_text(at, size, self.rules, kind_of_raw(self.raw)), self.next)
+                self.read_frame(&reader, at, self.next, items, self.next)
             else:
                 self.append(at, size, self.size + size + self.due)
                 if not self.in_body:
-                    self.add(items, decode_text(self.buffer, self.size, self.rules, kind_of_raw(self.raw)), self.next)
+                    self.read_frame(&reader, self.buffer, self.buffer + self.size, items, self.next)
                     self.clear()
             if not self.in_body:
                 self.begun = self.next

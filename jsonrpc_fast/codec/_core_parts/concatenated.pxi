@@ -30,6 +30,8 @@ cdef class ConcatenatedReader(Reader):
 
     cdef int split(self, const uint8_t* end, list items, Py_ssize_t max_items) except -1:
         cdef const uint8_t* begin
+        cdef ValueReader reader
+        open_reader(&reader, self.next, end, self.rules.depth, self.rules.numbers)
         self.stop = end
         if self.at_start:
             self.skip_mark(end, items)
@@ -53,7 +55,7 @@ cdef class ConcatenatedReader(Reader):
                     self.place = IN_OTHER
             self.next = self.find_end(self.next, end)
             if self.place == BETWEEN or self.place == LOST:
-                self.end_frame(begin, self.next, items)
+                self.end_frame(begin, self.next, items, &reader)
                 if max_items != PY_SSIZE_T_MAX and items and type(items[-1]) is list:
                     break
             elif not self.dropping:
@@ -131,26 +133,30 @@ cdef class ConcatenatedReader(Reader):
             at += 1
         return at
 
-    cdef int end_frame(self, const uint8_t* begin, const uint8_t* end, list items) except -1:
+    cdef int end_frame(
+        self, const uint8_t* begin, const uint8_t* end, list items, ValueReader* reader
+    ) except -1:
         """Decode the frame whose last part is [begin, end)."""
         if not self.dropping:
             if self.size == 0:
-                self.decode_frame(begin, end, items)
+                self.decode_frame(begin, end, items, reader)
             else:
                 self.append_part(begin, end - begin, items)
                 if not self.dropping:
-                    self.decode_frame(self.buffer, self.buffer + self.size, items)
+                    self.decode_frame(self.buffer, self.buffer + self.size, items, reader)
         self.dropping = False
         self.clear()
         if self.place == BETWEEN:
             self.begun = end
         return 0
 
-    cdef int decode_frame(self, const uint8_t* start, const uint8_t* end, list items) except -1:
-        if end - start > self.rules.message_bytes:
-            return self.add(items, fault_of_large(start, end - start, self.rules), self.behind())
-        end = self.trimmed(start, end)
-        return self.add(items, decode_text(start, end - start, self.rules, kind_of_raw(self.raw)), self.behind())
+    cdef int decode_frame(
+        self, const uint8_t* start, const uint8_t* end, list items, ValueReader* reader
+    ) except -1:
+        if end - start <= self.rules.message_bytes:
+            end = self.trimmed(start, end)
+        self.read_frame(reader, start, end, items, self.behind())
+        return 0
 
     cdef inline const uint8_t* behind(self) noexcept:
         """Past the byte that ends a frame, which may be the first of the next one."""

@@ -69,6 +69,8 @@ cdef class EventReader(Reader):
         cdef const uint8_t* data
         cdef const uint8_t* behind
         cdef Py_ssize_t size
+        cdef ValueReader reader
+        open_reader(&reader, self.next, end, self.rules.depth, self.rules.numbers)
         while self.next < end and PyList_GET_SIZE(items) < max_items:
             behind = NULL
             if self.is_between_events:
@@ -79,7 +81,7 @@ cdef class EventReader(Reader):
                 self.owed = max(0, self.owed - (behind - self.next))
                 self.next = behind
                 if size:
-                    self.add(items, decode_text(data, size, self.rules, kind_of_raw(self.raw)), behind)
+                    self.read_frame(&reader, data, data + size, items, behind)
                     self.clear()
                 self.begun = behind
             if max_items != PY_SSIZE_T_MAX and items and type(items[-1]) is list:

@@ -18,6 +18,9 @@ cdef extern from *:
         PyObject *, int, struct jsonrpc_fast_members *);
     static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_method_at(
         struct jsonrpc_fast_value_reader *, const uint8_t *, struct __pyx_obj_12jsonrpc_fast_5codec_5_core_Rules *);
+    static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_payload_at(
+        struct jsonrpc_fast_value_reader *, const uint8_t *, struct __pyx_obj_12jsonrpc_fast_5codec_5_core_Rules *,
+        PyObject *, int, Py_ssize_t);
     #endif
     """
 
@@ -226,7 +229,7 @@ cdef object payload_by_orjson(ValueReader* reader, Rules rules, bint is_item, Py
     return ABSENT
 
 
-cdef inline PyObject* payload_at(
+cdef inline PyObject* payload_at "jsonrpc_fast_payload_at"(
     ValueReader* reader, const uint8_t* at, Rules rules, PyObject* raw, bint is_item, Py_ssize_t around
 ) except? NULL:
     """The payload at `at`, inside `around` containers; NULL for the slow path. Sets `reader.at`.
@@ -600,8 +603,14 @@ cdef inline PyObject* read_text_fast(
     start = past_space(start, end)
     if start >= end or start[0] != c"{":
         return NULL
+    while is_space(end[-1]):
+        end -= 1
+    # A message that is cut is left before its payload is made.
+    if end[-1] != c"}":
+        return NULL
+    reader.end = end
     message = read_object_fast(reader, start, rules, raw, False)
-    if message == NULL or past_space(reader.at, end) == end:
+    if message == NULL or reader.at == end:
         return message
     drop(message)
     return NULL

@@ -273,7 +273,7 @@ cdef PyObject* float_at(
         if unlikely(reader.numbers & DECIMALS):
             return decimal_at(reader, start, at) if at - exponent <= MAX_EXPONENT_DIGITS else NULL
         if at - exponent > 2:
-            return odd_number(reader, start)
+            return NULL if is_too_large(start, at) else odd_number(reader, start)
         shown = exponent[0] - c"0"
         if at - exponent == 2:
             shown = 10 * shown + (exponent[1] - c"0")

@@ -10,14 +10,13 @@ cdef object fault_of_text(const uint8_t* start, Cursor* cursor, Rules rules):
     invalid = find_invalid(start, cursor.end)
     if invalid != NULL:
         return make_fault(INVALID_UTF8, None, invalid - start)
-    fault = make_fault(MALFORMED_JSON, None, cursor.fault - start)
     if rules is not None and cursor.fault < cursor.end and cursor.fault[0] == c"\\":
-        return fault_of_surrogate(start, cursor, rules, fault)
-    return fault
+        return fault_of_surrogate(start, cursor, rules)
+    return make_fault(MALFORMED_JSON, None, cursor.fault - start)
 
 
-cdef object fault_of_surrogate(const uint8_t* start, Cursor* found, Rules rules, fault):
-    """The fault with the id and `reply_expected`, if lone surrogates are the only fault of the text; else `fault`."""
+cdef object fault_of_surrogate(const uint8_t* start, Cursor* found, Rules rules):
+    """The fault of a text at an escape, with the id and `reply_expected` if lone surrogates are its only faults."""
     cdef Cursor cursor
     cdef Envelope envelope
     cdef Value* value
@@ -25,17 +24,20 @@ cdef object fault_of_surrogate(const uint8_t* start, Cursor* found, Rules rules,
     open_cursor(&cursor, start, found.end - start, found.any_width)
     cursor.any_surrogate = True
     skip_space(&cursor)
-    if cursor.at >= cursor.end or cursor.at[0] != c"{":
-        return fault
-    if not read_message(&cursor, &envelope, NULL) or not read_end(&cursor):
+    if (
+        cursor.at >= cursor.end
+        or cursor.at[0] != c"{"
+        or not read_message(&cursor, &envelope, NULL)
+        or not read_end(&cursor)
+    ):
         if cursor.out_of_memory:
             raise MemoryError
-        return fault
+        return make_fault(MALFORMED_JSON, None, found.fault - start)
     value = &envelope.members[<int>MEMBER_METHOD]
     if value.start != NULL:
         method = METHOD if value.start[0] == c'"' else OTHER_METHOD
     id = certain_id(&envelope.members[<int>MEMBER_ID], rules)
-    return fault_with_id(MALFORMED_JSON, &envelope, id, method, rules, fault._offset)
+    return fault_with_id(MALFORMED_JSON, &envelope, id, method, rules, found.fault - start)
 
 
 cdef object fault_with_id(Rule rule, Envelope* envelope, id, uint32_t method, Rules rules, offset):

@@ -189,6 +189,24 @@ cdef class Reader:
     cdef inline Py_ssize_t begin_of_frame(self) noexcept:
         return self.begun_at if self.begun == NULL else self.offset + (self.begun - self.text)
 
+    cdef inline bint read_frame(
+        self, ValueReader* reader, const uint8_t* start, const uint8_t* end, list items, const uint8_t* behind
+    ) except -1:
+        """Decode a frame. Return whether the slow path did. reader: opened for frames of this stream. behind: `end` of
+        `add`."""
+        cdef PyObject* message
+        if end - start > self.rules.message_bytes:
+            self.add(items, fault_of_large(start, end - start, self.rules), behind)
+            return False
+        reader.text = start
+        reader.end = end
+        message = read_text_fast(reader, start, self.rules, kind_of_raw(self.raw))
+        if message != NULL:
+            append_owned(items, message)
+            return False
+        self.add(items, decode_slow(start, end - start, self.rules, True if self.raw else None, True), behind)
+        return True
+
     cdef inline int add(self, list items, item, const uint8_t* end) except -1:
         """Append an item. end: of what was read to find its frame."""
         items.append(item)

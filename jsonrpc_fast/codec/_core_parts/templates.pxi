@@ -2,17 +2,9 @@
 
 A dict of CPython is an object and a key table: a header, an index by hash, and the entries, which are pairs of name and
 value in the order of insertion. To fill the table name by name costs more than all else that reading a small object
-does. A *template* is a dict of the same names whose values are None. There are three ways to make a dict like it:
-
-  - With few names (`fill_few`): CPython makes a dict of the first name and value, which has the smallest table. The index
-    and the counts of the template are copied to it, and the other names and values are moved to the entries.
-  - With more names (`fill_copy`): CPython copies the template, whose key table it copies as one block. The values are
-    moved to the entries in place of None.
-  - Without the GIL (`fill_new`) insertion and copying lock the dict, which costs as much as the rest. So the table is
-    allocated here, by the allocator that CPython 3.13 and 3.14 take for it, and replaces that of a new dict.
-
-From the call that makes the dict until its last entry is written, no memory is allocated and no other code runs, so
-nothing sees a dict that is not complete.
+does. A *template* is a dict of the same names whose values are None. A dict like it (`dict_like`) gets a table of its
+own, with the header and the index of the template's, and the new names and values as entries; the table then replaces
+that of a new, empty dict. No other code runs in between, so nothing sees a dict that is not complete.
 
 What this takes from CPython:
   - The fields of a dict (`ma_used`, `ma_keys`, `ma_values`), which its header files declare.
@@ -21,11 +13,12 @@ What this takes from CPython:
   - A table with str keys alone (`dk_kind`) has entries of two pointers, without the hash.
   - A dict made by insertion alone has its entries in order and without gaps; where they are in the index depends only on
     their hashes and this order.
-  - The first insertion into an empty dict makes a table of 2**3 places.
-  - The copy of a dict without deletions has a table of the same form.
-All else is left to CPython: which allocator and which free list a table comes from, the references to the shared table of
-empty dicts, the versions of a dict and of its keys, and the watchers of a dict, of which a new one has none. A dict that
-can be part of a cycle is tracked by the garbage collector, as by insertion.
+  - The smallest table has 2**3 places.
+  - The allocator of tables (`jsonrpc_fast_new_table`). CPython frees a table, or keeps it for another dict.
+  - A new dict has the shared table of empty dicts, whose references are counted up to Python 3.11.
+  - The keys of a dict that no other code has seen have no version.
+All else is left to CPython: the version of a dict, and its watchers, of which a new one has none. A dict that can be part
+of a cycle is tracked by the garbage collector, as by insertion.
 
 CPython 3.11 to 3.14 have this layout, without the GIL, too: there a table has a lock in a byte that is not used
 otherwise, and a dict that no other thread has seen yet is filled as with the GIL. In 3.10 the entries have the hash, too.
@@ -56,33 +49,41 @@ cdef extern from *:
     #define JSONRPC_FAST_TEMPLATES 1
     #define jsonrpc_fast_table_of(value) ((struct jsonrpc_fast_key_table *)((PyDictObject *)(value))->ma_keys)
     #define jsonrpc_fast_has_values_apart(value) (((PyDictObject *)(value))->ma_values != NULL)
-    #define jsonrpc_fast_set_size(value, size) (((PyDictObject *)(value))->ma_used = (size))
-    #define jsonrpc_fast_set_table(value, table) (((PyDictObject *)(value))->ma_keys = (PyDictKeysObject *)(table))
+    static CYTHON_INLINE void jsonrpc_fast_set_table(PyObject *value, void *table, Py_ssize_t size) {
+    #if PY_VERSION_HEX < 0x030C0000
+        --*(Py_ssize_t *)((PyDictObject *)value)->ma_keys;
+    #endif
+        ((PyDictObject *)value)->ma_keys = (PyDictKeysObject *)table;
+        ((PyDictObject *)value)->ma_used = size;
+    }
     #else
     #define JSONRPC_FAST_TEMPLATES 0
     #define jsonrpc_fast_table_of(value) ((struct jsonrpc_fast_key_table *)NULL)
     #define jsonrpc_fast_has_values_apart(value) 1
-    #define jsonrpc_fast_set_size(value, size) ((void)(size))
-    #define jsonrpc_fast_set_table(value, table) ((void)(table))
+    #define jsonrpc_fast_set_table(value, table, size) ((void)(table))
     #endif
 
-    /* From Python 3.12 on, None is immortal. */
-    #if PY_VERSION_HEX < 0x030C0000
-    #define jsonrpc_fast_drop_nones(count) Py_SET_REFCNT(Py_None, Py_REFCNT(Py_None) - (count))
+    #if PY_VERSION_HEX < 0x030D0000
+    #define jsonrpc_fast_new_table PyObject_Malloc
+    #define jsonrpc_fast_forget_table PyObject_Free
     #else
-    #define jsonrpc_fast_drop_nones(count) ((void)(count))
+    #define jsonrpc_fast_new_table PyMem_Malloc
+    #define jsonrpc_fast_forget_table PyMem_Free
+    #endif
+
+    #if defined(__GNUC__)
+    static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_dict_like(PyObject *, PyObject **, Py_ssize_t);
     #endif
     """
     bint TEMPLATES "JSONRPC_FAST_TEMPLATES"
     KeyTable* table_of "jsonrpc_fast_table_of"(PyObject* items) noexcept
     bint has_values_apart "jsonrpc_fast_has_values_apart"(PyObject* items) noexcept
-    void set_size "jsonrpc_fast_set_size"(PyObject* items, Py_ssize_t size) noexcept
-    void set_table "jsonrpc_fast_set_table"(PyObject* items, KeyTable* table) noexcept
-    void drop_nones "jsonrpc_fast_drop_nones"(Py_ssize_t count) noexcept
+    void* new_table "jsonrpc_fast_new_table"(size_t size) noexcept
+    void forget_table "jsonrpc_fast_forget_table"(void* table) noexcept
+    # Give an empty dict another table.
+    void set_table "jsonrpc_fast_set_table"(PyObject* items, void* table, Py_ssize_t size) noexcept
 
 cdef extern from "Python.h":
-    PyObject* copy_of_dict "PyDict_Copy"(PyObject* items)
-    void* new_table "PyMem_Malloc"(size_t size)
     Py_ssize_t references_to "Py_REFCNT"(PyObject* value) noexcept
     bint is_tracked "PyObject_GC_IsTracked"(PyObject* value) noexcept
 
@@ -139,6 +140,8 @@ cdef bint has_known_layout(PyObject* template, PyObject** items, Py_ssize_t coun
     cdef Py_ssize_t i
     if has_values_apart(template) or table.references != 1 or table.kind != STR_KEYS or table.count != count:
         return False
+    if table.version != 0:
+        return False
     if table.bits > MOST_BITS or table.index_bits != table.bits or (table.bits == FEW_BITS) != (count <= FEW_NAMES):
         return False
     if table.count + table.usable != (<Py_ssize_t>2 << table.bits) // 3:
@@ -170,87 +173,41 @@ cdef PyObject* new_template(PyObject** items, Py_ssize_t count) noexcept:
     return NULL_VALUE
 
 
-cdef inline PyObject* fill_few(PyObject* template, PyObject** items, Py_ssize_t size) noexcept:
-    """A dict like a template of up to FEW_NAMES names. Takes over the references; NULL if there is no memory."""
-    cdef PyObject* made = new_dict()
-    cdef KeyTable* table
-    cdef PyObject** entries
-    cdef Py_ssize_t i
-    if unlikely(made == NULL):
-        return NULL
-    if unlikely(set_dict_item(made, items[0], items[1]) < 0):
-        drop(made)
-        return NULL
-    drop(items[0])
-    drop(items[1])
-    table = table_of(made)
-    table.usable = table_of(template).usable
-    table.count = size >> 1
-    memcpy(table + 1, table_of(template) + 1, <size_t>1 << FEW_BITS)
-    entries = entries_of(table, FEW_BITS)
-    for i in range(2, size):
-        entries[i] = items[i]
-    set_size(made, size >> 1)
-    return made
-
-
-cdef inline PyObject* fill_copy(PyObject* template, PyObject** items, Py_ssize_t size) noexcept:
-    """A dict like a template of any names. Takes over the references; NULL if there is no memory."""
-    cdef PyObject* made = copy_of_dict(template)
-    cdef PyObject** entries
-    cdef Py_ssize_t i
-    if unlikely(made == NULL):
-        return NULL
-    entries = entries_of(table_of(made), table_of(made).bits)
-    for i in range(0, size, 2):
-        entries[i + 1] = items[i + 1]
-        drop(items[i])  # the copy has its own reference
-    drop_nones(size >> 1)
-    return made
-
-
-cdef inline PyObject* fill_new(PyObject* template, PyObject** items, Py_ssize_t size) noexcept:
-    """Without the GIL, a dict like a template of any names. Takes over the references; NULL if there is no memory."""
-    cdef KeyTable* like = table_of(template)
-    cdef size_t head = sizeof(KeyTable) + (<size_t>1 << like.index_bits)
-    cdef Py_ssize_t room = (<Py_ssize_t>2 << like.bits) // 3
-    cdef PyObject* made = new_dict()
-    cdef KeyTable* table
-    cdef PyObject** entries
-    if unlikely(made == NULL):
-        return NULL
-    table = <KeyTable*>new_table(head + 2 * room * sizeof(PyObject*))
-    if unlikely(table == NULL):
-        drop(made)
-        set_no_memory()
-        return NULL
-    memcpy(table, like, head)
-    entries = entries_of(table, like.index_bits)
-    memcpy(entries, items, size * sizeof(PyObject*))
-    memset(entries + size, 0, (2 * room - size) * sizeof(PyObject*))
-    set_table(made, table)  # that of an empty dict is not counted
-    set_size(made, size >> 1)
-    return made
-
-
-cdef inline PyObject* dict_like(PyObject* template, PyObject** items, Py_ssize_t size) noexcept:
+cdef inline PyObject* dict_like "jsonrpc_fast_dict_like"(
+    PyObject* template, PyObject** items, Py_ssize_t size
+) noexcept:
     """A dict of alternating names and values, which are those of the template.
 
     It takes over the references. NULL with an exception if there is no memory; the caller keeps them then.
     """
+    cdef KeyTable* like = table_of(template)
+    cdef size_t index_bytes = <size_t>1 << like.bits
+    cdef Py_ssize_t room = 2 * (like.count + like.usable)
+    cdef KeyTable* table = <KeyTable*>new_table(sizeof(KeyTable) + index_bytes + room * sizeof(PyObject*))
+    cdef PyObject** entries
     cdef PyObject* made
-    cdef Py_ssize_t i
     cdef bint is_in_cycle = False
-    if FREE_THREADED:
-        made = fill_new(template, items, size)
-    else:
-        hold(template)
-        made = fill_few(template, items, size) if size <= 2 * FEW_NAMES else fill_copy(template, items, size)
-        drop(template)
-    if unlikely(made == NULL):
+    cdef Py_ssize_t i
+    if unlikely(table == NULL):
+        set_no_memory()
         return NULL
-    for i in range(1, size, 2):
-        is_in_cycle |= can_be_in_cycle(items[i])
+    table[0] = like[0]
+    entries = entries_of(table, like.bits)
+    if likely(index_bytes == 1 << FEW_BITS):
+        memcpy(table + 1, like + 1, 1 << FEW_BITS)
+    else:
+        memcpy(table + 1, like + 1, index_bytes)
+    for i in range(0, size, 2):
+        entries[i] = items[i]
+        entries[i + 1] = items[i + 1]
+        is_in_cycle |= can_be_in_cycle(items[i + 1])
+    for i in range(size, room):
+        entries[i] = NULL
+    made = new_dict()  # other code may run, and the template be dropped
+    if unlikely(made == NULL):
+        forget_table(table)
+        return NULL
+    set_table(made, table, size >> 1)
     if is_in_cycle and not is_tracked(made):
         track(made)
     return made
