@@ -209,6 +209,17 @@ async def test_slow_handshakes_are_dropped_and_count() -> None:
             assert await session.call("m", [1]) == [1]
 
 
+async def test_a_server_that_closes_drops_handshakes() -> None:
+    async with secured() as server:
+        reader, writer = await asyncio.open_connection(*server.address[:2])
+        await eventually(lambda: server.admission.open == 1)
+        await server.close()
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.close()
+        assert (server.connections, server.admission.open) == (0, 0)
+
+
 async def test_a_server_that_does_not_answer_the_handshake() -> None:
     hanging = []
 
