@@ -196,35 +196,7 @@ def test_to_response_of_decoded_faults(impl: ModuleType) -> None:
     )
 
 
-REPLY_EXPECTED = [
-    ('{"jsonrpc":"2.0","id":1,"method":1}', True),
-    ('{"jsonrpc":"2.0","id":true,"method":"m"}', True),
-    ('{"jsonrpc":"2.0","id":1}', True),
-    ('{"jsonrpc":"2.0","method":1}', True),
-    ("{}", True),
-    ("1", True),
-    ("[]", True),
-    ("[", True),
-    ("\udc00", True),
-    ('{"id":1,"method":"m"}', True),
-    ('{"id":null,"method":"m"}', True),
-    ('{"method":"m"}', False),
-    ('{"jsonrpc":"2.0","method":"m","params":1}', False),
-    ('{"jsonrpc":"2.0","method":"m","method":"m"}', False),
-    ('{"id":1,"result":1}', False),
-    ('{"id":1,"error":1}', False),
-    ('{"result":null}', False),
-    ('{"jsonrpc":"2.0","id":1,"method":"m","result":1}', False),
-    ('{"jsonrpc":"2.0","id":{},"error":{}}', False),
-]
-
-
-@rows(("text", "expected"), REPLY_EXPECTED)
-def test_reply_expected(impl: ModuleType, text: str, expected: bool) -> None:
-    assert impl.decode(text).reply_expected is expected
-
-
-# Nothing of the input
+# The input is not in a fault.
 
 
 MARK = "XyZzY"
