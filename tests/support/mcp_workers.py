@@ -72,7 +72,7 @@ def mcp_workers(nginx: str, read_timeout: str = "60s") -> Iterator[Workers]:
             "STATE_KEY": "5a" * 32,
             "PYTHONPATH": os.pathsep.join([str(folder), str(PACKAGE.parent)]),
         }
-        [commands] = _block(r"^```\n(WORKER=.*?)\n```$")
+        commands, _ = _block(r"^```\n(WORKER=.*?)\n```$")  # with uvicorn, and with granian
         for line in commands.replace("/run/mcp", str(folder)).replace('"', "").splitlines():
             name, *command = line.split()
             run = [sys.executable, "-m", *command]
