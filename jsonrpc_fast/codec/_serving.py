@@ -212,7 +212,7 @@ class ServedCoroutine:
             self._context = None  # it refers to this object
         return self._run
 
-    def __await__(self) -> Self:
+    def __await__(self) -> Any:
         return self
 
     def __iter__(self) -> Self:

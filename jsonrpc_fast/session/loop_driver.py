@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 
 from ..codec._backend import ServedCoroutine
 from ..errors import ConnectionLost, StateError
-from ..handlers.cancellation import is_foreign_cancellation, resume
+from ..handlers.cancellation import resume
 from ..transports.protocol import Transport
 from .driver import Driver
 from .engine import Engine
@@ -197,31 +197,21 @@ class LoopDriver(Driver):
         """Continue a handler that has begun in this task (`Inbox.serve_at_once`), until it ends.
 
         Raises:
-            asyncio.CancelledError: The handler has ended because something else has cancelled the task.
+            asyncio.CancelledError: Something else has cancelled the task.
         """
         task: Any = asyncio.current_task()
         before = task.cancelling() if _COUNTS_CANCELLATIONS else 0
         run.task = part = _Part(task)
         token = current_run.set(run)
-        is_cancelled = False
         try:
-            result = await _resumed(run.work, run.waiting)
-        except GeneratorExit:
-            raise  # the loop is gone
-        except BaseException as error:  # as in `ServedCoroutine`
-            is_cancelled = isinstance(error, asyncio.CancelledError) and not is_foreign_cancellation(error)
-            self.engine.inbox.ended(run, None, error)
-            if isinstance(error, KeyboardInterrupt):
-                raise
-        else:
-            self.engine.succeeded(run, result)
+            await ServedCoroutine(self.engine.inbox, _resumed(run.work, run.waiting), run)
         finally:
             current_run.reset(token)
             part.set_result(None)
             if _COUNTS_CANCELLATIONS:
                 for _ in range(part.cancellations):
                     task.uncancel()
-        if is_cancelled and _COUNTS_CANCELLATIONS and task.cancelling() > before:
+        if _COUNTS_CANCELLATIONS and task.cancelling() > before:
             raise asyncio.CancelledError
 
 

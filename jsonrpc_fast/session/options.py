@@ -27,7 +27,7 @@ class SessionOptions(TypedDict, total=False):
         response_policy: Whether malformed messages without a certain id get an error response: "always", "never",
             "limited" or a `ResponseBudget`. The default is "never" for a `StdioClient`, whose child may print text, and
             "always" for other transports.
-        id_factory: Returns the id of the next call, an int or a str; by default ids count from 1.
+        id_factory: Returns the id of the next call, an int or a str of at most 512 bytes; by default ids count from 1.
         unique_ids: Whether to refuse a request whose id is in flight already; True by default. If False, the request is
             served like any other.
         default: As in `encode`, for results, error data and params. Without one, results and error data may hold

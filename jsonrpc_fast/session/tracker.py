@@ -25,8 +25,10 @@ from math import inf
 from typing import Any, Final
 
 from .._checks import check_seconds
+from ..codec._kinds import is_id_too_long
 from ..errors import StateError
 from ..hooks import Outcome
+from ..profile import JSONRPC
 from ..types import MessageId
 
 _MAX_DEAD_ENTRIES: Final = 64  # heap entries of settled calls that are not worth a clean-up
@@ -159,7 +161,7 @@ class Tracker:
         Raises:
             StateError: `max_calls` calls are in flight and the call may not exceed them, or the factory returned an id
                 that is still in use.
-            ValueError: A timeout is negative or NaN.
+            ValueError: A timeout is negative or NaN, or the id of the factory is longer than the default limit of ids.
             TypeError: A timeout is not a number, or the factory returned something other than an int or a str.
         """
         pending = self._pending
@@ -184,9 +186,14 @@ class Tracker:
         return call
 
     def _made_id(self, id: int | str) -> int | str:
-        """Check an id of the factory. A subclass of int would come back as an int and never match."""
+        """Check an id of the factory.
+
+        A subclass of int would come back as an int and never match. A peer refuses an id that is longer than its limit.
+        """
         if type(id) is not int and type(id) is not str:
             raise TypeError(f"an id must be an int or a str, not {type(id).__name__}")
+        if is_id_too_long(id, JSONRPC.limits.id_bytes):
+            raise ValueError(f"an id must have at most {JSONRPC.limits.id_bytes} bytes")
         # A late response to the given-up call would be mistaken for the response to the new one.
         if id in self._pending or id in self._tombstones:
             raise StateError("the id belongs to another call")

@@ -508,6 +508,17 @@ async def test_an_id_factory() -> None:
             session.call_soon("m")
 
 
+async def test_an_id_that_no_peer_reads_is_refused() -> None:
+    ids: Callable[[], str | int] = iter(["x" * 512, 10**511, "x" * 513, 10**512, "\u00e9" * 257]).__next__
+
+    async with session_and_wire(id_factory=ids) as (session, _):
+        assert session.call_soon("m") == "x" * 512
+        assert session.call_soon("m") == 10**511
+        for _ in range(3):
+            with pytest.raises(ValueError, match="an id must have at most 512 bytes"):
+                session.call_soon("m")
+
+
 async def test_a_call_without_a_timeout_waits_for_room() -> None:
     async with session_and_wire(max_calls=1, timeout=None) as (session, wire):
         calls = [asyncio.create_task(session.call(f"m{number}")) for number in range(3)]

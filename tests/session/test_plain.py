@@ -1,4 +1,9 @@
-"""What an engine writes is the same by the fast path of serving and by the ordinary way, which hooks choose."""
+"""What an engine writes is the same in each way to serve.
+
+plain     by the fast path of serving; the driver starts the coroutines
+at once   by the fast path, which starts the coroutines, too
+ordinary  the hooks choose it
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,7 @@ from jsonrpc_fast.errors import ConnectionLost, RpcError
 from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.session import Driver, Engine, LspConvention
 from jsonrpc_fast.session.room import Bounds
+from jsonrpc_fast.session.running import waiting
 
 from ..support.tables import rows
 
@@ -33,14 +39,16 @@ class Served:
 class End(Driver):
     """A driver that keeps what is written, and runs handlers when it is told to."""
 
-    def __init__(self, is_plain: bool, bounds: Bounds | None = None) -> None:
+    def __init__(self, way: str, bounds: Bounds | None = None) -> None:
         self.written = b""
         self.unwritten = 0
         self.is_turn_due = self.is_lost = self.is_idle = False
         self.runs: list[Run] = []
         self.handlers = Handlers()
-        hooks = None if is_plain else Served()
+        hooks = Served() if way == "ordinary" else None
         self.engine = Engine(self, self.handlers, hooks=hooks, bounds=bounds, convention=LspConvention())
+        if way == "at once":
+            self.engine.inbox.plain.make_task = self.make_task
 
     @property
     def unwritten_bytes(self) -> int:
@@ -67,6 +75,12 @@ class End(Driver):
         else:
             run.task = self
             self.runs.append(run)
+
+    def make_task(self, served: Any, **_: Any) -> End:
+        """Make an eager task, as it were: the coroutine takes its first step."""
+        if next(served, "has ended") != "has ended":
+            self.runs.append(served.get_run())
+        return self
 
     def cancel(self) -> None:
         self.engine.cancelled(self.runs.pop())
@@ -238,17 +252,17 @@ ROWS: list[tuple[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("is_plain", [True, False], ids=["plain", "ordinary"])
+@pytest.mark.parametrize("way", ["plain", "at once", "ordinary"])
 class TestEngine:
     @rows("data, written", ROWS)
-    def test_what_is_written(self, data: str, written: str, is_plain: bool) -> None:
-        end = End(is_plain)
+    def test_what_is_written(self, data: str, written: str, way: str) -> None:
+        end = End(way)
         add_functions(end)
         assert end.read(data.encode()) == written.encode()
         current.set(0)
 
-    def test_a_failure_is_logged_with_its_traceback(self, is_plain: bool, caplog: pytest.LogCaptureFixture) -> None:
-        end = End(is_plain)
+    def test_a_failure_is_logged_with_its_traceback(self, way: str, caplog: pytest.LogCaptureFixture) -> None:
+        end = End(way)
         add_functions(end)
         with caplog.at_level(logging.ERROR):
             for method in ("fail", "unwritable", "fails at once"):
@@ -257,8 +271,8 @@ class TestEngine:
         assert kinds == ["ValueError", "EncodeError", "ValueError"]
         assert 'raise ValueError("a secret")' in caplog.text
 
-    def test_a_peer_that_does_not_read_is_not_served(self, is_plain: bool) -> None:
-        end = End(is_plain, Bounds(response_bytes=100))
+    def test_a_peer_that_does_not_read_is_not_served(self, way: str) -> None:
+        end = End(way, Bounds(response_bytes=100))
         add_functions(end)
         end.unwritten = 80  # 20 bytes more: after the first response the driver is asked again
         one = end.read((request("1", "add", "[1]") + request("2", "add", "[2]")).encode())
@@ -269,14 +283,8 @@ class TestEngine:
         end.engine.drained()
         assert end.written == (result("3", "3") + result("4", "4")).encode()
 
-    def test_an_async_function_that_drains_is_the_last(self, is_plain: bool) -> None:
-        end = End(is_plain)
-        add_functions(end)
-        assert end.read(request("1", "drains at once").encode()) == result("1", "null").encode()
-        assert end.is_idle
-
-    def test_the_goodbye_names_the_last_request(self, is_plain: bool) -> None:
-        end = End(is_plain)
+    def test_the_goodbye_names_the_last_request(self, way: str) -> None:
+        end = End(way)
         add_functions(end)
         assert not end.engine.has_read_a_request
         end.read((request("1", "add", "[1]") + request('"last"', "add", "[1]")).encode())
@@ -287,7 +295,48 @@ class TestEngine:
 
 
 def test_a_plain_request_is_not_registered() -> None:
-    end, seen = End(True), []
+    end, seen = End("plain"), []
     end.handlers.register("look", lambda: seen.append(end.engine.is_idle))
     end.read((request("1", "look") * 2).encode())
     assert seen == [True, True]
+
+
+@pytest.mark.parametrize("way", ["plain", "ordinary"])
+def test_an_async_function_that_drains_is_the_last(way: str) -> None:
+    end = End(way)
+    add_functions(end)
+    assert end.read(request("1", "drains at once").encode()) == result("1", "null").encode()
+    assert end.is_idle
+
+
+def test_a_coroutine_does_not_pass_one_that_waits_for_its_slot() -> None:
+    end = End("at once", Bounds(max_handlers=1))
+    add_functions(end)
+    assert end.read((request("1", "waits") + request("2", "ends at once")).encode()) == b""
+    end.engine.succeeded(end.runs.pop(), 1)  # a slot is free, and the second begins in the next turn
+    assert end.read(request("3", "ends at once").encode()) == (result("2", "1") + result("3", "1")).encode()
+
+
+def test_a_coroutine_that_returns_in_its_first_step_is_not_registered() -> None:
+    end, seen = End("at once"), []
+
+    async def look() -> None:
+        seen.append(end.engine.is_idle)
+
+    end.handlers.register("look", look)
+    end.read((request("1", "look") * 2).encode())
+    assert seen == [True, True]
+
+
+def test_a_handler_that_calls_back_in_its_first_step_has_its_slot() -> None:
+    end, seen = End("at once"), []
+
+    async def wait_for_peer() -> None:
+        with waiting() as is_only:
+            seen.append((is_only, end.engine.requests.find(1) is not None, end.engine.inbox.items))
+            await Pause()
+
+    end.handlers.register("wait", wait_for_peer)
+    end.read(request("1", "wait").encode())
+    assert seen == [(True, True, 0)]
+    assert len(end.engine.inbox.runs) == 1
