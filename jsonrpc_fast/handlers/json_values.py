@@ -1,21 +1,40 @@
-"""Conversion of results of functions to JSON types, and of strings that contain JSON to values."""
+"""Conversion of results of functions to JSON types by msgspec, and of strings that contain JSON to values.
+
+Up to Python 3.11 msgspec relies on the recursion limit. Libraries such as py_ecc, which web3 imports, raise that limit
+so far that a circular value overflows the stack of C before the limit is reached. So the depth is checked before. Later
+versions of Python limit the depth of calls in C separately.
+"""
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import enum
 import sys
+import uuid
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import lru_cache, partial
 from pathlib import PurePath
 from typing import Any, Final
 
 from ..codec._json import loads
 from ..errors import EncodeError
-from .depth import check_depth
 from .params.annotations import is_from_pydantic
 from .params.types import msgspec_module
 
 _msgspec = msgspec_module()
+
+_MAX_DEPTH: Final = 1000
+_TOO_DEEP: Final = "the value is circular, or nests too deep"
+_SAFE_LIMIT: Final = 1000 if sys.version_info < (3, 12) else sys.maxsize
+"""With a recursion limit (`sys.getrecursionlimit()`) up to this one, msgspec refuses such a value by itself."""
+
+_SCALARS: Final = frozenset(
+    {str, int, float, bool, type(None), bytes, bytearray, memoryview, uuid.UUID}
+    | {datetime.datetime, datetime.date, datetime.time, datetime.timedelta, decimal.Decimal}
+)
 
 
 def to_json(value: Any) -> Any:
@@ -25,10 +44,27 @@ def to_json(value: Any) -> Any:
         EncodeError: The value has no JSON form.
     """
     try:
-        check_depth(value, _to_basic)
-        return _msgspec.to_builtins(value, str_keys=True, enc_hook=_to_basic)
-    except (TypeError, ValueError, RecursionError) as error:
+        return builtins_of(value, _to_basic)
+    except (TypeError, ValueError) as error:
         raise EncodeError(str(error)) from error
+
+
+def builtins_of(value: Any, hook: Callable[[Any], Any]) -> Any:
+    """Convert a value to JSON types by msgspec.
+
+    Args:
+        value: The value.
+        hook: The `enc_hook` of msgspec, which converts what msgspec does not write itself.
+
+    Raises:
+        EncodeError: The value is circular, or nests too deep.
+        Exception: Whatever msgspec or `hook` raises.
+    """
+    try:
+        _check_depth(value, hook)
+        return _msgspec.to_builtins(value, str_keys=True, enc_hook=hook)
+    except RecursionError as error:
+        raise EncodeError(_TOO_DEEP) from error
 
 
 def json_of(text: str) -> Any:
@@ -66,3 +102,103 @@ _BASES: Final[dict[type, Any]] = {
     Sequence: list,
     PurePath: str,
 }
+
+
+def _check_depth(value: Any, hook: Callable[[Any], Any]) -> None:
+    """Check that a value is not circular, if msgspec would not notice. Raises EncodeError beyond a depth of 1000."""
+    if sys.getrecursionlimit() <= _SAFE_LIMIT:
+        return
+    # Depth first, so that a circular value grows the stack up to the bound and no further, however wide it is.
+    stack: list[Iterator[Any]] = [iter((value,))]
+    while stack:
+        for container in stack[-1]:
+            kind: Any = type(container)
+            read = _reader(kind)
+            inner = _read_others(container, hook) if read is None else read(container)
+            if not _SCALARS.issuperset(map(type, inner)):
+                containers = [each for each in inner if type(each) not in _SCALARS]
+                if len(stack) >= _MAX_DEPTH:
+                    raise EncodeError(_TOO_DEEP)
+                stack.append(iter(containers))
+                break
+        else:
+            stack.pop()
+
+
+# Bounded, because the cache keeps classes alive, and a program may make them at run time.
+@lru_cache(1000)
+def _reader(kind: Any) -> Callable[[Any], Iterable[Any]] | None:
+    """Return the function that returns the values inside a value, None if that depends on more than its class.
+
+    It leaves out what msgspec does not write, because that may be circular.
+    """
+    if issubclass(kind, (enum.Enum, type)):
+        return _nothing
+    if issubclass(kind, (list, tuple)):
+        return _itself
+    if issubclass(kind, dict):
+        return _of_dict
+    if issubclass(kind, (set, frozenset)):
+        return list
+    if hasattr(kind, "__struct_fields__"):
+        return partial(_attributes, kind.__struct_fields__)
+    if isinstance(fields := getattr(kind, "__dataclass_fields__", None), dict):
+        return _dataclass_reader(kind, fields)
+    if hasattr(kind, "__attrs_attrs__"):
+        return partial(_of_attrs, [each.name for each in kind.__attrs_attrs__])
+    if hasattr(kind, "__pydantic_serializer__"):
+        return _nothing  # pydantic has a limit of its own
+    return None
+
+
+def _read_others(value: Any, hook: Callable[[Any], Any]) -> Iterable[Any]:
+    fields = _attribute(value, "__dataclass_fields__")  # a proxy of a dataclass has them too
+    if isinstance(fields, dict):
+        return _attributes(fields, value)
+    return (hook(value),)
+
+
+def _nothing(value: Any) -> Iterable[Any]:
+    return ()
+
+
+def _itself(value: Any) -> Iterable[Any]:
+    items: Iterable[Any] = value
+    return items
+
+
+# Keys too: msgspec writes them through the same functions, so a key may be a deep tuple.
+def _of_dict(value: dict[Any, Any]) -> Iterable[Any]:
+    return [*dict.values(value), *(key for key in dict.keys(value) if type(key) is not str)]
+
+
+def _of_attrs(names: list[str], value: Any) -> Iterable[Any]:
+    return _attributes([name for name in (*getattr(value, "__dict__", ()), *names) if not name.startswith("_")], value)
+
+
+def _dataclass_reader(kind: type, fields: Collection[str]) -> Callable[[Any], Iterable[Any]]:
+    """Return the reader of a dataclass. Attributes of the class, such as a ClassVar, are not written."""
+    names = frozenset(fields)
+    slots = [name for name in names if hasattr(getattr(kind, name, None), "__set__")]
+
+    def read(value: Any) -> Iterable[Any]:
+        own = getattr(value, "__dict__", {})
+        if own.keys() <= names:
+            found = [*own.values()]
+        else:
+            found = [own[name] for name in names if name in own]
+        return [*found, *_attributes(slots, value)] if slots else found
+
+    return read
+
+
+def _attributes(names: Iterable[str], value: Any) -> list[Any]:
+    return [_attribute(value, name) for name in names]
+
+
+def _attribute(value: Any, name: str) -> Any:
+    """Return an attribute. msgspec leaves out those that raise an exception."""
+    try:
+        return getattr(value, name)
+    except Exception:
+        return None

@@ -23,15 +23,9 @@ def to_jsonable(value: Any) -> Any:
     """
     kind = type(value)
     if hasattr(kind, "__struct_fields__"):
-        import msgspec
+        from .json_values import builtins_of  # imports msgspec
 
-        from .depth import TOO_DEEP, check_depth
-
-        check_depth(value, to_jsonable)
-        try:
-            return msgspec.to_builtins(value, str_keys=True, enc_hook=to_jsonable)
-        except RecursionError as error:
-            raise EncodeError(TOO_DEEP) from error
+        return builtins_of(value, to_jsonable)
     if hasattr(kind, "__pydantic_serializer__") and hasattr(kind, "model_dump"):
         return value.model_dump(mode="json", by_alias=True)
     raise TypeError(f"{kind.__name__} cannot be written as JSON")

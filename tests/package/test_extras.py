@@ -93,7 +93,7 @@ FEATURES = (
     *("jsonrpc_fast.cli", "jsonrpc_fast.codec._decimals", "jsonrpc_fast.codec.encoders"),
     *("jsonrpc_fast.session.proxies", "jsonrpc_fast.handlers.openrpc", "jsonrpc_fast.handlers.typed"),
     *("jsonrpc_fast.handlers.observed", "jsonrpc_fast.http.upstreams", "jsonrpc_fast.http.batching"),
-    *("jsonrpc_fast.handlers.params.types", "jsonrpc_fast.handlers.depth", "jsonrpc_fast.transports"),
+    *("jsonrpc_fast.handlers.params.types", "jsonrpc_fast.handlers.json_values", "jsonrpc_fast.transports"),
     *("decimal", "fractions"),
 )
 HANDLERS = ("jsonrpc_fast.handlers", "jsonrpc_fast.codec.encoders")
