@@ -55,27 +55,25 @@ class Reading:
 
     def begin_batch(self) -> None:
         """Stop reading until `end_batch`."""
-        if not self._is_resting:
-            self._driver.set_reading(False)
-        self.is_in_batch = True
+        self._change("is_in_batch", True)
 
     def end_batch(self) -> None:
         """Resume reading, unless there is another reason to stop."""
-        self.is_in_batch = False
-        if not self._is_resting:
-            self._driver.set_reading(True)
+        self._change("is_in_batch", False)
 
     def begin_full(self) -> None:
         """Stop reading until `end_full`, because a stream has room for no more items."""
-        if not self._is_resting:
-            self._driver.set_reading(False)
-        self.full_streams += 1
+        self._change("full_streams", self.full_streams + 1)
 
     def end_full(self) -> None:
         """Resume reading, unless there is another reason to stop."""
-        self.full_streams -= 1
-        if not self._is_resting:
-            self._driver.set_reading(True)
+        self._change("full_streams", self.full_streams - 1)
+
+    def _change(self, reason: str, value: int) -> None:
+        was_resting = self._is_resting
+        setattr(self, reason, value)
+        if self._is_resting is not was_resting:
+            self._driver.set_reading(was_resting)
 
     @property
     def _is_resting(self) -> bool:
@@ -85,18 +83,14 @@ class Reading:
         """Stop reading until `resume`, and watch whether the peer reads anything within so many seconds."""
         if not self.is_paused or seconds > self._seconds:
             self._seconds = seconds
-            if not self._is_resting:
-                self._driver.set_reading(False)
-            self.is_paused = True
+            self._change("is_paused", True)
             self.watch()
 
     def resume(self, ignores_bounds: bool = False) -> None:
         """Resume reading if it is paused, unless there is another reason to stop."""
         if self.is_paused:
-            self.is_paused = False
             self.ignores_bounds = ignores_bounds
-            if not self._is_resting:
-                self._driver.set_reading(True)
+            self._change("is_paused", False)
 
     def watch(self) -> None:
         """Check in some seconds whether the peer has read anything."""

@@ -46,7 +46,8 @@ async def test_reprs_show_the_state_and_no_payload() -> None:
     assert repr(server) == "<Session not started transport=MemoryTransport calls=0 requests=0>"
     async with server, Session(other) as client:
         calling = asyncio.ensure_future(client.call("add", ["secret"]))
-        await asyncio.sleep(0)
+        if asyncio.get_running_loop().get_task_factory() is None:  # an eager task has sent its call already
+            await asyncio.sleep(0)
         assert repr(client) == "<Session running transport=MemoryTransport calls=1 requests=0>"
         await calling
     assert shown == [
