@@ -47,12 +47,13 @@ class OutputType:
 
     Attributes:
         schema: The schema.
+        plain: The same as the argument.
 
     Raises:
         ValueError: The schema is invalid.
     """
 
-    __slots__ = ("_decode", "_is_wrapped", "_plain", "_pydantic", "_schema", "schema")
+    __slots__ = ("_decode", "_is_wrapped", "_pydantic", "_schema", "plain", "schema")
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class OutputType:
         self.schema: dict[str, Any] = schema
         self._schema = Schema(schema)
         self._is_wrapped = is_wrapped
-        self._plain = plain
+        self.plain: type | None = plain
         self._pydantic = value_type if isinstance(value_type, PydanticType) else None
         self._decode = msgspec.json.Decoder(value_type.annotation).decode if type(value_type) is MsgspecType else None
 
@@ -79,7 +80,7 @@ class OutputType:
             EncodeError: The value cannot be written as JSON.
         """
         # Fast path: such a value needs neither a conversion nor a check. NaN and infinity have no JSON form.
-        if type(value) is self._plain and (type(value) is not float or isfinite(value)):
+        if type(value) is self.plain and (type(value) is not float or isfinite(value)):
             text = value if type(value) is str else dumps(value).decode()
             return text, {"result": value}, []
         is_refused = False
