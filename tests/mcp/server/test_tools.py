@@ -12,6 +12,7 @@ import pytest
 from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.mcp.protocol.definitions import Tool, ToolAnnotations
 from jsonrpc_fast.mcp.protocol.versions import REVISIONS, VERSIONS
+from jsonrpc_fast.mcp.server.outputs import output_type
 from jsonrpc_fast.mcp.server.results import ToolResult
 from jsonrpc_fast.mcp.server.tools import CheckedTool, error_result, tool_definition
 
@@ -239,3 +240,17 @@ def test_output_schema() -> None:
 def test_a_result_without_a_json_form() -> None:
     with pytest.raises(EncodeError):
         CheckedTool(tool("x")).result({"a": object()}, LATEST)
+
+
+@rows("version", VERSIONS)
+def test_a_text_is_a_block_and_structured_content_where_the_revision_has_it(version: str) -> None:
+    words = output_type(str)
+    block = {"content": [{"type": "text", "text": "é\n"}]}
+    structured = {**block, "structuredContent": {"result": "é\n"}}
+    expected = block if version in ("2024-11-05", "2025-03-26") else structured
+    checked = tool("greet")
+    assert CheckedTool(checked, words).result("é\n", REVISIONS[version]) == expected
+    assert CheckedTool(checked, words, False).result("é\n", REVISIONS[version]) == block
+    assert CheckedTool(checked).result("é\n", REVISIONS[version]) == block
+    numbers = CheckedTool(checked, output_type(int)).result("é\n", REVISIONS[version])
+    assert numbers["isError"] is True
