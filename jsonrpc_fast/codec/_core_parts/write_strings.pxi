@@ -109,9 +109,9 @@ cdef extern from *:
             _mm256_cmpgt_epi8(_mm256_set1_epi8((char)0xA1), _mm256_xor_si256(bytes, _mm256_set1_epi8((char)0x82))))
     __attribute__((target("avx2"), noinline)) static Py_ssize_t jsonrpc_fast_copy_wide_blocks(
         char *to, const unsigned char *at, Py_ssize_t size) {
-        Py_ssize_t done;
         /* The second step begins at the next line of the cache in `to`: a store across two lines costs as much as two. */
-        for (done = 0; size - done >= 64; done += 64 - (Py_ssize_t)((size_t)(to + done) & 63)) {
+        Py_ssize_t done, step = 64 - (Py_ssize_t)((size_t)to & 63);
+        for (done = 0; size - done >= 64; done += step, step = 64) {
             __m256i a = _mm256_loadu_si256((const __m256i *)(at + done));
             __m256i b = _mm256_loadu_si256((const __m256i *)(at + done + 32));
             _mm256_storeu_si256((__m256i *)(to + done), a);
