@@ -340,7 +340,7 @@ def _end(number: int, _: object) -> None:
     """End the process by the signal, after the programs that it has started."""
     stdio = sys.modules.get(f"{__package__.partition('.')[0]}.transports.stdio.child")  # loaded if there are any
     if stdio is not None:
-        stdio.kill_children()
+        stdio.signal_children("SIGKILL")
     signal.signal(number, signal.SIG_DFL)
     signal.raise_signal(number)
 

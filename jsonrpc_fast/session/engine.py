@@ -621,12 +621,18 @@ class Engine:
         """Whether neither side waits for anything."""
         return not (len(self.calls) or self.requests.serving or self.inbox.is_busy)
 
-    def lose_calls(self) -> None:
-        """Settle all calls as lost: there are no more responses. What was received is still being served."""
+    def lose_calls(self, tells_peer: bool = False) -> None:
+        """Settle all calls as lost: there are no more responses. What was received is still being served.
+
+        Args:
+            tells_peer: Whether the peer is notified that it need not go on with them, if the convention allows it.
+        """
         self.may_call = False
         self._driver.left()
         for call in self.calls.lose():
             self._settled(call)
+            if tells_peer:
+                self.send(self._notice(self.calls.cancellation_notice, call), call.destination)
 
     def lose(self) -> None:
         """Settle all calls as lost, and forget the requests being served: the connection is lost.

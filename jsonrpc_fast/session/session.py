@@ -217,8 +217,9 @@ class Session(Caller):
         """Let handlers finish, settle the calls, and close the transport.
 
         Requests that arrive meanwhile, or have not begun in time, are refused with SERVER_BUSY. Handlers that do not
-        finish in time are cancelled and counted in `dropped_requests`. A second call waits for the first, and the
-        earlier deadline applies. Cancelling this ends the waiting for handlers.
+        finish in time are cancelled and counted in `dropped_requests`. The peer is notified that calls in flight are
+        cancelled, if the convention can say so. A second call waits for the first, and the earlier deadline applies.
+        Cancelling this ends the waiting for handlers.
 
         Args:
             grace_seconds: Seconds for the handlers to finish; None: no limit. The default is the option
@@ -269,7 +270,8 @@ class Session(Caller):
         try:
             await self._wait_until_served()
             is_owed = self._engine.calls.is_owed
-            self._engine.lose_calls()
+            # Closing an exchange cancels its call.
+            self._engine.lose_calls(tells_peer=not self._transport.has_exchanges)
             await self._end_handlers()
             self._engine.inbox.count_dropped()
             self._transport.dropped_requests = self.dropped_requests

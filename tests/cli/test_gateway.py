@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jsonrpc_fast.cli.main import main
-from jsonrpc_fast.errors import RpcError
+from jsonrpc_fast.errors import ConnectionLost, RpcError
 from jsonrpc_fast.mcp import connect
+from jsonrpc_fast.session import McpConvention, Session
+from jsonrpc_fast.transports import StdioClient
 
 from ..support.http_process import running
 from ..support.tables import rows
@@ -94,6 +99,53 @@ async def test_a_client_on_stdio(servers: Path) -> None:
         assert again != pid
     await eventually(lambda: not Path(f"/proc/{again}").exists())
     assert any("bad: cannot be started" in line for line in lines)
+
+
+STUBBORN = """
+import json, os, signal, sys
+if sys.argv[1] == "ignores":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "initialize":
+        info = {"name": "s", "version": "1"}
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+    elif message["method"] == "tools/call":
+        print("at work", os.getpid(), file=sys.stderr, flush=True)
+while True:
+    signal.pause()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@pytest.mark.parametrize("how", ["ends", pytest.param("ignores", marks=pytest.mark.slow)])
+async def test_a_signal_ends_the_servers_at_once(how: str, tmp_path: Path) -> None:
+    """One of two has a call in flight; neither ends when its stdin is closed."""
+    (tmp_path / "server.py").write_text(STUBBORN)
+    entry = {"command": sys.executable, "args": ["-S", str(tmp_path / "server.py"), how]}
+    (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": {"a": entry, "b": entry}}))
+    lines: list[str] = []
+    transport = StdioClient(command(tmp_path / "servers.json"), stderr=lines.append)
+    async with Session(transport, convention=McpConvention()) as session:
+        info = {"name": "c", "version": "1"}
+        await session.call("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info})
+        calls = [asyncio.ensure_future(session.call("tools/call", {"name": f"{name}_wait"})) for name in "ab"]
+        await eventually(lambda: len([line for line in lines if line.startswith("at work")]) == 2)
+        children = [line.split()[-1] for line in lines if line.startswith("at work")]
+        assert transport.pid is not None
+        calls.pop().cancel()
+        begun = time.monotonic()
+        os.kill(transport.pid, signal.SIGTERM)
+        with pytest.raises(RpcError if how == "ends" else (RpcError, ConnectionLost)) as caught:
+            await calls[0]
+        await session.wait_closed()
+        assert transport.returncode == -signal.SIGTERM
+        # A client of this package kills it after 2.
+        assert how == "ends" or time.monotonic() - begun < 3
+    assert how == "ignores" or str(caught.value) == "the server 'a' was lost (-32000)"
+    await eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
+    assert not any("has ended" in line for line in lines)
 
 
 async def test_clients_over_http(servers: Path) -> None:

@@ -475,6 +475,26 @@ async def test_close_does_not_wait_for_a_peer_that_works_on_a_lost_call(kind: st
         await listener.close(grace_seconds=0)
 
 
+@rows(
+    ("convention", "notified"),
+    [
+        (McpConvention(), [Notification("notifications/cancelled", {"requestId": 1})]),
+        (LspConvention(), [Notification("$/cancelRequest", {"id": 1})]),
+        (AcpConvention(), [Notification("$/cancel_request", {"requestId": 1})]),
+        (Convention(), []),
+    ],
+)
+async def test_close_cancels_the_calls_at_the_peer(convention: Convention, notified: list[Notification]) -> None:
+    async with session_and_wire(convention=convention) as (session, wire):
+        call = asyncio.create_task(session.call("forever"))
+        assert await wire.next() == Request(1, "forever")
+        await session.close()
+        await settle()
+        assert wire.received == notified
+        with pytest.raises(ConnectionLost, match="the connection is closed"):
+            await call
+
+
 @pytest.mark.virtual_time
 async def test_close_without_a_limit() -> None:
     async with sessions({"slow": slow}, close_seconds=0) as (client, server):

@@ -26,6 +26,7 @@ from ..._version import __version__
 from ...profile import MCP_2025_11_25, Profile
 from ...session import SessionOptions
 from ...transports.protocol import Transport
+from ...transports.stdio.child import signal_children
 from ..client.entries import ServerEntry, Servers, entry_of, read_servers
 from ..protocol.capabilities import Implementation, ListChanged, Resources, ServerCapabilities
 from ..protocol.naming import Prefixes
@@ -177,6 +178,12 @@ class Gateway(Served):
         return GatewayConnection(
             handshake, _CAPABILITIES, self._make, self._places, self._http_clients, own, transport, options
         )
+
+    def on_signal(self) -> None:
+        # A client gives the gateway 2 seconds to end: too few for the servers to end in their own time.
+        super().on_signal()
+        self._places.is_ending = True
+        signal_children("SIGTERM")
 
     def _modern_clients(self) -> ModernClients:
         return ModernClients(partial(self._make, True), self._info, self._rounds)

@@ -96,6 +96,7 @@ class Places:
         running: The servers that run or start.
         schemas: By their names for the clients: the input schemas of tools that ask for headers over HTTP.
         legacy: The names of servers that were found to have a handshake only: they are not probed again.
+        is_ending: Whether the process ends: no server is started.
     """
 
     profile: Profile
@@ -107,12 +108,13 @@ class Places:
     running: dict[Upstream, None] = field(default_factory=dict)
     schemas: dict[str, Any] = field(default_factory=dict)
     legacy: set[str] = field(default_factory=set)
+    is_ending: bool = False
 
     async def enter(self, upstream: Upstream) -> None:
         """Give a server a place to run, if necessary that of the one that has been idle longest.
 
         Raises:
-            RpcError: Too many servers run.
+            RpcError: Too many servers run, or the process ends.
         """
         while len(self.running) >= self.max_servers:
             now = asyncio.get_running_loop().time()
@@ -123,6 +125,8 @@ class Places:
                 raise RpcError(RELAY_ERROR, "too many servers run")
             # Checked again after the wait: another request may have taken the place.
             await min(idle, key=lambda other: other.used).end()
+        if self.is_ending:
+            raise RpcError(RELAY_ERROR, "the gateway is ending")
         self.running[upstream] = None
 
     def leave(self, upstream: Upstream) -> None:
@@ -518,7 +522,8 @@ class Upstream:
         """Give the place back after a loss."""
         # Ignore the loss of an earlier session, and the end that this side has begun.
         if self._session is session and not self._is_closed and self._ending is None:
-            _logger.warning("%s: has ended", self.name)
+            if not self._places.is_ending:
+                _logger.warning("%s: has ended", self.name)
             self._has_failed = True
             self._end_soon()
 

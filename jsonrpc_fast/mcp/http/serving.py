@@ -16,7 +16,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final
 
-from ...transports.stdio.child import kill_children
+from ...transports.stdio.child import signal_children
 from .endpoint import McpEndpoint as McpEndpoint
 
 INTERRUPTED: Final = 130
@@ -106,7 +106,7 @@ def run_http(
         def handle_exit(self, sig: int, frame: Any) -> None:
             if self.should_exit and sig == signal.SIGINT:
                 # uvicorn would leave the application's tasks to a loop that ends, with a traceback for each.
-                kill_children()
+                signal_children("SIGKILL")
                 signal.signal(sig, signal.SIG_DFL)
                 signal.raise_signal(sig)
             else:

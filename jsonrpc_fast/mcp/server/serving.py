@@ -181,7 +181,7 @@ class Served(ConnectionFactory):
 
         Args:
             options: Options of `StdioServer`; options of `Session`, as in `run`; `grace_seconds`: how long running
-                functions may take after a signal, by default 5; None: no limit.
+                functions may take after a signal, by default 1.5; None: no limit.
 
         Returns:
             The exit code, as `run_stdio` returns it.
@@ -204,7 +204,7 @@ class Served(ConnectionFactory):
                     await self.tasks.close()
 
         defaults: Any = {"profile": self.profile, "raw": self.keeps_raw}
-        return run_stdio(serve, on_signal=self.end_subscriptions, **{**defaults, **transport_options})
+        return run_stdio(serve, on_signal=self.on_signal, **{**defaults, **transport_options})
 
     def asgi_app(self, *, session_options: SessionOptions | None = None, **options: Unpack[HttpOptions]) -> Application:
         """Return an ASGI application that serves this server over Streamable HTTP.
@@ -259,6 +259,10 @@ class Served(ConnectionFactory):
         """
         app = self.asgi_app(session_options=session_options, **options)
         return http_serving().run_http(app, host, port, grace_seconds=grace_seconds, uvicorn_options=uvicorn_options)
+
+    def on_signal(self) -> None:
+        """Begin to end, at the first signal of `serve_stdio`."""
+        self.end_subscriptions()
 
     def end_subscriptions(self) -> None:
         """End all subscriptions of modern clients with their responses, before the server ends."""

@@ -21,6 +21,11 @@ from typing import IO, Any, Final, Literal
 
 from ..waiters import Waiters
 
+END_SECONDS: Final = 2.0
+"""How long a child may take to end when its stdin is closed, and again after SIGTERM, as in the SDKs of MCP."""
+GRACE_SECONDS: Final = 1.5
+"""How long a server on stdio takes to end after a signal: less than its client gives it."""
+
 _running: Final[weakref.WeakSet[Child]] = weakref.WeakSet()
 
 
@@ -134,7 +139,7 @@ class Child:
         self._waiters.wake()
 
 
-def kill_children() -> None:
-    """Kill the children of all clients in this process, because it ends at once. May be called by a signal handler."""
+def signal_children(name: Literal["SIGTERM", "SIGKILL"]) -> None:
+    """Signal the children of all clients in this process, because it ends. May be called by a signal handler."""
     for child in list(_running):
-        child.send_signal("SIGKILL")
+        child.send_signal(name)

@@ -27,7 +27,7 @@ from ...errors import ConnectionLost
 from ..channel import Events
 from ..connection import Connection, State
 from ..options import TransportOptions
-from .child import Child, Program
+from .child import END_SECONDS, Child, Program
 from .descriptors import DescriptorChannel, Reader, open_reader, open_writer
 
 STDERR_BYTES: Final = 4096
@@ -35,9 +35,6 @@ STDERR_BYTES: Final = 4096
 
 LINE_BYTES: Final = 64 * 1024
 """Longer lines of a child's stderr are split."""
-
-END_SECONDS: Final = 2.0
-"""The default of `exit_seconds` and `terminate_seconds`, as in the SDKs of MCP."""
 
 KILL_SECONDS: Final = 5.0
 """How long to wait for a killed child: the system cannot end a process that hangs in a driver."""

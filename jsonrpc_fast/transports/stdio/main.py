@@ -7,6 +7,8 @@ How the process ends, with its exit code:
   - SIGTERM, SIGINT or SIGHUP: new requests are refused, the work in progress has `grace_seconds`, what was accepted is
     written, and the process ends by the signal (143, 130 or 129 in a shell). A second signal does not wait. A SIGHUP
     that is ignored (nohup) stays ignored.
+  - Child processes of clients in this process do not outlive it after a signal: those that still run after
+    `grace_seconds`, or at a second signal, are killed.
   - Requests left without a response, or bytes that the client did not take in time: 1 (or the signal), and a line on
     stderr.
 
@@ -28,6 +30,7 @@ from ..._typing import Unpack
 from ...errors import ConnectionLost
 from ..connection import SERVE_SECONDS, State
 from ..options import TransportOptions
+from .child import GRACE_SECONDS, signal_children
 from .server import StdioServer
 from .takeover import fill_closed_descriptors
 
@@ -36,7 +39,7 @@ def run_stdio(
     serve: Callable[[StdioServer], Coroutine[Any, Any, object]],
     *,
     on_signal: Callable[[], object] | None = None,
-    grace_seconds: float | None = 5.0,
+    grace_seconds: float | None = GRACE_SECONDS,
     **options: Unpack[TransportOptions],
 ) -> int:
     """Run a server on this process's stdin and stdout until its client or a signal ends it.
@@ -46,7 +49,8 @@ def run_stdio(
             cancelled soon after the channel is closed.
         on_signal: Called at the first signal. Messages sent before, by it, or by tasks that it wakes are still written.
         grace_seconds: How long the work in progress may take after a signal; None: without limit. A session gives this
-            time to its handlers; without a session it is passed to `onstop` of the transport.
+            time to its handlers; without a session it is passed to `onstop` of the transport. Clients, those of
+            this package too, kill a server 2 seconds after SIGTERM.
         options: Options of `Connection`.
 
     Returns:
@@ -102,8 +106,11 @@ class _Signals:
         transport = self._transport
         self.received.append(number)
         if len(self.received) > 1:
+            signal_children("SIGKILL")
             self._closing.append(loop.create_task(transport.disconnect()))
             return
+        if self._grace_seconds is not None:
+            loop.call_later(self._grace_seconds, signal_children, "SIGKILL")
         if self._on_signal is not None:
             self._on_signal()
         # After the tasks that `on_signal` wakes.
