@@ -5,7 +5,8 @@
 
 Rules:
   - A request goes to the first upstream that does not rest. An upstream that fails rests: longer with each failure in a
-    row, or as long as its `Retry-After` says. If all of them rest, requests wait.
+    row, or as long as its `Retry-After` says. If all of them rest, requests wait. The failures of attempts that begin
+    before the end of a rest are part of the failure that began it: many calls in flight are no failures in a row.
   - An upstream that failed is tried again for the same request only after the others, unless they rest for longer than
     the call may take.
   - A request that was certainly not served may be sent again: no connection was made, or the status is 429. After any
@@ -65,7 +66,8 @@ class Upstreams(OuterTransport):
         urls: The URLs of the servers, the preferred one first.
         attempts: How many times a request is sent, at most.
         may_repeat: Called with a method; returns whether it may run twice, as reading may. By default none may.
-        rest_seconds: How long an upstream rests after a failure. Each further one doubles this, up to 5 minutes.
+        rest_seconds: How long an upstream rests after a failure. Each further one after that rest doubles this, up to
+            5 minutes.
         attempt_seconds: How long each wait for one upstream may take: for a connection, for room to write, for the
             headers of the response, and for each further part of its body. It does not bound their sum, which only the
             timeout of the call does. None: as long as the call.
@@ -183,6 +185,7 @@ class _Exchange:
         self._request = request
         self._body = body
         self._attempts = 0
+        self._begun = now  # the attempt in progress
         self._timeouts: dict[str, float | None] = request.extensions.get("timeout", {})
         # The libraries have a timeout for each kind of wait. The largest stands for that of the call.
         given = [seconds for seconds in self._timeouts.values() if seconds is not None]
@@ -234,6 +237,7 @@ class _Exchange:
 
     def request_to(self, upstream: _Upstream, now: float) -> Any:
         """Return the request as it is sent to an upstream, with no more time than is left for the call."""
+        self._begun = now
         request, url = self._request, self.library.URL(upstream.url)
         # Host and Content-Length are set anew for the URL of the upstream.
         headers = [field for field in request.headers.raw if field[0].lower() not in _NOT_COPIED]
@@ -293,7 +297,12 @@ class _Exchange:
         return all(isinstance(item, (Request, Notification)) and may_repeat(item.method) for item in items)
 
     def _rest(self, upstream: _Upstream, now: float, reason: str, seconds: float | None) -> None:
-        upstream.failures += 1
+        if self._begun < upstream.rests_until:
+            if seconds is None:
+                return
+            seconds = max(seconds, upstream.rests_until - now)
+        else:
+            upstream.failures += 1
         # After a `Retry-After` the upstream is not tried early: it has said when to come back.
         upstream.has_asked = seconds is not None
         if seconds is None:

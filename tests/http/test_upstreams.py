@@ -22,7 +22,7 @@ from jsonrpc_fast.http.upstreams import MAX_REST_SECONDS, Upstreams
 from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, Profile
 
 from ..support.tables import rows
-from ..support.waiting import free_port
+from ..support.waiting import free_port, settle
 
 LIBRARIES = [importlib.import_module(name) for name in ("httpx2", "httpx") if importlib.util.find_spec(name)]
 RESULT = b'{"jsonrpc":"2.0","id":%d,"result":"%s"}'
@@ -189,6 +189,31 @@ def test_an_upstream_that_failed_rests(http: Any, is_async: bool, clock: Clock) 
         call(clock, is_async, upstreams)
         assert "".join(servers.seen) == seen
     assert clock.waits == []
+
+
+async def test_the_failures_of_calls_in_flight_are_one(http: Any, clock: Clock) -> None:
+    gate = asyncio.Event()
+
+    async def handle(request: Any) -> Any:
+        if request.url.host == "a" and clock.now < 1010:
+            await gate.wait()
+            clock.now += 0.1
+            raise http.ConnectError("refused")
+        return http.Response(200, content=RESULT % (1, request.url.host.encode()))
+
+    upstreams = Upstreams("http://a/", "http://b/", transport=http.MockTransport(handle), rest_seconds=9)
+
+    async def call() -> Any:
+        async with AsyncHttpClient("http://any/", transport=upstreams) as client:
+            return await client.call("get")
+
+    calls = [asyncio.ensure_future(call()) for _ in range(12)]
+    await settle()
+    gate.set()
+    assert await asyncio.gather(*calls) == ["b"] * 12
+    assert await call() == "b"
+    clock.now = 1010.0
+    assert await call() == "a"
 
 
 @rows(
