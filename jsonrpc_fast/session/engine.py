@@ -479,17 +479,22 @@ class Engine:
             raise self.refusal()
         self._send_calls([], self.calls.notify(method, params), destination)
 
-    def ping(self, timeout: float) -> Call:
-        """Begin the convention's call that asks for any response, even if `max_calls` calls are in flight.
+    def ping(self, timeout: float, method: str | None = None, params: Any = None) -> Call:
+        """Begin a call that asks for any response, even if `max_calls` calls are in flight.
+
+        Args:
+            timeout: How long to wait for it.
+            method: The method; None: that of the convention.
+            params: The params.
 
         Raises:
             StateError: The convention has no ping.
             ConnectionLost: The connection is lost.
         """
-        method = self.calls.convention.ping
+        method = method or self.calls.convention.ping
         if method is None:
             raise StateError("the convention has no ping")
-        call, text = self.calls.request(method, None, self._clock(), timeout, may_exceed=True)
+        call, text = self.calls.request(method, params, self._clock(), timeout, may_exceed=True)
         self._send_calls([call], text, None)
         return call
 

@@ -34,7 +34,7 @@ from ..transports.connection import Connection
 from ..transports.heartbeat import Heartbeat
 from ..transports.protocol import Callbacks, Transport, check_transport
 from ..transports.waiters import Waiters
-from ..types import UNSET, Unset
+from ..types import UNSET, MessageId, Unset
 from .calling import Caller
 from .context import SessionContext
 from .engine import Engine
@@ -166,6 +166,7 @@ class Session(Caller):
         if self._heartbeat is not None and self._state is _RUNNING:
             if transport.received_chunks is None:
                 transport.onmessage = partial(self._count_message, self._heartbeat, self._receiver())
+                transport.onfail = partial(self._count_failure, self._heartbeat)
             # The pings would mark a handler that starts the session as waiting.
             detached(self._heartbeat.start)
 
@@ -344,6 +345,11 @@ class Session(Caller):
     def _count_message(self, heartbeat: Heartbeat, receive: Callable[..., None], *message: Any) -> None:
         heartbeat.count()
         receive(*message)
+
+    def _count_failure(self, heartbeat: Heartbeat, id: MessageId, error: Exception) -> None:
+        if isinstance(error, HttpStatusError | InvalidResponse):  # something has responded
+            heartbeat.count()
+        self._engine.fail(id, error)
 
     def _ping(self, seconds: float) -> None:
         with suppress(ConnectionLost, StateError):  # the transport reports a lost connection itself

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast import Request, encode_error, encode_notification, encode_result
-from jsonrpc_fast.errors import ConnectionLost
+from jsonrpc_fast.errors import ConnectionLost, HttpStatusError, InvalidResponse
 from jsonrpc_fast.session import Convention, LspConvention, McpConvention, ReconnectingSession, Session
 from jsonrpc_fast.transports import (
     Sendable,
@@ -236,6 +236,28 @@ async def test_a_transport_of_another_library() -> None:
         assert wire.received == []
         await session.wait_closed()
         assert [message.method for message in wire.received] == ["rpc.ping"]
+    await other.disconnect()
+
+
+@rows(
+    ("error", "is_alive"),
+    [(HttpStatusError(400, {}, b""), True), (InvalidResponse("malformed"), True), (ConnectionLost("refused"), False)],
+)
+@pytest.mark.virtual_time
+async def test_a_ping_that_fails_alone(error: Exception, is_alive: bool) -> None:
+    """Over HTTP each ping is a request of its own, and any status shows a peer that is there."""
+    one, other = memory_pair()
+    transport = Foreign(one)
+
+    def receive(message: Any) -> None:
+        assert transport.onfail is not None
+        transport.onfail(message.id, error)
+
+    other.onmessage = receive
+    await other.start()
+    async with Session(transport, heartbeat_seconds=SECONDS) as session:
+        await asyncio.sleep(10 * SECONDS)
+        assert session.is_connected is is_alive
     await other.disconnect()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from math import inf
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from ..._typing import Unpack
 from ...codec import ParseError, Request
 from ...codec._payloads import decoded
 from ...codes import RPC_MESSAGES, ErrorCode
-from ...errors import CallTimeout, HttpStatusError, RpcError, StateError, invalid_params
+from ...errors import CallTimeout, ConnectionLost, HttpStatusError, RpcError, StateError, invalid_params
 from ...handlers import is_awaitable
 from ...profile import MCP_2025_11_25
 from ...session import McpConvention, SessionContext, SessionOptions
@@ -115,6 +116,14 @@ class ClientSession(McpSession):
                 step = self._handshake.answered(result)
         if step.notification is not None:
             await self.notify(step.notification.method, step.notification.params)
+
+    def _ping(self, seconds: float) -> None:
+        server = self._handshake.server
+        if server is None or not server.revision.is_modern:
+            super()._ping(seconds)
+            return
+        with suppress(ConnectionLost, StateError):  # as there
+            self._engine.ping(seconds, "server/discover", server.params())
 
     @property
     def revision(self) -> Revision | None:

@@ -10,8 +10,10 @@ import pytest
 from jsonrpc_fast import ParseError, ParseErrorCode
 from jsonrpc_fast.codec import parse
 from jsonrpc_fast.errors import RpcError, StateError
+from jsonrpc_fast.hooks import Outcome
 from jsonrpc_fast.mcp.client import connect
 from jsonrpc_fast.mcp.client.client import MAX_ROUNDS
+from jsonrpc_fast.mcp.server import Server
 from jsonrpc_fast.profile import JSONRPC, MCP_2025_11_25, Profile
 from jsonrpc_fast.transports.memory import memory_pair
 
@@ -48,6 +50,23 @@ async def test_requests_of_the_server() -> None:
         unknown = {"code": -32601, "message": "Method not found"}
         assert await script.ask("unknown/method") == {**base, "error": unknown}
         assert [type(fault) for fault in hooks.seen] == [TypeError, KeyError]
+
+
+@pytest.mark.virtual_time
+@rows(("mode", "ping"), [("2025-11-25", "ping"), ("2026-07-28", "server/discover")])
+async def test_a_heartbeat_pings_as_the_revision_can(mode: str, ping: str) -> None:
+    class Calls:
+        def __init__(self) -> None:
+            self.settled: list[tuple[str, str]] = []
+
+        def call_settled(self, _: Any, id: int, method: str, outcome: Outcome, *rest: Any) -> None:
+            self.settled.append((method, outcome.value))
+
+    calls = Calls()
+    async with connect(Server("s", "1"), mode=mode, heartbeat_seconds=20, hooks=calls):
+        calls.settled.clear()
+        await asyncio.sleep(50)
+    assert calls.settled == [(ping, "result"), (ping, "result")]
 
 
 async def test_requests_are_checked_with_a_lenient_transport() -> None:
