@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import subprocess
 import sys
+import warnings
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from jsonrpc_fast import Notification, Request, Response, encode_notification, encode_request, encode_result
 from jsonrpc_fast.codes import SessionErrorCode
 from jsonrpc_fast.errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
+from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.session import AcpConvention, Convention, LspConvention, McpConvention, Session, SessionContext
 from jsonrpc_fast.transports import MemoryTransport, TcpClient, TcpServer, Transport, memory_pair
 
@@ -493,6 +496,31 @@ async def test_close_cancels_the_calls_at_the_peer(convention: Convention, notif
         assert wire.received == notified
         with pytest.raises(ConnectionLost, match="the connection is closed"):
             await call
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_handler_with_a_timeout_whose_task_has_not_begun_is_closed(turns: int) -> None:
+    """The connection is lost some turns of the loop after the ordered handler before it has ended."""
+    gate = asyncio.get_running_loop().create_future()
+
+    async def first() -> None:
+        await gate
+
+    handlers = Handlers({"second": forever}, timeout=5)
+    handlers.register("first", first, ordered=True)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        async with session_and_wire(handlers) as (session, wire):
+            wire.send(encode_request(1, "first"))
+            wire.send(encode_request(2, "second"))
+            await settle()
+            gate.set_result(None)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            wire.other.abort()
+            await session.wait_closed()
+        gc.collect()  # a coroutine that was never awaited is told now
+    assert [str(each.message) for each in warned] == []
 
 
 @pytest.mark.virtual_time
