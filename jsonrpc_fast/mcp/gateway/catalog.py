@@ -28,6 +28,7 @@ from ..protocol.meta import HEADER_KEY, LIST_METHODS, method_not_found
 from ..protocol.naming import Prefixes
 from ..protocol.uris import UriTemplate, not_found
 from ..protocol.versions import Revision
+from ..relay import RELAY_ERROR
 from .payloads import member, replaced, text_member, with_members
 from .upstream import Places, Upstream
 
@@ -181,8 +182,10 @@ class Catalog:
                     return await upstream.subscribe(method, params, origin)
                 return await self._client.call(upstream, method, params, origin)
             except RpcError as error:
-                # Perhaps another server has the resource. If none has, the client gets the last error.
-                last = error
+                # Perhaps another server has the resource. If none has, the client gets the last error, or that of a
+                # server that could not be asked.
+                if last is None or last.code != RELAY_ERROR:
+                    last = error
         raise not_found(uri, revision) if last is None else last
 
     def _possible_owners(self, uri: str) -> list[Upstream]:

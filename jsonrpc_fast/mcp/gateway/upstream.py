@@ -33,6 +33,7 @@ from ...errors import (
     ConnectionLost,
     HandshakeError,
     HttpStatusError,
+    InvalidResponse,
     ParseError,
     ProgramStartError,
     RpcError,
@@ -78,6 +79,18 @@ _LISTEN_SECONDS: Final = 5.0
 """The least time between two openings of a subscription, and how long the old one is kept while the new one opens."""
 _SESSION: Final[SessionOptions] = {"max_inbox": 1000, "inbox_bytes": 16 * 1024 * 1024, "max_handlers": 100}
 """How many requests of its own a server may have in flight."""
+
+_FAULTS: Final = (
+    CallTimeout,
+    ConnectionLost,
+    HandshakeError,
+    HttpStatusError,
+    InvalidResponse,
+    ParseError,
+    SignInError,
+    StateError,
+)
+"""What a server that fails raises here. The client gets the error -32000, which names the server."""
 
 _logger: Final = logger_of("gateway")
 
@@ -232,7 +245,7 @@ class Upstream:
                 # A server with a handshake knows no rounds: the members that only 2026-07-28 has stay here.
                 params = with_meta(as_raw(params), {}, INPUT_MEMBERS)
             return await self._send(session, method, params, origin)
-        except (ConnectionLost, CallTimeout, HttpStatusError, ParseError, StateError) as error:
+        except _FAULTS as error:
             raise self._error(_reason(error)) from None
         finally:
             self.used = asyncio.get_running_loop().time()
@@ -464,7 +477,7 @@ class Upstream:
         try:
             async with on_failure(partial(self._places.leave, self)):
                 session = await self._connect(now + START_SECONDS)
-        except (OSError, ValueError, ImportError, ConnectionLost, CallTimeout, HandshakeError, RpcError) as error:
+        except (*_FAULTS, OSError, ValueError, ImportError, RpcError) as error:
             _logger.warning("%s: cannot be started: %s", self.name, _reason(error))
             raise self._error("cannot be started") from None
         self._session = session  # not before: no request may overtake the handshake
@@ -477,7 +490,7 @@ class Upstream:
             await self._entry.sign_in()
         except SignInError as error:  # whose text shows nothing that was sent
             _logger.warning("%s: %s", self.name, error)
-            raise self._error("needs a sign-in, which failed") from None
+            raise self._error(_reason(error)) from None
 
     async def _connect(self, deadline: float) -> _Session:
         # A client with a handshake is served by one, so that the server may ask it at any time.
@@ -610,6 +623,8 @@ def _reason(error: Exception) -> str:
         return f"responded with the HTTP status {error.status}"
     if isinstance(error, CallTimeout):
         return "did not respond in time"
+    if isinstance(error, SignInError):
+        return "needs a sign-in, which failed"
     if isinstance(error, (ConnectionLost, StateError)):
         return "was lost"
     if isinstance(error, RpcError):

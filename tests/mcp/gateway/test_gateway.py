@@ -54,6 +54,15 @@ async def test_a_resource_that_is_not_listed_is_looked_for_in_every_server() -> 
         assert (await client.read_resource("hidden://a"))["contents"][0]["text"] == "hidden"
 
 
+async def test_a_resource_that_a_lost_server_may_have() -> None:
+    """Servers before and after it do not have it."""
+    servers: Any = {"one": Shop().server, "lost": ["/nowhere/program"], "other": Shop("other").server}
+    async with client_of(Gateway(servers)) as client:
+        with pytest.raises(RpcError) as caught:
+            await client.read_resource("hidden://a")
+        assert (caught.value.code, caught.value.message) == (-32000, "the server 'lost' cannot be started")
+
+
 async def test_the_error_of_a_server_reaches_the_client_as_it_is() -> None:
     _, _, gateway = two()
     async with client_of(gateway) as client:

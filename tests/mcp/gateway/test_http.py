@@ -9,13 +9,16 @@ import pytest
 
 pytest.importorskip("httpx", reason="the extra `http` is not installed")
 
+from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp import Gateway, connect
 from jsonrpc_fast.mcp.http.authorization import Authorization
 from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 
+from ...support.http_script import HttpRequest, Reply, http_script, legacy
 from ...support.mcp_conversation import answered
 from ...support.mcp_gateway import Shop
 from ...support.mcp_http import client_of, events_of, message_of, modern, request
+from ...support.tables import rows
 from ...support.waiting import eventually
 
 CAN_SAMPLE = {"io.modelcontextprotocol/clientCapabilities": {"sampling": {}}}
@@ -163,3 +166,26 @@ async def test_servers_over_http(mode: str, versions: Any) -> None:
             await eventually(is_told)
             if mode == "modern":
                 listen.cancel()
+
+
+@rows(
+    ("body", "status"),
+    [
+        (b"garbage", 200),
+        (b"[]", 200),
+        (b"5", 200),
+        (b"", 200),
+        (b'{"jsonrpc":"2.0","id":77,"result":{}}', 200),
+        (b'{"jsonrpc":"2.0","id":2,"id":2,"result":{}}', 200),
+        (b"no", 500),
+    ],
+)
+async def test_the_faults_of_a_server_over_http_name_it(body: bytes, status: int) -> None:
+    async def respond(_: HttpRequest, reply: Reply) -> None:
+        await reply.send(body, status)
+
+    async with http_script(legacy(respond)) as script, connect(Gateway({"bad": script.url})) as client:
+        with pytest.raises(RpcError) as caught:
+            await client.call("tools/call", {"name": "bad_t"})
+        said = "sent an invalid message" if status == 200 else "responded with the HTTP status 500"
+        assert (caught.value.code, caught.value.message) == (-32000, f"the server 'bad' {said}")
