@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Generator
-from types import TracebackType
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from ..codes import DEADLINE_MESSAGE, SessionErrorCode
 from ..errors import RpcError, StateError
 from ..types import is_awaitable
+from .awaiting import OuterCoroutine, discard
 from .handler import Handler, OuterHandler, RequestContext
 
 _COUNTS_CANCELLATIONS: Final = sys.version_info >= (3, 11)
@@ -43,8 +43,8 @@ def _deadline_exceeded() -> Exception:
     return RpcError(SessionErrorCode.DEADLINE_EXCEEDED, DEADLINE_MESSAGE)
 
 
-class TimedAwaitable(Coroutine[Any, Any, Any]):
-    """Awaits `work` for some seconds. Closing it closes `work`, which the coroutine of a function could not do.
+class TimedAwaitable(OuterCoroutine[Any]):
+    """Awaits `work` for some seconds.
 
     Args:
         work: What to await.
@@ -52,7 +52,7 @@ class TimedAwaitable(Coroutine[Any, Any, Any]):
         late_error: Makes the exception to raise after that time.
     """
 
-    __slots__ = ("_runner", "_work")
+    __slots__ = ()
 
     def __init__(
         self, work: Awaitable[Any], seconds: float, late_error: Callable[[], Exception] = _deadline_exceeded
@@ -62,33 +62,18 @@ class TimedAwaitable(Coroutine[Any, Any, Any]):
             deadline = asyncio.get_running_loop().time() + seconds
         except RuntimeError:
             deadline = None
-        self._work = work
-        self._runner = _run(work, deadline, late_error)
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return self._runner.__await__()
-
-    def send(self, value: Any) -> Any:
-        return self._runner.send(value)
-
-    def throw(self, kind: Any, value: Any = None, trace: TracebackType | None = None) -> Any:
-        return self._runner.throw(kind if value is None else value)
-
-    def close(self) -> None:
-        # A runner that has not begun does not close `work`, and CPython warns of coroutines that were never awaited.
-        self._runner.close()
-        _discard(self._work)
+        super().__init__(work, _run(work, deadline, late_error))
 
 
 async def _run(work: Awaitable[Any], deadline: float | None, late_error: Callable[[], Exception]) -> Any:
     # Without a loop, or on another loop than asyncio's, there is no timer.
     task: Any = None if deadline is None else asyncio.current_task()
     if task is None or deadline is None:
-        _discard(work)
+        discard(work)
         raise StateError("the timeout of a handler needs asyncio: use the timeouts of this event loop")
     loop = asyncio.get_running_loop()
     if loop.time() >= deadline:
-        _discard(work)
+        discard(work)
         raise late_error()
     # Requests for cancellation that came before belong to others, and must survive `uncancel`.
     cancellations = task.cancelling() if _COUNTS_CANCELLATIONS else 0
@@ -113,11 +98,3 @@ async def _run(work: Awaitable[Any], deadline: float | None, late_error: Callabl
             # Only this deadline has cancelled the task. Otherwise the cancellation from outside goes on.
             if is_cancelled and left <= cancellations:
                 raise late_error() from None
-
-
-def _discard(work: Awaitable[Any]) -> None:
-    """Drop an awaitable that has not begun."""
-    if isinstance(work, Coroutine):
-        work.close()
-    elif asyncio.isfuture(work):
-        work.cancel()

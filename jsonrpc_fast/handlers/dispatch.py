@@ -27,6 +27,7 @@ from ..codes import DEADLINE_MESSAGE, ErrorCode, SessionErrorCode
 from ..errors import HANDLER_FAILURES, EncodeError, RpcError, internal_error, standard_error
 from ..profile import JSONRPC, Profile
 from ..types import is_awaitable
+from .awaiting import discard
 from .handler import Handler, RequestContext
 from .responses import ReportFailure, response_to_error, response_to_failure
 from .results import encode_models
@@ -259,9 +260,7 @@ class Dispatch:
             # However this coroutine ends.
             await _end(asyncio, list(tasks.values()))
             for work in begun:
-                if isinstance(work, Coroutine):
-                    # A task that is cancelled before its first step never awaits its work, and Python would warn.
-                    work.close()
+                discard(work)  # a task that is cancelled before its first step never awaits its work
         for index, task in tasks.items():
             item = batch[index]
             try:
@@ -284,9 +283,7 @@ class Dispatch:
 
     def _refuse_async(self, item: Served, work: Awaitable[Any], is_line: bool) -> bytes:
         """Return the response to an item whose function returned an awaitable, in a sync dispatch."""
-        if isinstance(work, Coroutine):
-            # Otherwise Python warns that the coroutine was never awaited.
-            work.close()
+        discard(work)
         return self._fail(item, TypeError("the function is async: use dispatch_async"), is_line)
 
     def _begin(

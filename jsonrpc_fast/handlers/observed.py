@@ -23,6 +23,7 @@ from ..codes import ErrorCode
 from ..errors import HANDLER_FAILURES, standard_error
 from ..hooks import FoundHooks, Hooks, Outcome, trace_in
 from ..profile import Profile
+from .awaiting import OuterCoroutine
 from .cancellation import CancelledError, is_foreign_cancellation
 from .dispatch import Dispatch, EncodeOptions, ParamsReading, Served
 from .failures import on_failure
@@ -178,15 +179,14 @@ class ObservedDispatch(Dispatch):
         report.context.run(served, report.trace, number, item.method, outcome, code, seconds)
 
 
-class _InContext(Coroutine[Any, Any, Any]):
+class _InContext(OuterCoroutine[Any]):
     """Awaits `work` in a context of its own, on any event loop."""
 
-    __slots__ = ("_context", "_runner", "_work")
+    __slots__ = ("_context",)
 
     def __init__(self, work: Awaitable[Any], context: Context) -> None:
+        super().__init__(work)
         self._context = context
-        self._work = work
-        self._runner = _awaited(work)
 
     # An iterator by itself: `await` and a task send into it, and each step runs in the context.
 
@@ -203,13 +203,7 @@ class _InContext(Coroutine[Any, Any, Any]):
         return self._context.run(self._runner.send, value)
 
     def throw(self, kind: Any, value: Any = None, trace: TracebackType | None = None) -> Any:
-        return self._context.run(self._runner.throw, kind if value is None else value)
+        return self._context.run(super().throw, kind, value)
 
     def close(self) -> None:
-        self._context.run(self._runner.close)
-        if isinstance(self._work, Coroutine):
-            self._context.run(self._work.close)  # which has not begun
-
-
-async def _awaited(work: Awaitable[Any]) -> Any:
-    return await work
+        self._context.run(super().close)

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Coroutine, Generator
 from typing import Any, Final, Generic, TypeVar
 
-from ..handlers.cancellation import resume
+from ..handlers.awaiting import resume
 from .requests import Receive
 
 Result = TypeVar("Result")

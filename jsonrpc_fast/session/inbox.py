@@ -56,6 +56,7 @@ from ..codec._backend import PlainServer
 from ..codes import BUSY_MESSAGE, RPC_MESSAGES, ErrorCode, SessionErrorCode
 from ..errors import HANDLER_FAILURES, ConnectionLost, RpcError, StateError, run_callback, standard_error
 from ..handlers import Handler, Handlers, RequestContext, is_awaitable
+from ..handlers.awaiting import discard
 from ..handlers.cancellation import CancelledError, is_foreign_cancellation, is_future
 from ..handlers.responses import response_to_error, response_to_failure
 from ..hooks import FoundHooks, Outcome
@@ -529,7 +530,7 @@ class Inbox:
                 return
         run.state = _ENDED
         run.context = None
-        run.discard()
+        discard(run.work)
         if run is self._barrier:
             self._lift()
         self._refuse_for_room(run.item, run.trace)
@@ -542,7 +543,7 @@ class Inbox:
         try:
             self._driver.start(run)
         except NotImplementedError as error:
-            run.discard()
+            discard(run.work)
             self.failed(run, error, False)
 
     def _count(self, run: Run) -> None:
@@ -647,7 +648,7 @@ class Inbox:
         del self._queue[run]
         self._room.waiting.drop(run.size)
         run.state = _ENDED
-        run.discard()
+        discard(run.work)
         context, run.context = run.context, None
         assert context is not None
         if run.request is None:

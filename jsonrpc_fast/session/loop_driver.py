@@ -13,21 +13,19 @@ from __future__ import annotations
 import asyncio
 import sys
 import types
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from math import inf
 from types import CoroutineType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from ..codec._backend import ServedCoroutine
 from ..errors import ConnectionLost, StateError
-from ..handlers.cancellation import resume
+from ..handlers.awaiting import OuterCoroutine, resume
 from ..transports.protocol import Transport
 from .driver import Driver
 from .engine import Engine
 from .running import Run, RunState, current_run
 from .tracker import Call
-
-T = TypeVar("T")
 
 _Task: Final[Callable[..., asyncio.Task[None]]] = asyncio.Task
 _OPTIONS: Final[dict[str, Any]] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
@@ -186,7 +184,7 @@ class LoopDriver(Driver):
     # Handlers.
 
     def start(self, run: Run) -> None:
-        work = run.work if type(run.work) is CoroutineType else _await(run.work)
+        work = run.work if isinstance(run.work, (CoroutineType, OuterCoroutine)) else OuterCoroutine(run.work)
         options = {"context": run.context} if _SHARES_CONTEXT else _OPTIONS
         served = ServedCoroutine(self.engine.inbox, work, run)
         task = _Task(served, loop=self.loop, name=run.item.method, **options)
@@ -213,7 +211,3 @@ class LoopDriver(Driver):
                     task.uncancel()
         if _COUNTS_CANCELLATIONS and task.cancelling() > before:
             raise asyncio.CancelledError
-
-
-async def _await(work: Awaitable[T]) -> T:
-    return await work

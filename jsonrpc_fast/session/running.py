@@ -9,13 +9,12 @@ belong to another session: a gateway waits there for the peer here.
 from __future__ import annotations
 
 import enum
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, Final, Protocol, TypeVar
 
 from ..codec import Notification, Request
 from ..codec._backend import ServedCoroutine
-from ..handlers.cancellation import is_future
 from .requests import InboundRequest
 
 T = TypeVar("T")
@@ -116,14 +115,6 @@ class Run:
             self.task.cancel()
         else:
             self.owner.abandon(self)
-
-    def discard(self) -> None:
-        """Drop the awaitable of a handler that has not begun."""
-        work: Any = self.work
-        if isinstance(work, Coroutine):
-            work.close()
-        elif is_future(work):
-            work.cancel()
 
 
 current_run: Final[ContextVar[Run | ServedCoroutine | None]] = ContextVar(

@@ -1,0 +1,82 @@
+"""Awaitables of handlers: one that nobody awaits is ended, and a coroutine that has begun is continued.
+
+Nothing here needs an event loop, or imports asyncio.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Coroutine, Generator
+from types import TracebackType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def discard(work: Any) -> None:
+    """End an awaitable that nobody will await. One that has ended stays as it is.
+
+    CPython warns of coroutines that were never awaited, and a future may be at work.
+    """
+    if isinstance(work, Coroutine):
+        work.close()
+    elif (asyncio := sys.modules.get("asyncio")) is not None and asyncio.isfuture(work):
+        work.cancel()
+
+
+class OuterCoroutine(Coroutine[Any, Any, T]):
+    """A coroutine around an awaitable. If it ends before its first step, it discards the awaitable.
+
+    The coroutine of a function could not do that.
+
+    Args:
+        work: The awaitable.
+        runner: A coroutine that awaits it; None: one that does no more.
+    """
+
+    __slots__ = ("_runner", "_work")
+
+    def __init__(self, work: Awaitable[Any], runner: Coroutine[Any, Any, T] | None = None) -> None:
+        self._work = work
+        self._runner: Coroutine[Any, Any, T] = _awaited(work) if runner is None else runner
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._runner.__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._runner.send(value)
+
+    def throw(self, kind: Any, value: Any = None, trace: TracebackType | None = None) -> Any:
+        try:
+            return self._runner.throw(kind if value is None else value)
+        except BaseException:
+            discard(self._work)
+            raise
+
+    def close(self) -> None:
+        self._runner.close()
+        discard(self._work)
+
+
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work
+
+
+def resume(work: Coroutine[Any, Any, T], waiting: Any) -> Generator[Any, Any, T]:
+    """Continue a coroutine that has begun in the task of the caller. A task of its own would cost a turn of the loop.
+
+    Args:
+        work: The coroutine.
+        waiting: What its last `send` returned.
+    """
+    try:
+        while True:
+            try:
+                value = yield waiting
+            except BaseException as error:
+                waiting = work.throw(error)
+            else:
+                waiting = work.send(value)
+    except StopIteration as end:
+        result: T = end.value
+        return result
