@@ -282,10 +282,7 @@ class Inbox:
         if error is None:
             self.succeeded(run, result)
         else:
-            is_cancelled = isinstance(error, CancelledError) and not is_foreign_cancellation(error)
-            if is_cancelled:
-                run.discard()  # its task may have been cancelled before the first step
-            self.failed(run, error, is_cancelled)
+            self.failed(run, error, isinstance(error, CancelledError) and not is_foreign_cancellation(error))
 
     def conclude(self, message: Request, handler: Handler, result: Any, error: BaseException | None) -> None:
         request = self._requests.register(message, None)
