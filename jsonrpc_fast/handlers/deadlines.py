@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from typing import Any, Final
 
 from ..codes import DEADLINE_MESSAGE, SessionErrorCode
@@ -84,7 +85,8 @@ async def _run(work: Awaitable[Any], deadline: float | None, late_error: Callabl
         is_late = True
         task.cancel()
 
-    timer = loop.call_at(deadline, expire)
+    # Not in the context of the request: asyncio keeps a cancelled timer until its time comes, and its context with it.
+    timer = loop.call_at(deadline, expire, context=Context())
     is_cancelled = False
     try:
         return await work

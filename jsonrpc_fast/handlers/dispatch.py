@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context
 from functools import partial
 from math import inf
 from typing import Any, Final, TypeAlias, TypedDict
@@ -232,7 +233,7 @@ class Dispatch:
                 task.cancel()
 
         deadline = inf if timeout is None else loop.time() + timeout
-        timer = None if deadline == inf else loop.call_at(deadline, expire)
+        timer = None if deadline == inf else loop.call_at(deadline, expire, context=Context())
         try:
             for index, item in enumerate(batch):
                 # The rest of the batch waits: a sync function in it must not run before those that come first.

@@ -3,6 +3,8 @@
 Rules:
   - Everything runs on the loop's thread.
   - There is one timer, for the earliest deadline, one pending turn, and one task that waits for the peer to read.
+  - The timer runs in the context in which the session started, and not in that of the request that happens to set it:
+    asyncio keeps a cancelled timer until its time comes, and with its context all that this holds.
   - Each async handler is a task in its own context. From Python 3.12 on its first step runs at once (an eager task).
   - A handler that has begun in the task of its exchange (`Inbox.serve_at_once`) ends there, because what it has entered
     belongs to this task. Cancelling the handler cancels the task, and the cancellation ends with the handler.
@@ -14,6 +16,7 @@ import asyncio
 import sys
 import types
 from collections.abc import Callable
+from contextvars import Context, copy_context
 from math import inf
 from types import CoroutineType
 from typing import Any, Final
@@ -24,7 +27,7 @@ from ..handlers.awaiting import OuterCoroutine, resume
 from ..transports.protocol import Transport
 from .driver import Driver
 from .engine import Engine
-from .running import Run, RunState, current_run
+from .running import Run, RunState, current_run, detached
 from .tracker import Call
 
 _Task: Final[Callable[..., asyncio.Task[None]]] = asyncio.Task
@@ -68,6 +71,7 @@ class LoopDriver(Driver):
     """
 
     __slots__ = (
+        "_context",
         "_drainer",
         "_is_turn_due",
         "_must_drain",
@@ -87,6 +91,7 @@ class LoopDriver(Driver):
 
     engine: Engine
     loop: asyncio.AbstractEventLoop
+    _context: Context
 
     def __init__(
         self,
@@ -119,6 +124,7 @@ class LoopDriver(Driver):
         """Carry out the decisions of an engine on a loop from now on."""
         self.engine = engine
         self.loop = loop
+        self._context = detached(copy_context)
         if _OPTIONS:
             plain = engine.inbox.plain
             plain.make_task, plain.loop = asyncio.Task, loop
@@ -145,7 +151,7 @@ class LoopDriver(Driver):
             if self._timer is not None:
                 self._timer.cancel()
             self.wakes_at = deadline
-            self._timer = self.loop.call_at(deadline, self._tick)
+            self._timer = self.loop.call_at(deadline, self._tick, context=self._context)
 
     def _tick(self) -> None:
         self._timer = None

@@ -29,6 +29,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -390,7 +391,9 @@ class Subscriptions:
         finally:
             current_run.reset(token)
         error = CallTimeout("no response came in time")
-        timer = None if seconds is None else loop.call_later(seconds, settle, response.set_exception, False, error)
+        timer = None
+        if seconds is not None:
+            timer = loop.call_later(seconds, settle, response.set_exception, False, error, context=Context())
         try:
             return await response
         except asyncio.CancelledError:

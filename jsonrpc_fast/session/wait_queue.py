@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
+from contextvars import Context
 from math import inf
 
 from ..errors import CallTimeout
@@ -51,7 +52,7 @@ class WaitQueue:
             is_late = True
             self._wake(place)
 
-        timer = None if deadline == inf else loop.call_at(deadline, expire)
+        timer = None if deadline == inf else loop.call_at(deadline, expire, context=Context())
         try:
             while next(iter(self.waiters)) is not place or not may_pass():
                 waiter = self.waiters[place] = loop.create_future()

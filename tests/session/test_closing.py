@@ -8,6 +8,8 @@ import logging
 import subprocess
 import sys
 import warnings
+import weakref
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -521,6 +523,48 @@ async def test_a_handler_with_a_timeout_whose_task_has_not_begun_is_closed(turns
             await session.wait_closed()
         gc.collect()  # a coroutine that was never awaited is told now
     assert [str(each.message) for each in warned] == []
+
+
+async def test_a_closed_session_is_freed() -> None:
+    """Timers that were cancelled stay with the loop while an earlier one waits."""
+    earlier = asyncio.get_running_loop().call_later(60, print)
+
+    async def ask(context: SessionContext) -> Any:
+        return await context.session.call("double", [1], timeout=600)
+
+    handlers = Handlers({"ask": ask}, timeout=1200)
+    async with session_and_wire(handlers, timeout=300) as (session, wire):
+        wire.send(encode_request(1, "ask"))
+        assert await wire.next() == Request(1, "double", [1])
+        wire.send(encode_result(1, 2))
+        assert await wire.next() == Response(1, 2)
+    freed = weakref.ref(session)
+    del session, wire
+    await settle()
+    gc.collect()
+    assert freed() is None
+    earlier.cancel()
+
+
+async def test_a_deadline_is_not_in_the_context_of_a_request() -> None:
+    place: ContextVar[str] = ContextVar("place")
+    place.set("session")
+
+    class Settled:
+        def call_settled(self, *_: Any) -> None:
+            seen.append(place.get())
+
+    async def ask(context: SessionContext) -> None:
+        place.set("request")
+        with pytest.raises(CallTimeout):
+            await context.session.call("nothing", timeout=0.01)
+
+    seen: list[str] = []
+    async with session_and_wire({"ask": ask}, hooks=Settled()) as (_, wire):
+        wire.send(encode_request(1, "ask"))
+        await wire.next()
+        assert await wire.next() == Response(1, None)
+    assert seen == ["session"]
 
 
 @pytest.mark.virtual_time

@@ -19,6 +19,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from contextvars import Context
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
@@ -211,7 +212,7 @@ class Rounds:
                 raise RpcError(RELAY_ERROR, "too many calls wait for input")
             state = self._sealed(long.call, server, number, None)
         self._waiting[number] = long
-        long.timer = asyncio.get_running_loop().call_later(INPUT_SECONDS, self._expire, number)
+        long.timer = asyncio.get_running_loop().call_later(INPUT_SECONDS, self._expire, number, context=Context())
         return object_of({"resultType": "input_required", "inputRequests": long.requests(), "requestState": state})
 
     def resumed(self, number: int, call: ModernCall) -> LongCall:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import Context
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -547,7 +548,7 @@ class Upstream:
         if seconds is None or self._timer is not None or self.requests or not self.is_running:
             return
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_at(self.used + seconds, self._end_if_idle)
+        self._timer = loop.call_at(self.used + seconds, self._end_if_idle, context=Context())
 
     def _end_if_idle(self) -> None:
         self._timer = None

@@ -23,6 +23,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import nullcontext
+from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -198,7 +199,7 @@ class SessionTable:
             self._timer = None
 
     def _sweep_at(self, when: float) -> None:
-        self._timer = asyncio.get_running_loop().call_at(when, self._sweep)
+        self._timer = asyncio.get_running_loop().call_at(when, self._sweep, context=Context())
 
     def _sweep(self) -> None:
         """End sessions that have been idle for too long."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -284,7 +285,9 @@ class TaskStore:
 
         task = Task(owner, context.revision.is_modern, ttl_ms, self._poll_interval_ms, self._created, on_change)
         # The client may never come back: the result must not stay for longer than it asked for.
-        task.expiry = asyncio.get_running_loop().call_later(ttl_ms / 1000, self._drop, task)
+        task.expiry = asyncio.get_running_loop().call_later(
+            ttl_ms / 1000, self._drop, task, context=contextvars.Context()
+        )
         self._tasks[task.id] = task
         return task
 
