@@ -54,6 +54,8 @@ _LOST: Final = 3
 _LATE: Final = 4
 """No response came in time."""
 
+_INTERRUPT_SECONDS: Final = 0.2
+"""How long a program may take to end after its stdin is closed, if a signal has ended the command."""
 _MAX_FAULTS: Final = 10  # that are shown: a server that prints a log to stdout makes one for each line
 _HTTP: Final = ("http://", "https://")
 _WEBSOCKET: Final = ("ws://", "wss://")
@@ -254,9 +256,13 @@ async def _connected(
             session.register(method, function, unpack=False)
         # With the session inside: the exceptions of `connect` are translated, too.
         async with _session_errors(target), session:
-            if options.lsp:
-                await _initialize(session)
-            yield session
+            try:
+                if options.lsp:
+                    await _initialize(session)
+                yield session
+            except asyncio.CancelledError:  # by a signal: a person waits for the prompt
+                asyncio.get_running_loop().call_later(_INTERRUPT_SECONDS, transport.abort)
+                raise
             # LSP 3.17, "Shutdown Request": the server ends after both, with exit code 0.
             if options.lsp:
                 await session.call("shutdown")

@@ -330,17 +330,26 @@ def test_a_reader_that_closes_the_output(words: list[str], server: list[str]) ->
 
 
 @posix
-@pytest.mark.slow  # a program that does not end by itself has five seconds
-def test_a_signal_ends_the_program_too(tmp_path: Path) -> None:
+@rows("number, status", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_the_program_too(tmp_path: Path, number: signal.Signals, status: int) -> None:
+    """Soon: a program that ignores the end of its stdin would otherwise have more time than this test."""
+    main = f"""if True:
+        import signal, sys
+        from jsonrpc_fast.cli.main import main
+        from jsonrpc_fast.transports import StdioClient
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        StdioClient.__init__.__kwdefaults__["exit_seconds"] = {10 * SECONDS}
+        sys.exit(main())
+    """
     source = (
         "import os, pathlib, signal, sys, time; pathlib.Path(sys.argv[1]).write_text(str(os.getpid())); time.sleep(600)"
     )
-    file = tmp_path / "pid"
+    file = tmp_path / f"pid {number}"
     words = ["call", "add", "--", sys.executable, "-c", source, str(file)]
-    process = subprocess.Popen(command(*words), env=environment())
+    process = subprocess.Popen([sys.executable, "-c", main, *words], env=environment())
     blocking_eventually(lambda: file.exists() and file.read_text(), SECONDS)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(SECONDS) == 143
+    process.send_signal(number)
+    assert process.wait(SECONDS) == status
     with pytest.raises(ProcessLookupError):
         os.kill(int(file.read_text()), 0)
 
