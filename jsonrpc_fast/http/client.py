@@ -173,26 +173,16 @@ class _BaseClient(ResponseReader, Generic[C]):
     async def _post(self, body: bytes, seconds: float | None, headers: Mapping[str, str] | None) -> ReadResponse:
         raise NotImplementedError
 
-    @overload
-    async def _call(
-        self, method: str, params: Params = None, *, returns: type[T], **options: Unpack[PostOptions]
-    ) -> T: ...
-
-    @overload
-    async def _call(
-        self, method: str, params: Params = None, *, returns: Any = ..., **options: Unpack[PostOptions]
-    ) -> Any: ...
-
     async def _call(
         self,
         method: str,
-        params: Params = None,
+        params: Params,
         *,
-        returns: Any = UNSET,
-        timeout: float | Unset | None = UNSET,
-        headers: Mapping[str, str] | None = None,
+        returns: Any,
+        timeout: float | Unset | None,
+        headers: Mapping[str, str] | None,
     ) -> Any:
-        """Call a method and return its result. Arguments and exceptions are those of `HttpClient.call`."""
+        """Call a method and return its result."""
         read = None if returns is UNSET else result_reader(returns)
         seconds = self._seconds_of(timeout)
         id = next(self._ids)
@@ -205,12 +195,12 @@ class _BaseClient(ResponseReader, Generic[C]):
     async def _notify(
         self,
         method: str,
-        params: Params = None,
+        params: Params,
         *,
-        timeout: float | Unset | None = UNSET,
-        headers: Mapping[str, str] | None = None,
+        timeout: float | Unset | None,
+        headers: Mapping[str, str] | None,
     ) -> None:
-        """Send a notification. Arguments and exceptions are those of `HttpClient.notify`."""
+        """Send a notification."""
         seconds = self._seconds_of(timeout)
         text = write_notification(method, params, **self._encoding)
         with exchange(self._hooks, {None: method}) as sent:
@@ -222,11 +212,11 @@ class _BaseClient(ResponseReader, Generic[C]):
         self,
         items: Iterable[BatchItem],
         *,
-        returns: Any = UNSET,
-        timeout: float | Unset | None = UNSET,
-        headers: Mapping[str, str] | None = None,
+        returns: Any,
+        timeout: float | Unset | None,
+        headers: Mapping[str, str] | None,
     ) -> list[Any]:
-        """Send calls and notifications in one request. Arguments and results are those of `HttpClient.batch`."""
+        """Send calls and notifications in one request."""
         seconds = self._seconds_of(timeout)
         calls, text = self._encode_batch(items)
         read = None if returns is UNSET else results_reader(returns, list(calls.values()))
@@ -420,9 +410,49 @@ class AsyncHttpClient(_BaseClient["AsyncClient"]):
         if self._is_owner:
             await self._client.aclose()
 
-    call = _BaseClient._call
-    notify = _BaseClient._notify
-    batch = _BaseClient._batch
+    @overload
+    async def call(
+        self, method: str, params: Params = None, *, returns: type[T], **options: Unpack[PostOptions]
+    ) -> T: ...
+
+    @overload
+    async def call(
+        self, method: str, params: Params = None, *, returns: Any = ..., **options: Unpack[PostOptions]
+    ) -> Any: ...
+
+    async def call(
+        self,
+        method: str,
+        params: Params = None,
+        *,
+        returns: Any = UNSET,
+        timeout: float | Unset | None = UNSET,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Call a method and return its result. Arguments and exceptions are those of `HttpClient.call`."""
+        return await self._call(method, params, returns=returns, timeout=timeout, headers=headers)
+
+    async def notify(
+        self,
+        method: str,
+        params: Params = None,
+        *,
+        timeout: float | Unset | None = UNSET,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Send a notification. Arguments and exceptions are those of `HttpClient.notify`."""
+        await self._notify(method, params, timeout=timeout, headers=headers)
+
+    async def batch(
+        self,
+        items: Iterable[BatchItem],
+        *,
+        returns: Any = UNSET,
+        timeout: float | Unset | None = UNSET,
+        headers: Mapping[str, str] | None = None,
+    ) -> list[Any]:
+        """Send calls and notifications in one request. Arguments and results are those of `HttpClient.batch`."""
+        return await self._batch(items, returns=returns, timeout=timeout, headers=headers)
 
     async def _post(self, body: bytes, seconds: float | None, headers: Mapping[str, str] | None) -> ReadResponse:
         options = self._options(body, headers, seconds)

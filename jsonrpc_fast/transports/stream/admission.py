@@ -62,7 +62,7 @@ class Admission(Meter):
         check_count("max_buffered_bytes", max_buffered_bytes, 1)
         super().__init__()
         if max_buffered_bytes is not None:
-            self.check_at = max_buffered_bytes / CHECKS
+            self.check_at: float = max_buffered_bytes / CHECKS
         self._connections = connections
         self._maximum = max_connections
         self._per_host = max_connections_per_host

@@ -65,7 +65,7 @@ class TlsChannel(LayeredChannel):
             self._incoming, self._outgoing, server_side=name is None, server_hostname=name
         )
         self._fault = None
-        self.handshake = asyncio.get_running_loop().create_future()
+        self.handshake: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     # The methods of a channel.
 

@@ -276,7 +276,8 @@ class LayeredChannel(Channel):
 
     def __init__(self, socket: SocketOrLayer) -> None:
         self.socket: SocketOrLayer = socket
-        socket.events = self.socket_events = Events(self._received, self._drained, self._socket_lost)
+        self.socket_events: Events = Events(self._received, self._drained, self._socket_lost)
+        socket.events = self.socket_events
 
     @property
     def name(self) -> str:

@@ -171,7 +171,7 @@ class WebSocketChannel(LayeredChannel):
         self.wire = wire
         self._phase = Phase.HANDSHAKE
         self._loss = None
-        self.handshake = asyncio.get_running_loop().create_future()
+        self.handshake: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._head = b""
         self._reader = FrameReader(self.is_server, self.max_bytes)
 
