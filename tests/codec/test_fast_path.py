@@ -106,6 +106,23 @@ LEFT = [
     RESULT % b"1e400",
 ]
 
+LONG = b"[%b0]" % (b'{"a":1,"b":2},' * 400)
+LONG_AND_VALID = [
+    (b'{"jsonrpc":"2.0","id":1,"result":%b}', 1),
+    (b'{"result":%b,"jsonrpc":"2.0","id":1}', 1),
+    (b' { "id" : 1 , "x":"\\"" , "result" : %b , "y":{} , "jsonrpc" : "2.0" } ', 1),
+    (b'{"jsonrpc":"2.0","result":%b,"id":"a}b"}', "a}b"),
+    (b'{"jsonrpc":"2.0","result":%b,"y":"]","id":null}', None),
+]
+LONG_AND_WRONG = [
+    (b'{"jsonrpc":"2.0","id":1,"result":%b,"id":2}', "DUPLICATE_MEMBER"),
+    (b'{"jsonrpc":"2.0","id":1,"result":%b,"jsonrpc":"2.0"}', "DUPLICATE_MEMBER"),
+    (b'{"jsonrpc":"2.0","id":1,"result":%b,"result":1}', "DUPLICATE_MEMBER"),
+    (b'{"id":1,"result":%b,"x":1}', "MISSING_JSONRPC"),
+    (b'{"jsonrpc":"2.0","result":%b,"id":1x}', "MALFORMED_JSON"),
+    (b'{"jsonrpc":"2.0","result":%b "id":1}', "MALFORMED_JSON"),
+]
+
 
 def test_messages_that_it_reads() -> None:
     for text, expected in TAKEN:
@@ -117,6 +134,21 @@ def test_messages_that_it_reads() -> None:
 def test_messages_that_it_leaves() -> None:
     for text in LEFT:
         assert _core._decode_fast(text, JSONRPC, False) is None, text
+
+
+def test_what_follows_a_long_payload(backends: tuple[ModuleType, ModuleType]) -> None:
+    for backend in backends:
+        for text, id in LONG_AND_VALID:
+            assert backend.decode(text % LONG) == backend.Response(id, [{"a": 1, "b": 2}] * 400 + [0]), text
+        for text, rule in LONG_AND_WRONG:
+            assert repr(backend.decode(text % LONG)).startswith(f"ParseError({rule}, "), text
+
+
+def test_a_long_payload_before_a_fault_is_not_made() -> None:
+    for text, _ in LONG_AND_WRONG:
+        _core._use_templates()
+        _core.decode(text % LONG)
+        assert _core._use_templates() in (0, None), text
 
 
 def test_what_it_leaves_in_other_profiles() -> None:

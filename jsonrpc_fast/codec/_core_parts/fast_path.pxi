@@ -21,12 +21,17 @@ cdef extern from *:
     static inline __attribute__((always_inline)) PyObject *jsonrpc_fast_payload_at(
         struct jsonrpc_fast_value_reader *, const uint8_t *, struct __pyx_obj_12jsonrpc_fast_5codec_5_core_Rules *,
         PyObject *, int, Py_ssize_t);
+    static int jsonrpc_fast_is_end_wrong(
+        const uint8_t *, const uint8_t *, struct __pyx_obj_12jsonrpc_fast_5codec_5_core_Rules *)
+        __attribute__((noinline, cold));
     #endif
     """
 
 cdef enum:
     # How many bytes at the end of a text may follow its payload.
     TAIL_BYTES = 1024
+    # From so many bytes on, a look at the end of a message costs less than a hundredth of what reading it does.
+    LONG_TEXT = 4096
     # A double keeps each number of so many digits, unless it is too far from 1.
     DOUBLE_DIGITS = 15
 
@@ -171,13 +176,13 @@ cdef const uint8_t* skip_unread(
     return cursor.at
 
 
-cdef const uint8_t* find_payload_end(ValueReader* reader) noexcept:
-    """The end of the payload at `reader.start`, if it is the last object or array in a message that fills the text.
+cdef const uint8_t* find_payload_end(const uint8_t* start, const uint8_t* end) noexcept:
+    """The end of the payload behind `start`, if it is the last object or array in a message that fills the text.
 
-    This is a guess. It is right if orjson finds one value up to there, and the reader finds the rest of the message.
+    This is a guess. It is right if there is one value up to there, and the reader finds the rest of the message.
     """
-    cdef const uint8_t* at = reader.end
-    cdef const uint8_t* start = max(reader.start + 1, at - TAIL_BYTES)
+    cdef const uint8_t* at = end
+    start = max(start + 1, at - TAIL_BYTES)
     while at > start and is_space(at[-1]):
         at -= 1
     if at > start and at[-1] == c"}":
@@ -185,6 +190,67 @@ cdef const uint8_t* find_payload_end(ValueReader* reader) noexcept:
     while at > start and at[-1] != c"}" and at[-1] != c"]":
         at -= 1
     return at if at > start else NULL
+
+
+cdef bint skim_members(Cursor* cursor, uint32_t* found) noexcept:
+    """Read members up to the value of a payload or to a closing brace; return False if there is a fault.
+
+    found: a bit for each member that was read before, and then for these, too.
+    """
+    cdef const uint8_t* name
+    cdef Member member
+    cdef Value value
+    cdef bint plain
+    while True:
+        skip_space(cursor)
+        name = cursor.at + 1
+        if not skip_string(cursor, &plain):
+            return False
+        member = name_of(name, cursor.at - 1 - name, False) if plain else MEMBER_UNKNOWN
+        skip_space(cursor)
+        if not expect(cursor, c":"):
+            return False
+        skip_space(cursor)
+        if member == MEMBER_PARAMS or member == MEMBER_RESULT or member == MEMBER_ERROR:
+            return cursor.at < cursor.end
+        if member != MEMBER_UNKNOWN and found[0] >> <int>member & 1:
+            return False
+        found[0] |= 1 << <int>member
+        if not skip_value(cursor, False, &value):
+            return False
+        skip_space(cursor)
+        if cursor.at < cursor.end and cursor.at[0] == c"}":
+            return True
+        if not expect(cursor, c","):
+            return False
+
+
+cdef bint is_end_wrong "jsonrpc_fast_is_end_wrong"(const uint8_t* start, const uint8_t* end, Rules rules) noexcept:
+    """Whether the members behind the payload of a long message show a fault, for which the payload would be made for
+    nothing. The message fills the text from `start` to `end`.
+
+    A payload with a long string in its middle is left: to make it costs no more than this look. The slow path also gets
+    the few valid messages in which a string behind the payload holds a brace or bracket, so that the guess is wrong.
+    """
+    cdef const uint8_t* middle = start + ((end - start) >> 1)
+    cdef const uint8_t* at
+    cdef Cursor cursor
+    cdef uint32_t found = 0
+    if plain_bytes(middle) & plain_bytes(middle + 16) & plain_bytes(middle + 32) & plain_bytes(middle + 48) == 0xFFFF:
+        return False
+    at = find_payload_end(start, end)
+    if at == NULL:
+        return False
+    at = past_space(at, end)
+    if end - at < 2:
+        return False
+    open_cursor(&cursor, start + 1, end - start - 1, False)
+    if not skim_members(&cursor, &found) or cursor.at >= at or (cursor.at[0] != c"{" and cursor.at[0] != c"["):
+        return False
+    cursor.at = at + 1
+    if at[0] != c"," or not skim_members(&cursor, &found) or cursor.at + 1 != end:
+        return True
+    return rules.needs_version and found >> <int>MEMBER_JSONRPC & 1 == 0
 
 
 cdef inline object loads_by_orjson(const uint8_t* start, Py_ssize_t size):
@@ -216,7 +282,7 @@ cdef object payload_by_orjson(ValueReader* reader, Rules rules, bint is_item, Py
     cdef const uint8_t* payload_end = NULL
     cdef Value value
     if not is_item and rules.depth >= MAX_DEPTH and rules.numbers == 0 and around == 0:
-        payload_end = find_payload_end(reader)
+        payload_end = find_payload_end(start, reader.end)
     if payload_end == NULL:
         payload_end = skip_unread(reader, start, rules, around, &value)
         if payload_end == NULL or numbers_in(&value, rules):
@@ -352,6 +418,8 @@ cdef PyObject* read_object_fast(
 ) except? NULL:
     """The valid message in the object at `at`; NULL for the slow path. Sets `reader.at`."""
     cdef Members members
+    if unlikely(reader.end - at >= LONG_TEXT) and not is_item and is_end_wrong(at, reader.end, rules):
+        return NULL
     members.id = NULL
     members.method = NULL
     members.payload = NULL

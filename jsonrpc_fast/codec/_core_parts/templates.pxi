@@ -14,7 +14,8 @@ What this takes from CPython:
   - A dict made by insertion alone has its entries in order and without gaps; where they are in the index depends only on
     their hashes and this order.
   - The smallest table has 2**3 places.
-  - The allocator of tables (`jsonrpc_fast_new_table`). CPython frees a table, or keeps it for another dict.
+  - The allocator of tables (`jsonrpc_fast_new_table`): that of objects up to 3.12, `PyMem_Malloc` from 3.13 on. CPython
+    frees a table with it, or keeps one of 2**3 places with str keys for another dict. PYTHONMALLOC=debug shows a wrong one.
   - A new dict has the shared table of empty dicts, whose references are counted up to Python 3.11.
   - The keys of a dict that no other code has seen have no version.
 All else is left to CPython: the version of a dict, and its watchers, of which a new one has none. A dict that can be part
