@@ -10,7 +10,7 @@ from typing import Final
 
 from .._checks import HEADER_NAME, HEADER_VALUE
 from ..codec import Raw
-from .output import printable
+from .output import escape
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -25,10 +25,10 @@ def parse_address(text: str) -> tuple[str, int]:
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise ValueError(f"the address {printable(text)} is malformed: write IPv6 addresses as [HOST]:PORT")
+        raise ValueError(f"the address {escape(text)} is malformed: write IPv6 addresses as [HOST]:PORT")
     # `isdigit` accepts digits of every script, and `int` of a long text takes quadratic time.
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65536):
-        raise ValueError(f"the address {printable(text)} must be HOST:PORT")
+        raise ValueError(f"the address {escape(text)} must be HOST:PORT")
     return host or "127.0.0.1", int(port)
 
 
@@ -84,9 +84,9 @@ def params_of(words: Sequence[str]) -> Raw | None:
         if word.lstrip()[:1] in ("{", "["):
             raise ValueError("a JSON object or array must be the only word of the params")
         if not name or not equals:
-            raise ValueError(f"{printable(word)} is not NAME=VALUE, nor a JSON object or array")
+            raise ValueError(f"{escape(word)} is not NAME=VALUE, nor a JSON object or array")
         if name in named:
-            raise ValueError(f"{printable(name)} is given twice")
+            raise ValueError(f"{escape(name)} is given twice")
         named[name] = json.dumps(text) if _checked(text) is None else text
     # Only a lone surrogate can be wrong here: a word of bytes that the locale does not decode (PEP 383).
     found = _checked("{" + ",".join(f"{json.dumps(name)}:{text}" for name, text in named.items()) + "}")

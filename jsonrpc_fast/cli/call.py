@@ -40,7 +40,6 @@ from .output import (
     logging_to_stderr,
     missing_extra,
     print_error,
-    printable,
     styled,
     write_output,
 )
@@ -344,7 +343,7 @@ def _transport(
         except InvalidURI as error:
             raise ValueError(str(error)) from None
     raise ValueError(
-        f"{printable(target)} is not an address: expected http://, https://, ws://, wss://, tcp://HOST:PORT, "
+        f"{escape(target)} is not an address: expected http://, https://, ws://, wss://, tcp://HOST:PORT, "
         "tls://HOST:PORT, unix:PATH, or a command after --"
     )
 

@@ -24,7 +24,7 @@ from ..framing.frames import Frame, Framing
 from ..framing.hints import looks_like
 from ..profile import PRESETS, Profile
 from ..types import Kind
-from .output import FAILURE, INVALID, SUCCESS, announce_waiting, is_coloured, print_error, printable, shorten, styled
+from .output import FAILURE, INVALID, SUCCESS, announce_waiting, escape, is_coloured, print_error, shorten, styled
 
 _KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 _CHUNK_BYTES: Final = 256 * 1024
@@ -72,10 +72,10 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
     is_first, has_bytes = True, False
     for chunk in _read(file):
         if isinstance(chunk, OSError):
-            problem = f"cannot read {printable(file)}: {chunk.strerror}"
+            problem = f"cannot read {escape(file)}: {chunk.strerror}"
         else:
             # Advice is given before anything is counted: a file in another framing would be one fault for each line.
-            problem = _advice(printable(file), chunk, options.framing, profile) if is_first else ""
+            problem = _advice(escape(file), chunk, options.framing, profile) if is_first else ""
         if isinstance(chunk, OSError) or problem:
             progress.clear()
             print_error(problem)
@@ -90,7 +90,7 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
     report.add(block_of(decoder.close_located()))
     if not report.counts.total():
         progress.clear()
-        print_error(f"{printable(file)} has no message{'' if has_bytes else ': it is empty'}")
+        print_error(f"{escape(file)} has no message{'' if has_bytes else ': it is empty'}")
         return FAILURE
     report.close()
     return INVALID if report.counts["invalid"] else SUCCESS
@@ -203,7 +203,7 @@ class _Report:
         if self._options.json:
             self._print_json()
             return
-        name = printable(self._file)
+        name = escape(self._file)
         if 0 < self._options.max_faults < self.counts["invalid"]:
             print(f"{name}: {self.counts['invalid'] - self._options.max_faults} more faults not shown")
         counts = ", ".join([f"{kind} {self.counts[kind]}" for kind in _KINDS[:-1]])
@@ -215,7 +215,7 @@ class _Report:
         if self._options.methods:
             for method, counts_of in self._sorted_methods():
                 shown = ", ".join([f"{kind} {count}" for kind, count in sorted(counts_of.items(), reverse=True)])
-                print(f"{name}: {printable(shorten(method))}: {shown}")
+                print(f"{name}: {shorten(method)}: {shown}")
 
     def _print_json(self) -> None:
         counts = {kind: self.counts[kind] for kind in _KINDS}
@@ -245,7 +245,7 @@ class _Report:
         else:
             line = "" if frame.line is None else f"{frame.line}:"
             item = "" if fault.index is None else f", item {fault.index}"
-            place = styled(f"{printable(self._file)}:{line}", "bold", self._coloured)
+            place = styled(f"{escape(self._file)}:{line}", "bold", self._coloured)
             code = styled(fault.code.name, "red", self._coloured)
             print(f"{place} byte {offset}{item}: {code}: {fault.message}")
 

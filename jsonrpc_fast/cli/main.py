@@ -21,7 +21,15 @@ from .._version import __version__
 from ..framing.frames import FRAMINGS
 from ..profile import PRESETS
 from ..types import TIMEOUT_SECONDS
-from .output import FAILURE, INTERRUPTED, OUTPUT_CLOSED, print_error, printable, silence_closed_outputs
+from .output import (
+    FAILURE,
+    INTERRUPTED,
+    OUTPUT_CLOSED,
+    escape,
+    escape_what_stdout_cannot_encode,
+    print_error,
+    silence_closed_outputs,
+)
 
 _DESCRIPTION: Final = """\
 Call a JSON-RPC 2.0 server, list what it offers, write its typed interface,
@@ -304,6 +312,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from . import run
 
         return run.run(words[1:])  # the program handles its own exceptions and signals
+    escape_what_stdout_cannot_encode()
     # Not in a thread; and a signal that is ignored (nohup) stays ignored.
     handles_signal = (
         threading.current_thread() is threading.main_thread()
@@ -320,7 +329,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = OUTPUT_CLOSED
     except OSError as error:
         # Faults of input files are handled by the commands: this one is of an output.
-        name = "" if error.filename is None else f" {printable(str(error.filename))}"
+        name = "" if error.filename is None else f" {escape(str(error.filename))}"
         print_error(f"cannot write{name}: {error.strerror}")
         status = FAILURE
     silence_closed_outputs()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -51,6 +52,12 @@ def write_output(data: bytes) -> None:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         rest = rest[written:]
     sys.stdout.buffer.flush()
+
+
+def escape_what_stdout_cannot_encode() -> None:
+    """Let everything be printed, whatever the encoding of stdout. stderr does so by itself."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def missing_extra(error: ImportError, extra: str) -> str:
@@ -106,7 +113,7 @@ def run_server_command(program: str, extra: str, debug: bool, serve: Callable[[]
     except (ImportError, OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         if isinstance(error, OSError) and error.filename is not None:
-            reason = f"{printable(str(error.filename))}: {reason}"
+            reason = f"{escape(str(error.filename))}: {reason}"
     print_error(reason, program)
     return FAILURE
 
@@ -140,12 +147,6 @@ def escape(text: str) -> str:
 def shorten(text: str) -> str:
     """Return a string from a message as one line, shortened and escaped."""
     return escape(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…")
-
-
-def printable(name: str) -> str:
-    """Return a file name with the characters escaped that stdout cannot encode."""
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    return escape(name).encode(encoding, "backslashreplace").decode(encoding)
 
 
 def point_at_null(descriptor: int, flags: int) -> None:

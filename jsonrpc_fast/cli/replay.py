@@ -25,7 +25,7 @@ from ..errors import CallTimeout, RpcError, standard_error
 from ..profile import PRESETS, Profile
 from ..recordings import Recorded, Sender, read_recording
 from ..types import UNSET, id_key
-from .output import escape, printable, shorten
+from .output import escape, shorten
 
 _MAX_DIFFERENCES: Final = 5
 """The number of differences that are shown of one response."""
@@ -123,7 +123,7 @@ async def replay(peer: Peer, options: argparse.Namespace, write: Callable[[str],
         if calls:
             await asyncio.wait([call for _, call in calls.values()])
     if not (compared or notified or late or calls):
-        raise ValueError(f"{printable(options.file)} has no request and no notification of a client")
+        raise ValueError(f"{escape(options.file)} has no request and no notification of a client")
     left = f", {len(calls)} without a recorded response" if calls else ""
     write(f"responses {compared}, different {different}, notifications {notified}{left}")
     if late:
@@ -137,7 +137,7 @@ def _messages(options: argparse.Namespace) -> Iterator[tuple[Recorded, Any]]:
     try:
         file = open(options.file, "rb")  # noqa: SIM115 (only the opening is tried)
     except OSError as error:
-        raise ValueError(f"cannot read {printable(options.file)}: {error.strerror}") from None
+        raise ValueError(f"cannot read {escape(options.file)}: {error.strerror}") from None
     with file:
         for recorded in read_recording(file):
             if recorded.message is not None:

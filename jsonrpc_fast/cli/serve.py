@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from .arguments import address_of
-from .output import WAITING_FOR_CLIENT, announce_waiting, printable, run_server_command
+from .output import WAITING_FOR_CLIENT, announce_waiting, escape, run_server_command
 
 _PROGRAM: Final = "jsonrpc-fast serve"
 
@@ -52,9 +52,9 @@ def _folder_of(given: str) -> Path:
     try:
         os.scandir(given).close()  # opening it shows that it can be read, which `os.access` only guesses
     except FileNotFoundError:
-        raise ValueError(f"there is no folder {printable(given)}") from None
+        raise ValueError(f"there is no folder {escape(given)}") from None
     except NotADirectoryError:
-        raise ValueError(f"{printable(given)} is not a folder") from None
+        raise ValueError(f"{escape(given)} is not a folder") from None
     except OSError as error:
-        raise ValueError(f"cannot read the folder {printable(given)}: {error.strerror}") from None
+        raise ValueError(f"cannot read the folder {escape(given)}: {error.strerror}") from None
     return Path(given).absolute()

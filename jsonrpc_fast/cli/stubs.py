@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ..codec._json import loads
-from .output import FAILURE, SUCCESS, escape, print_error, printable, write_output
+from .output import FAILURE, SUCCESS, escape, print_error, write_output
 from .shapes import DocumentError, Shape, Shapes
 
 MAX_DOCUMENT_BYTES: Final = 64 * 1024 * 1024
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
             return write_stubs(document_of(data), options)  # its OSError is one of the output
     except ValueError as error:
         reason = error
-    print_error(f"{printable(source)}: {escape(str(reason))}", "jsonrpc-fast stubs")
+    print_error(f"{escape(source)}: {escape(str(reason))}", "jsonrpc-fast stubs")
     return FAILURE
 
 

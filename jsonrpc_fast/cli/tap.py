@@ -43,7 +43,6 @@ from .output import (
     is_coloured,
     point_at_null,
     print_error,
-    printable,
     shorten,
     styled,
 )
@@ -100,7 +99,7 @@ def with_logs(options: argparse.Namespace, tap: Callable[[Logs], int]) -> int:
             try:
                 descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, mode)
             except OSError as error:
-                print_error(f"cannot write {printable(name)}: {error.strerror}")
+                print_error(f"cannot write {escape(name)}: {error.strerror}")
                 return FAILURE
             stack.callback(os.close, descriptor)
             descriptors.append(descriptor)
@@ -128,7 +127,7 @@ def _tap(command: Sequence[str], logs: Logs, framing: Framing, profile: Profile)
         # stderr is inherited: the tap neither reads nor delays it.
         server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
     except OSError as error:
-        print_error(f"cannot run {printable(command[0])}: {error.strerror or type(error).__name__}")
+        print_error(f"cannot run {escape(command[0])}: {error.strerror or type(error).__name__}")
         return NOT_FOUND if error.errno == errno.ENOENT else CANNOT_RUN
     assert server.stdin is not None
     assert server.stdout is not None

@@ -23,7 +23,7 @@ from typing import Any, Final
 from ..framing.frames import Framing
 from ..profile import PRESETS, Profile
 from .arguments import parse_address
-from .output import FAILURE, missing_extra, print_error, printable
+from .output import FAILURE, escape, missing_extra, print_error
 from .tap import Conversation, Logs, Pending, Side, Watcher, with_logs
 
 _MAX_SESSIONS: Final = 1024
@@ -74,7 +74,7 @@ def _tap(url: str, place: str, logs: Logs, profile: Profile) -> int:
         host, port = parse_address(place)
         target = url_of(url, http)
         if target.scheme not in ("http", "https") or not target.host:
-            raise ValueError(f"{printable(url)} is not a URL that begins with http:// or https://")
+            raise ValueError(f"{escape(url)} is not a URL that begins with http:// or https://")
     except ValueError as error:
         print_error(str(error))
         return FAILURE

@@ -330,6 +330,23 @@ def test_a_reader_that_closes_the_output(words: list[str], server: list[str]) ->
 
 
 @posix
+@rows("encoding, said", [("ascii", "caf\\xe9 \\u2192 tea"), ("latin-1", "café \\u2192 tea"), ("utf-8", "café → tea")])
+def test_a_description_that_stdout_cannot_encode(tmp_path: Path, encoding: str, said: str) -> None:
+    source = """if True:
+        import json, sys
+        methods = [{"name": "tea", "description": "café → tea", "params": []}]
+        result = {"openrpc": "1.3.2", "info": {"title": "t", "version": "1"}, "methods": methods}
+        for line in sys.stdin:
+            print(json.dumps({"jsonrpc": "2.0", "id": json.loads(line)["id"], "result": result}), flush=True)
+    """
+    (tmp_path / "server.py").write_text(source, encoding="utf-8")
+    words = command("list", "--", sys.executable, "-S", str(tmp_path / "server.py"))
+    done = subprocess.run(words, capture_output=True, timeout=SECONDS, env=environment(PYTHONIOENCODING=encoding))
+    assert (done.stderr, done.returncode) == (b"", 0)
+    assert said in done.stdout.decode(encoding)
+
+
+@posix
 @rows("number, status", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_the_program_too(tmp_path: Path, number: signal.Signals, status: int) -> None:
     """Soon: a program that ignores the end of its stdin would otherwise have more time than this test."""
