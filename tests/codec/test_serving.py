@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib.util
+import inspect
+import sys
+import weakref
 from contextvars import ContextVar, copy_context
 from functools import partial
 from types import ModuleType
@@ -354,6 +358,10 @@ async def raise_at_once(kind: str) -> None:
     raise {"ValueError": ValueError, "SystemExit": SystemExit, "GeneratorExit": GeneratorExit}[kind](kind)
 
 
+class Kept:
+    pass
+
+
 class Pause:
     def __await__(self) -> Any:
         return (yield "a future")
@@ -419,11 +427,44 @@ class TestCoroutines:
         assert talk.ends.pop() == (end, None)
 
     def test_what_it_waits_for_is_passed_on(self, talk: Conversation) -> None:
-        first = talk.impl.ServedCoroutine(talk, give_later(1), None)
+        work = give_later(1)
+        first = talk.impl.ServedCoroutine(talk, work, None)
         assert next(first) == "a future"
         assert first.cr_frame.f_code is give_later.__code__
         first.close()
+        assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
         assert talk.ends == []
+
+    @rows("method, outcome", AWAITABLE[1:])
+    def test_another_awaitable_is_begun_by_the_owner(self, talk: Conversation, method: bytes, outcome: str) -> None:
+        assert talk.server.receive(talk.impl.decode(call(method))) is None
+        assert repr(talk.begun.pop()[1]).startswith(outcome)
+
+    @pytest.mark.skipif(sys.implementation.name != "cpython", reason="objects are freed later")
+    @rows("needs_run", [False, True])
+    def test_its_context_is_freed_when_the_handler_has_ended(
+        self, talk: Conversation, handlers: Handlers, needs_run: bool
+    ) -> None:
+        kept: list[Any] = []
+
+        async def end() -> None:
+            if needs_run:
+                current.get().get_run()
+
+        def keep() -> Any:
+            value = Kept()
+            kept.append(weakref.ref(value))
+            seen.set(value)
+            return end()
+
+        method = f"keep {needs_run}"
+        handlers.register(method, keep)
+        gc.disable()
+        try:
+            talk.server.receive(talk.impl.Request("x", method))
+            assert kept.pop()() is None
+        finally:
+            gc.enable()
 
     @rows("kind", ["ValueError", "SystemExit", "GeneratorExit"])
     def test_an_exception_at_once(self, talk: Conversation, kind: str) -> None:

@@ -19,6 +19,7 @@ from jsonrpc_fast.mcp.http.endpoint import McpEndpoint
 from jsonrpc_fast.mcp.server import Context, Server, ToolError, WholeResult
 
 from ...support.mcp_http import Exchange, begin_session, body_of, call, modern, request
+from ...support.session_pairs import sessions
 from ...support.tables import rows
 from ...support.waiting import eventually
 
@@ -355,6 +356,31 @@ async def test_tools_that_wait_have_the_slots_of_handlers() -> None:
     for task in tasks[:3]:
         assert b'"text":"waited"' in body_of(await task)
     await app.close()
+
+
+async def test_a_tool_that_waits_for_another_session_has_no_slot() -> None:
+    tools, opened = Tools(), asyncio.Event()
+
+    async def respond() -> str:
+        await opened.wait()
+        return "far"
+
+    async with sessions({"far": respond}) as (client, _):
+
+        @tools.server.tool
+        async def ask() -> str:
+            await asyncio.sleep(0)
+            text: str = await client.call("far")
+            return text
+
+        app = McpEndpoint(tools.server, session_options={"max_handlers": 1})
+        session = await begin_session(app)
+        asking = asyncio.create_task(Exchange(app, call(1, "ask"), session).events())
+        await asyncio.sleep(0.1)
+        assert b'"text":"x"' in body_of(await asyncio.wait_for(Exchange(app, call(2, "late0"), session).events(), 5))
+        opened.set()
+        assert b'"text":"far"' in body_of(await asking)
+        await app.close()
 
 
 async def test_a_hook_and_a_middleware_see_each_call() -> None:
