@@ -452,7 +452,7 @@ class TestCoroutines:
                 current.get().get_run()
 
         def keep() -> Any:
-            value = Kept()
+            value: Any = Kept()
             kept.append(weakref.ref(value))
             seen.set(value)
             return end()

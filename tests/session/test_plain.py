@@ -410,7 +410,7 @@ class TestAtOnce:
     @rows("kind, code", [(ValueError, -32603), (SystemExit, -32603), (KeyboardInterrupt, None)])
     @rows("is_async", [False, True])
     def test_a_failure(self, is_async: bool, kind: type[BaseException], code: int | None) -> None:
-        end, runs = End("plain"), []
+        end, runs = End("plain"), list[Any]()
 
         def fail() -> None:
             raise kind
@@ -430,7 +430,7 @@ class TestAtOnce:
         assert running() is None
 
     def test_its_run_ends_with_the_coroutine(self) -> None:
-        end, runs = End("plain"), []
+        end, runs = End("plain"), list[Any]()
 
         async def run() -> None:
             runs.append(running())
@@ -446,7 +446,8 @@ class TestAtOnce:
         end.read(request("7", "waits").encode())
 
         async def close() -> None:
-            end.engine.inbox.spare(running())
+            run: Any = running()
+            end.engine.inbox.spare(run)
             end.engine.begin_draining()
             if fails:
                 raise RpcError(5, "no")
@@ -464,12 +465,14 @@ class TestAtOnce:
         given: list[Any] = []
 
         class Exchange:
+            def send(self, data: bytes) -> None:
+                raise NotImplementedError
+
             def respond(self, id: Any, data: bytes) -> None:
                 given.append((id, data))
 
-        functions = {False: "waits", True: "waits for the peer"}
-        function = end.handlers.find(functions[waits]).invoke
-        run = end.engine.inbox.serve_at_once(Request(1, "m"), lambda: function(None, None))
+        handler: Any = end.handlers.find("waits for the peer" if waits else "waits")
+        run: Any = end.engine.inbox.serve_at_once(Request(1, "m"), lambda: handler.invoke(None, None))
         end.engine.inbox.keep(run, Exchange())
         end.read(request("2", "waits").encode())
         assert len(end.runs) == slots
