@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, Final
@@ -45,7 +46,9 @@ def check_seconds(
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
     # `not value >= 0` instead of `value < 0`, because every comparison with NaN is false.
-    if not value >= 0 or (value == 0 and not may_be_zero) or not (may_be_infinite or value < inf):
+    # An int beyond the range of floats could not be added to the time.
+    is_finite = value <= sys.float_info.max
+    if not value >= 0 or (value == 0 and not may_be_zero) or not (is_finite or (may_be_infinite and value == inf)):
         wanted = "0 seconds or more" if may_be_zero else "more than 0 seconds"
         raise ValueError(f"{name} must be {wanted}{'' if may_be_infinite else ', and finite'}")
 
@@ -97,6 +100,18 @@ def check_type(name: str, value: object, *kinds: Any, may_be_none: bool = False)
     if not (value is None and may_be_none) and not isinstance(value, kinds):
         wanted = " or ".join([f"{'an' if kind.__name__[0] in 'AEIOaeio' else 'a'} {kind.__name__}" for kind in kinds])
         raise TypeError(f"{name} must be {wanted}, not {type(value).__name__}")
+
+
+def check_items(name: str, value: object, *kinds: Any) -> None:
+    """Check a list or tuple, or None: a string would be the sequence of its characters.
+
+    Raises:
+        TypeError: `value` is neither, or an item of it is not an instance of any of `kinds`.
+    """
+    check_type(name, value, list, tuple, may_be_none=True)
+    if isinstance(value, list | tuple):
+        for item in value:
+            check_type(f"an item of {name}", item, *kinds)
 
 
 def check_callable(name: str, value: object, *, may_be_none: bool = True) -> None:

@@ -18,6 +18,7 @@ import re
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
 from typing import Any
 
+from .._checks import check_items
 from .._typing import Unpack
 from ..errors import ConnectionLost
 from .channel import Events
@@ -221,17 +222,16 @@ class WebSocketEndpoint:
         serve: Callable[[AsgiWebSocket], Coroutine[Any, Any, object]],
         *,
         origins: Sequence[str | re.Pattern[str]] | None = (),
-        subprotocols: Sequence[str] = (),
+        subprotocols: Sequence[str] | None = None,
         **options: Unpack[MessageOptions],
     ) -> None:
-        # A string is a sequence as well: each of its characters would be an origin that never matches.
-        if isinstance(origins, str):
-            raise TypeError("origins must be a sequence of strings and patterns, not one string")
+        check_items("origins", origins, str, re.Pattern)
+        check_items("subprotocols", subprotocols, str)
         # A wrong option raises here, and not when the first client connects.
         AsgiWebSocket({}, _nothing, _nothing, None, **options)
         self._serve = serve
         self._origins = origins
-        self._subprotocols = subprotocols
+        self._subprotocols = subprotocols or ()
         self._options = options
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -172,6 +172,8 @@ def test_what_people_mix_up() -> None:
     """The arguments of the wrong kind that are seen most."""
     http = pytest.importorskip("jsonrpc_fast.http.client")
     library = pytest.importorskip("httpx2")
+    server, tasks = (make("jsonrpc_fast.mcp.server", name) for name in ("Server", "TaskStore"))
+    endpoint = make("jsonrpc_fast.transports.asgi", "WebSocketEndpoint")
     with table() as row:
         for make_it, text in (
             (lambda: Session({"add": lambda a, b: a + b}), "transport must be a Transport, not dict"),  # type: ignore[arg-type]
@@ -188,6 +190,14 @@ def test_what_people_mix_up() -> None:
                 "the HTTP client must be an httpx2.AsyncClient or an httpx.AsyncClient, not httpx2.Client",
             ),
             (lambda: RpcError("5", "text"), "code must be an int, not str"),  # type: ignore[arg-type]
+            (lambda: endpoint(serve, subprotocols="jsonrpc"), "subprotocols must be a list or a tuple, not str"),
+            (lambda: endpoint(serve, origins="https://a"), "origins must be a list or a tuple, not str"),
+            (lambda: endpoint(serve, origins=[3]), "an item of origins must be a str or a Pattern, not int"),
+            (lambda: server("n", "1").asgi_app(path=None), "path must be a str, not NoneType"),
+            (lambda: server("n", "1").asgi_app(session_prefix=3), "session_prefix must be a str, not int"),
+            (lambda: server("n", "1").tool("t", input_schema=3)(lambda: 1), "input_schema must be a dict, not int"),
+            (lambda: tasks(max_tasks="1"), "max_tasks must be an int, not str"),
+            (lambda: tasks(ttl_ms=None), "ttl_ms must be an int, not NoneType"),
         ):
             with row(text):
                 with pytest.raises(TypeError) as caught:
@@ -228,7 +238,7 @@ def test_ranges() -> None:
                 partial(server, "n", "1", state_seconds=wrong),
                 f"state_seconds {positive}",
             )
-            for wrong in (-1, 0, float("inf"), float("nan"))
+            for wrong in (-1, 0, float("inf"), float("nan"), 10**400)
         ],
         *[
             (

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..._checks import check_count, check_seconds
+from ..._checks import check_count, check_seconds, check_type
 from ...types import UNSET, Unset
 from ..applications import EventStore
 
@@ -48,6 +48,8 @@ class HttpSettings:
         for name in ("body_seconds", "idle_seconds", "write_seconds", "lifespan_seconds"):
             check_seconds(name, getattr(self, name))
         check_seconds("keep_alive_seconds", self.keep_alive_seconds, may_be_none=False)
+        check_type("path", self.path, str)
+        check_type("session_prefix", self.session_prefix, str, may_be_none=True)
         if not self.path.startswith("/"):
             raise ValueError('path must begin with "/"')
         if self.session_prefix is not None and not _PREFIX.fullmatch(self.session_prefix):

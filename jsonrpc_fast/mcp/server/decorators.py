@@ -201,6 +201,8 @@ class Decorators(Registry):
         """
 
         def register(function: Function) -> Function:
+            check_type("input_schema", input_schema, dict, may_be_none=True)
+            check_type("output_schema", output_schema, dict, may_be_none=True)
             serving = RegisteredFunction(function, input_schema is None, "tool", name, thread=thread)
             if task_support not in get_args(TaskSupport) or task_start not in get_args(TaskStart):
                 raise ValueError(f"tool {name or serving.name}: task_support or task_start is unknown")

@@ -21,6 +21,7 @@ import contextvars
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from ..._checks import check_count
 from ..._logs import logger_of
 from ...codes import RPC_MESSAGES, ErrorCode
 from ...errors import ConnectionLost, RpcError, StateError, invalid_params
@@ -105,11 +106,13 @@ class TaskStore:
         max_ttl_ms: int = 86_400_000,
         poll_interval_ms: int = 1000,
     ) -> None:
+        for name, value in (("max_tasks", max_tasks), ("ttl_ms", ttl_ms), ("max_ttl_ms", max_ttl_ms)):
+            check_count(name, value, 1, may_be_none=False)
+        check_count("max_client_tasks", max_client_tasks, 1)
+        check_count("poll_interval_ms", poll_interval_ms, 1, may_be_none=False)
         if max_client_tasks is None:
             # One client must not be able to use up what all clients share.
             max_client_tasks = max_tasks // 4 or 1
-        if min(max_tasks, max_client_tasks, ttl_ms, max_ttl_ms, poll_interval_ms) < 1:
-            raise ValueError("max_tasks, max_client_tasks, ttl_ms, max_ttl_ms and poll_interval_ms must be 1 or more")
         self._max_tasks = max_tasks
         self._max_client_tasks = max_client_tasks
         self._ttl_ms = min(ttl_ms, max_ttl_ms)

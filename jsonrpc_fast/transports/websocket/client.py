@@ -11,7 +11,7 @@ from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFact
 from websockets.protocol import State as WireState
 from websockets.uri import parse_uri
 
-from ..._checks import check_seconds, check_type
+from ..._checks import check_items, check_seconds, check_type
 from ..._typing import Unpack
 from ...errors import ConnectionLost
 from ...profile import JSONRPC
@@ -133,7 +133,7 @@ class WebSocketClient(WebSocketTransport):
         check_type("uri", uri, str)
         check_type("headers", headers, Iterable)
         check_type("origin", origin, str, may_be_none=True)
-        check_type("subprotocols", subprotocols, list, tuple, may_be_none=True)
+        check_items("subprotocols", subprotocols, str)
         parsed = parse_uri(uri)
         if ssl is not None and not parsed.secure:
             raise ValueError("ssl needs a URI with the scheme wss")

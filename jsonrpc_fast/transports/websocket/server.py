@@ -22,7 +22,7 @@ from websockets.http11 import Request
 from websockets.protocol import State as WireState
 from websockets.server import ServerProtocol
 
-from ..._checks import check_callable, check_type
+from ..._checks import check_callable, check_items, check_type
 from ..._typing import Unpack
 from ...profile import JSONRPC
 from ...types import UNSET, Unset
@@ -196,10 +196,8 @@ class WebSocketServer(TcpServer):
         handshake_seconds: float | None = HANDSHAKE_SECONDS,
         **options: Unpack[WebSocketServerOptions],
     ) -> None:
-        check_type("origins", origins, list, tuple, may_be_none=True)
-        for origin in origins or ():
-            check_type("an origin in origins", origin, str, re.Pattern)
-        check_type("subprotocols", subprotocols, list, tuple, may_be_none=True)
+        check_items("origins", origins, str, re.Pattern)
+        check_items("subprotocols", subprotocols, str)
         check_callable("authorize", authorize)
         check_type("compression", compression, bool)
         # None among them: only browsers send an Origin, so that a client without one is not a web page (RFC 6455,
