@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jsonrpc_fast import Decoder, Notification, ParseError, encode_request, encode_result
 from jsonrpc_fast.errors import ConnectionLost, EncodeError, RpcError, StateError
 from jsonrpc_fast.handlers import Handler, Handlers
+from jsonrpc_fast.handlers.awaiting import discard
 from jsonrpc_fast.session import Call, Convention, Goodbye, JsonRpcConvention, LspConvention, McpConvention, Outcome
 from jsonrpc_fast.session.budget import ResponsePolicy
 from jsonrpc_fast.session.driver import Driver
@@ -186,7 +187,7 @@ class End(Driver):
 
         def ended(result: Any, error: BaseException | None, is_cancelled: bool) -> None:
             if not task.is_begun:
-                run.discard()
+                discard(run.work)
             self.judge.ended(run)
             self._log("has ended the handler of %s", run.item.method)
             if is_cancelled:
