@@ -18,7 +18,7 @@ from jsonrpc_fast.session.budget import ResponsePolicy
 from jsonrpc_fast.session.driver import Driver
 from jsonrpc_fast.session.engine import Engine
 from jsonrpc_fast.session.room import Bounds
-from jsonrpc_fast.session.running import Run, current_run
+from jsonrpc_fast.session.running import Run, running
 
 from .judge import Judge
 from .plans import HANDLERS, RPC_ERROR, Plan
@@ -407,12 +407,12 @@ class End(Driver):
             plan.is_ordered = False  # what came later may begin, since it would wait for the end of the session
             self.close()
         elif step == "progress":
-            run = current_run.get()
+            run = running()
             if run is not None and run.request is not None:
                 self.engine.send(self.engine.requests.progress(run.request, {"progress": 1}), None)
 
     async def _call_and_wait(self, plan: Plan) -> None:
-        run = current_run.get()
+        run = running()
         assert run is not None
         run.begin_wait()
         try:
@@ -534,7 +534,7 @@ class End(Driver):
         self._log("closes")
         if self.engine.has_read_a_request and not self._is_closing:
             self.engine.send(self.engine.goodbye(), None)
-        run = current_run.get()
+        run = running()
         if run is not None and run.owner is self.engine.inbox:
             self.engine.inbox.spare(run)
         self._begin_closing(self.world.random.choice(GRACES))

@@ -255,7 +255,7 @@ class Talk:
         """Read a result in parts, to its end or not."""
         random = self.random
         stream = session.stream("parts", {"number": number}, timeout=timeout, max_items=random.choice((1, 3, 100)))
-        found = []
+        found: list[Any] = []
         async for part in stream:
             assert part == {"progress": len(found)}
             found.append(part)
