@@ -55,23 +55,30 @@ class Reading:
 
     def begin_batch(self) -> None:
         """Stop reading until `end_batch`."""
-        self._change("is_in_batch", True)
+        was_resting = self._is_resting
+        self.is_in_batch = True
+        self._follow(was_resting)
 
     def end_batch(self) -> None:
         """Resume reading, unless there is another reason to stop."""
-        self._change("is_in_batch", False)
+        was_resting = self._is_resting
+        self.is_in_batch = False
+        self._follow(was_resting)
 
     def begin_full(self) -> None:
         """Stop reading until `end_full`, because a stream has room for no more items."""
-        self._change("full_streams", self.full_streams + 1)
+        was_resting = self._is_resting
+        self.full_streams += 1
+        self._follow(was_resting)
 
     def end_full(self) -> None:
         """Resume reading, unless there is another reason to stop."""
-        self._change("full_streams", self.full_streams - 1)
-
-    def _change(self, reason: str, value: int) -> None:
         was_resting = self._is_resting
-        setattr(self, reason, value)
+        self.full_streams -= 1
+        self._follow(was_resting)
+
+    def _follow(self, was_resting: bool) -> None:
+        """Stop or resume reading if that has changed."""
         if self._is_resting is not was_resting:
             self._driver.set_reading(was_resting)
 
@@ -83,14 +90,18 @@ class Reading:
         """Stop reading until `resume`, and watch whether the peer reads anything within so many seconds."""
         if not self.is_paused or seconds > self._seconds:
             self._seconds = seconds
-            self._change("is_paused", True)
+            was_resting = self._is_resting
+            self.is_paused = True
+            self._follow(was_resting)
             self.watch()
 
     def resume(self, ignores_bounds: bool = False) -> None:
         """Resume reading if it is paused, unless there is another reason to stop."""
         if self.is_paused:
             self.ignores_bounds = ignores_bounds
-            self._change("is_paused", False)
+            was_resting = self._is_resting
+            self.is_paused = False
+            self._follow(was_resting)
 
     def watch(self) -> None:
         """Check in some seconds whether the peer has read anything."""

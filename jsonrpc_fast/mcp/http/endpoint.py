@@ -55,7 +55,7 @@ from .headers import (
     accepts,
     is_modern,
 )
-from .responses import EVENT_TYPE, RETRY_SOON, AsgiRequest, Responder
+from .responses import EVENT_TYPE, RETRY_SOON, AsgiRequest, ResponseSender
 from .sessions import SessionRequests
 from .settings import HttpSettings
 from .stateless import StatelessRequests
@@ -104,7 +104,7 @@ class McpEndpoint:
         store = MemoryEventStore() if isinstance(settings.event_store, Unset) else settings.event_store
         if store is not None and type(store) is not MemoryEventStore:
             store = GuardedStore(store)
-        self._responder = Responder(store, settings.retry_ms, settings.keep_alive_seconds)
+        self._responder = ResponseSender(store, settings.retry_ms, settings.keep_alive_seconds)
         self._authorization: Authorization | None = settings.authorization
         legacy = [version for version in server.versions if version in HANDSHAKE_VERSIONS]
         self._has_legacy = bool(legacy)

@@ -161,7 +161,7 @@ async def _awaited(sending: Awaitable[None]) -> None:
     await sending
 
 
-class Responder:
+class ResponseSender:
     """Writes the messages of streams as responses.
 
     Args:

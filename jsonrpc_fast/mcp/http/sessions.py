@@ -38,7 +38,7 @@ from ..protocol.versions import HANDSHAKE_VERSIONS, Revision
 from ..server.serving import ClientConnection, ConnectionFactory
 from .event_store import session_of
 from .headers import LAST_EVENT_ID, SESSION_ID, VERSION, accepts, value_of
-from .responses import EVENT_TYPE, NO_LENGTH, RETRY_SOON, AsgiRequest, Responder
+from .responses import EVENT_TYPE, NO_LENGTH, RETRY_SOON, AsgiRequest, ResponseSender
 from .settings import HttpSettings
 from .transport import HttpTransport
 
@@ -240,7 +240,7 @@ class SessionRequests:
         server: ConnectionFactory,
         settings: HttpSettings,
         options: SessionOptions,
-        responder: Responder,
+        responder: ResponseSender,
         store: EventStore | None,
     ) -> None:
         self._server = server

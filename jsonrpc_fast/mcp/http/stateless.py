@@ -22,7 +22,7 @@ from ..protocol.meta import member_of
 from ..protocol.versions import HANDSHAKE_VERSIONS
 from ..server.serving import ClientConnection, ConnectionFactory
 from .headers import Path, check_modern, check_parameters, parameter_headers
-from .responses import NO_LENGTH, AsgiRequest, Responder
+from .responses import NO_LENGTH, AsgiRequest, ResponseSender
 from .settings import HttpSettings
 from .transport import HttpTransport
 
@@ -48,7 +48,7 @@ class StatelessRequests:
     """
 
     def __init__(
-        self, server: ConnectionFactory, settings: HttpSettings, options: SessionOptions, responder: Responder
+        self, server: ConnectionFactory, settings: HttpSettings, options: SessionOptions, responder: ResponseSender
     ) -> None:
         self._server = server
         self._settings = settings
