@@ -170,7 +170,7 @@ def changes() -> Iterator[Callable[[dict[str, Any]], object]]:
 def test_a_change_of_a_dict_is_seen_in_no_other() -> None:
     for count in (2, 3, 5, 6, 10, 11, 21, 22, 32):
         # All dicts of a text have one shape: two shapes may share a place, and one of them then has no template.
-        for value in (1, [2], dict.fromkeys(names_of(count), [2])):
+        for value in (1, [2], {name: [2] for name in names_of(count)}):
             text = text_of(names_of(count), value)
             for change in changes():
                 real = json.loads(text)["result"]
