@@ -73,7 +73,13 @@ _HEADERS: Final = {
 
 
 class PostOptions(TypedDict, total=False):
-    """The options of `call`, except the type of the result."""
+    """The options of each request.
+
+    Attributes:
+        timeout: Seconds until the call times out, more than 0; None: no limit. The default is the client's. For a batch
+            it is that of the whole batch.
+        headers: Further headers of the HTTP request.
+    """
 
     timeout: float | Unset | None
     headers: Mapping[str, str] | None
@@ -177,10 +183,9 @@ class _BaseClient(ResponseReader, Generic[C]):
         self,
         method: str,
         params: Params,
-        *,
         returns: Any,
-        timeout: float | Unset | None,
-        headers: Mapping[str, str] | None,
+        timeout: float | Unset | None = UNSET,
+        headers: Mapping[str, str] | None = None,
     ) -> Any:
         """Call a method and return its result."""
         read = None if returns is UNSET else result_reader(returns)
@@ -196,9 +201,8 @@ class _BaseClient(ResponseReader, Generic[C]):
         self,
         method: str,
         params: Params,
-        *,
-        timeout: float | Unset | None,
-        headers: Mapping[str, str] | None,
+        timeout: float | Unset | None = UNSET,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         """Send a notification."""
         seconds = self._seconds_of(timeout)
@@ -211,10 +215,9 @@ class _BaseClient(ResponseReader, Generic[C]):
     async def _batch(
         self,
         items: Iterable[BatchItem],
-        *,
         returns: Any,
-        timeout: float | Unset | None,
-        headers: Mapping[str, str] | None,
+        timeout: float | Unset | None = UNSET,
+        headers: Mapping[str, str] | None = None,
     ) -> list[Any]:
         """Send calls and notifications in one request."""
         seconds = self._seconds_of(timeout)
@@ -281,23 +284,14 @@ class HttpClient(_BaseClient["SyncClient"]):
         self, method: str, params: Params = None, *, returns: Any = ..., **options: Unpack[PostOptions]
     ) -> Any: ...
 
-    def call(
-        self,
-        method: str,
-        params: Params = None,
-        *,
-        returns: Any = UNSET,
-        timeout: float | Unset | None = UNSET,
-        headers: Mapping[str, str] | None = None,
-    ) -> Any:
+    def call(self, method: str, params: Params = None, *, returns: Any = UNSET, **options: Unpack[PostOptions]) -> Any:
         """Call a method and return its result.
 
         Args:
             method: The method to call.
             params: A list (positional), a dict (named) or None.
             returns: The type of the result, as in `Session.call`.
-            timeout: Seconds until the call times out, more than 0; None: no limit. The default is the client's.
-            headers: Further headers of the HTTP request.
+            options: See `PostOptions`: `timeout` and `headers`.
 
         Returns:
             The result.
@@ -312,16 +306,9 @@ class HttpClient(_BaseClient["SyncClient"]):
             EncodeError, TypeError: The params cannot be encoded, or the type `returns` is not supported.
             ValueError: `timeout` is not more than 0, or not finite, or HTTP does not allow a header.
         """
-        return done(self._call(method, params, returns=returns, timeout=timeout, headers=headers))
+        return done(self._call(method, params, returns, **options))
 
-    def notify(
-        self,
-        method: str,
-        params: Params = None,
-        *,
-        timeout: float | Unset | None = UNSET,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
+    def notify(self, method: str, params: Params = None, **options: Unpack[PostOptions]) -> None:
         """Send a notification. Returns when the server has accepted it, with a status of 2xx.
 
         Args:
@@ -331,23 +318,15 @@ class HttpClient(_BaseClient["SyncClient"]):
         Raises:
             Exception: As in `call`, except RpcError and InvalidResponse: the body of the HTTP response is not read.
         """
-        done(self._notify(method, params, timeout=timeout, headers=headers))
+        done(self._notify(method, params, **options))
 
-    def batch(
-        self,
-        items: Iterable[BatchItem],
-        *,
-        returns: Any = UNSET,
-        timeout: float | Unset | None = UNSET,
-        headers: Mapping[str, str] | None = None,
-    ) -> list[Any]:
+    def batch(self, items: Iterable[BatchItem], *, returns: Any = UNSET, **options: Unpack[PostOptions]) -> list[Any]:
         """Send calls and notifications in one request.
 
         Args:
             items: `(method, params)` for a call, a `Notification` for a notification; at least one.
             returns: The type of all results, as in `call`; or a list with a type for each call.
-            timeout: As in `call`, for the whole batch.
-            headers: As in `call`.
+            options: As in `call`.
 
         Returns:
             For each call, in the order of the calls: its result; the RpcError that the server responded with; or an
@@ -360,7 +339,7 @@ class HttpClient(_BaseClient["SyncClient"]):
                 results could not be read.
             Exception: As in `call`.
         """
-        return done(self._batch(items, returns=returns, timeout=timeout, headers=headers))
+        return done(self._batch(items, returns, **options))
 
     async def _post(self, body: bytes, seconds: float | None, headers: Mapping[str, str] | None) -> ReadResponse:
         end = None if seconds is None else time.monotonic() + seconds
@@ -426,33 +405,29 @@ class AsyncHttpClient(_BaseClient["AsyncClient"]):
         params: Params = None,
         *,
         returns: Any = UNSET,
-        timeout: float | Unset | None = UNSET,
-        headers: Mapping[str, str] | None = None,
+        **options: Unpack[PostOptions],
     ) -> Any:
         """Call a method and return its result. Arguments and exceptions are those of `HttpClient.call`."""
-        return await self._call(method, params, returns=returns, timeout=timeout, headers=headers)
+        return await self._call(method, params, returns, **options)
 
     async def notify(
         self,
         method: str,
         params: Params = None,
-        *,
-        timeout: float | Unset | None = UNSET,
-        headers: Mapping[str, str] | None = None,
+        **options: Unpack[PostOptions],
     ) -> None:
         """Send a notification. Arguments and exceptions are those of `HttpClient.notify`."""
-        await self._notify(method, params, timeout=timeout, headers=headers)
+        await self._notify(method, params, **options)
 
     async def batch(
         self,
         items: Iterable[BatchItem],
         *,
         returns: Any = UNSET,
-        timeout: float | Unset | None = UNSET,
-        headers: Mapping[str, str] | None = None,
+        **options: Unpack[PostOptions],
     ) -> list[Any]:
         """Send calls and notifications in one request. Arguments and results are those of `HttpClient.batch`."""
-        return await self._batch(items, returns=returns, timeout=timeout, headers=headers)
+        return await self._batch(items, returns, **options)
 
     async def _post(self, body: bytes, seconds: float | None, headers: Mapping[str, str] | None) -> ReadResponse:
         options = self._options(body, headers, seconds)

@@ -22,13 +22,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ..._checks import check_count, check_headers, check_seconds
 from ..._typing import Unpack
-from ...codec import Notification, ParseError, Request, Response, decode
+from ...codec import Notification, ParseError, Request, Response, decode, encode_notification, encode_request
 from ...errors import CallTimeout, ConnectionLost, HandshakeError, InvalidResponse
 from ...framing.sse import Event
 from ...profile import JSONRPC
@@ -38,7 +38,7 @@ from ...transports.connection import Connection, State
 from ...transports.options import MessageOptions
 from ...types import IdKey, MessageId, id_key
 from ..protocol.meta import object_members
-from .client_session import NegotiatedSession, RequestHeaders, begin_again, session_headers, session_of
+from .client_session import NegotiatedSession, RequestHeaders, session_headers, session_of
 from .event_reader import END_SECONDS, Cursor, EventReader, SessionEnded
 from .sending import (
     EVENT_STREAM,
@@ -94,8 +94,9 @@ class _Post:
         ids: The ids of the requests that have no response yet.
         headers: The headers that depend on the message.
         is_modern: The message belongs to a revision without sessions.
-        session: The session that the message was sent in; None before it is sent, and without one.
+        session: The session that the message was sent in, or that it has begun; None before that, and without one.
         is_accepted: The server responded to the POST with a status of 2xx.
+        is_renewal: It begins a session again, so nothing waits for its response but `_renew`.
     """
 
     body: Body
@@ -105,11 +106,12 @@ class _Post:
     is_modern: bool = False
     session: NegotiatedSession | None = None
     is_accepted: bool = False
+    is_renewal: bool = False
     task: asyncio.Task[None] = field(init=False)
 
 
 class _Channel(Channel):
-    """The channel of a `StreamableHttpClient`, which passes every call on to the client."""
+    """The channel of a `StreamableHttpClient`: each message that is written becomes a POST."""
 
     carries_texts = True
 
@@ -118,27 +120,27 @@ class _Channel(Channel):
 
     @property
     def name(self) -> str:
-        return self._client.name
+        return f"HTTP to {self._client._sender.url.host}"
 
     async def open(self, events: Events) -> None:
-        self._client.open_sender()
+        pass  # each POST opens what it needs
 
     def write(self, data: bytes) -> None:
-        self._client.write(data)
+        self._client._write(data)
 
     @property
     def unwritten(self) -> int:
-        return self._client.unsent_bytes
+        return self._client._unsent_bytes
 
     def set_reading(self, on: bool) -> None:
-        self._client.set_reading(on)
+        self._client._set_reading(on)
 
     def finish(self) -> None:
-        self._client.finish()
+        self._client._begin_ending(self._client._finish())
 
     def abort(self) -> None:
         if self._client.state is not State.CLOSED:
-            self._client.abort_exchanges()
+            self._client._begin_ending(self._client._abort())
 
 
 class StreamableHttpClient(Connection):
@@ -187,9 +189,13 @@ class StreamableHttpClient(Connection):
         check_headers(headers)
         super().__init__(_Channel(self), **options)
         self._raw = options.get("raw", False)
-        self._sender = HttpSender(url, headers, auth, http_client, connect_seconds, read_seconds)
+        self._sender = HttpSender(url, headers, auth, http_client, connect_seconds, read_seconds, self._begin_request)
         self._events = EventReader(self._sender, self.profile.limits.message_bytes, max_stream_bytes)
         self._headers = RequestHeaders()
+
+        self._slots = asyncio.Semaphore(MAX_REQUESTS)
+        self._response_slots = asyncio.Semaphore(_MAX_RESPONSES)
+        self._renewing = asyncio.Lock()
 
         self._posts: dict[IdKey, _Post] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -201,44 +207,28 @@ class StreamableHttpClient(Connection):
         self._unheard: NegotiatedSession | None = None  # the session whose GET stream is lost
         self._ender: asyncio.Task[None] | None = None
         self._session: NegotiatedSession | None = None
-        self._initialize: bytes = b""
-        self.unsent_bytes: int = 0
+        self._initialize: Request[Any]
+        self._unsent_bytes = 0
 
     # The channel.
 
-    @property
-    def name(self) -> str:
-        """The name of the channel, for the log."""
-        return f"HTTP to {self._sender.url.host}"
-
-    def open_sender(self) -> None:
-        """Begin to send requests when there are any."""
-        self._slots = asyncio.Semaphore(MAX_REQUESTS)
-        self._response_slots = asyncio.Semaphore(_MAX_RESPONSES)
-        self._renewing = asyncio.Lock()
-        self._sender.open(self._begin_request)
-
-    def set_reading(self, wanted: bool) -> None:
+    def _set_reading(self, on: bool) -> None:
         """Read the streams of events, or let the server wait."""
-        self._is_reading_wanted = wanted
-        if wanted and len(self._open_requests) < MAX_OPEN_REQUESTS:
+        self._is_reading_wanted = on
+        if on and len(self._open_requests) < MAX_OPEN_REQUESTS:
             self._events.may_read.set()
         else:
             self._events.may_read.clear()
 
-    def finish(self) -> None:
-        """Begin to end the session, and what sends."""
-        self._ender = self._task(self._finish(), None)
-
-    def abort_exchanges(self) -> None:
-        """Begin to drop all exchanges."""
+    def _begin_ending(self, work: Coroutine[Any, Any, None]) -> None:
         if self._ender is not None:
             self._ender.cancel()
-        self._ender = self._task(self._abort(), None)
+        self._ender = self._task(work, None)
 
     async def _finish(self) -> None:
         """Send what was accepted, end the session, and release everything."""
-        self._cancel_requests()
+        for task in self._tasks:
+            task.cancel()
         is_flooded = len(self._open_requests) > MAX_OPEN_REQUESTS // 2  # then no more responses are sent
         if self._notices and not is_flooded:
             await asyncio.wait(self._notices)
@@ -253,19 +243,13 @@ class StreamableHttpClient(Connection):
         await self._abort()
 
     async def _abort(self) -> None:
-        self._cancel_requests()
-        left = {task for task in self._notices if not task.done()}
+        left = {task for task in self._notices if not task.done()} | self._tasks
         for task in left:
             task.cancel()
-        left |= self._tasks
         if left:
             await asyncio.wait(left, timeout=END_SECONDS)
         await self._sender.close(END_SECONDS)
         self.channel_events.lost(None)
-
-    def _cancel_requests(self) -> None:
-        for task in self._tasks:
-            task.cancel()
 
     def _begin_request(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self._task(work, self._tasks)
@@ -280,19 +264,19 @@ class StreamableHttpClient(Connection):
     # Sending messages.
 
     def _written(self, size: int) -> None:
-        self.unsent_bytes -= size
+        self._unsent_bytes -= size
         self.channel_events.drained()
 
-    def write(self, data: bytes) -> None:
+    def _write(self, data: bytes) -> None:
         """Begin to send a message."""
-        self.unsent_bytes += len(data)
+        self._unsent_bytes += len(data)
         message = decode(data, JSONRPC, raw=True)
         if isinstance(message, Request):
             headers = self._headers_of(message)
             body, ids = Body(data, self._written), {id_key(message.id): message.id}
             self._begin(_Post(body, message.method, ids, headers or {}, is_modern=headers is not None))
             if message.method == "initialize":
-                self._initialize = data
+                self._initialize = message
         elif isinstance(message, list):
             ids = {id_key(item.id): item.id for item in message if isinstance(item, Request)}
             if ids:
@@ -371,14 +355,13 @@ class StreamableHttpClient(Connection):
         """Send a request and read its response."""
         response = await self._open_post(post)
         try:
-            status = response.status_code
             kind = content_type(response)
-            if not 200 <= status < 300:
+            if not 200 <= response.status_code < 300:
                 await self._read_refusal(response, post, kind)
                 return
             post.is_accepted = True
-            if self._session is not None and self._unheard is self._session:  # the server responds again
-                self._begin_listening(self._session)
+            if post.session is not None and self._unheard is post.session:  # the server responds again
+                self._begin_listening(post.session)
             if kind == "application/json":
                 self._read_body(post, response, await read(response, self.profile.limits.message_bytes))
                 return
@@ -423,7 +406,7 @@ class StreamableHttpClient(Connection):
             if isinstance(found, Response) and found.error is not None and len(post.ids) == 1:
                 [id] = post.ids.values()
                 if id_key(found.id) == id_key(id) or (status < 500 and status not in _OWN_STATUSES):
-                    self._receive(post, Response(id, error=found.error))
+                    self._on_item(post, Response(id, error=found.error), response)
                     return
         if post.method == "initialize" and status in _OLD_STATUSES and await self._events.are_of_2024():
             raise HandshakeError(_ONLY_EVENTS) from error
@@ -435,17 +418,25 @@ class StreamableHttpClient(Connection):
         item = decode(body, self.profile, raw=self._raw)
         if isinstance(item, ParseError) and (item.id is None or id_key(item.id) not in post.ids):
             raise InvalidResponse("the response is malformed") from item
-        if isinstance(item, Response) and post.method == "initialize":
-            self._session = session_of(response, item) or self._session
-        self._on_item(post, item)
+        self._on_item(post, item, response)
         if post.ids:
             raise InvalidResponse("the response does not belong to this request")
 
     # Streams of events.
 
-    async def _read_events(self, response: Any, cursor: Cursor, post: _Post) -> Exception | None:
-        on_event = partial(self._on_event, response, post)
-        return await self._events.read(response, cursor, on_event, lambda: not post.ids)
+    async def _read_events(self, response: Any, cursor: Cursor, post: _Post | None) -> Exception | None:
+        """Read a stream until it ends, or has the responses to a POST. Return what broke it; None if it ended."""
+        try:
+            async with aclosing(self._events.events(response, cursor)) as events:
+                async for event in events:
+                    self._on_event(response, post, event)
+                    if post is not None and not post.ids:
+                        with move_on_after(END_SECONDS):  # so that the connection can be used again
+                            await anext(events, None)
+                        break
+        except self._sender.library.HTTPError as error:
+            return self._sender.translated(error)
+        return None
 
     def _on_event(self, response: Any, post: _Post | None, event: Event) -> None:
         # Some servers send an error as an event of this type, which the specification does not define.
@@ -457,50 +448,50 @@ class StreamableHttpClient(Connection):
             self._report_fault(ParseError.message_too_large())
             return
         item = decode(event.data, self.profile, raw=self._raw)
-        if event.type == "error" and not isinstance(item, Response):
-            return
-        if post is not None and post.method == "initialize" and isinstance(item, Response):
-            self._session = session_of(response, item) or self._session
-        self._on_item(post, item)
+        if event.type == "message" or isinstance(item, Response):
+            self._on_item(post, item, response)
 
-    def _on_item(self, post: _Post | None, item: Any) -> None:
+    def _on_item(self, post: _Post | None, item: Any, response: Any) -> None:
         """Handle a message of the response to a request, or of the GET stream."""
         self._asked(item)
         if isinstance(item, list):
             items = [one for one in item if self._belongs(post, one)]
             if items:
-                self._receive_items([items])
-        elif isinstance(item, Response) and item.id is None and post is not None and len(post.ids) == 1:
-            [id] = post.ids.values()
-            self._receive(post, Response(id, error=item.error))
-        elif self._belongs(post, item):
-            self._receive(post, item)
-
-    def _receive(self, post: _Post | None, item: Any) -> None:
-        if post is not None:
-            if isinstance(item, (Response, ParseError)) and post.ids.pop(id_key(item.id), None) is not None:
-                self._posts.pop(id_key(item.id), None)
-            if post.method == "tools/list" and post.is_modern and isinstance(item, Response) and item.error is None:
+                self._receive(items)
+            return
+        if isinstance(item, Response) and post is not None:
+            if item.id is None and len(post.ids) == 1:  # the server could not read the id
+                [id] = post.ids.values()
+                item = Response(id, error=item.error)
+            if post.method == "initialize" and (begun := session_of(response, item)) is not None:
+                post.session = begun
+                if not post.is_renewal:
+                    self._session = begun
+            if post.method == "tools/list" and post.is_modern and item.error is None:
                 item = self._headers.without_invalid_tools(item, self._report_fault)
-        self._receive_items([item])
+        if self._belongs(post, item) and not (isinstance(item, Response) and post is not None and post.is_renewal):
+            self._receive(item)
 
     def _belongs(self, post: _Post | None, item: Any) -> bool:
-        """Return whether an item may be delivered: a response only to the request that it was sent for."""
+        """Settle a request with its response. Return False for a response that belongs to no request of this POST."""
         if isinstance(item, ParseError):
             is_response = item.id is not None and id_key(item.id) in self._posts
         else:
             is_response = isinstance(item, Response)
-        if is_response and (post is None or id_key(item.id) not in post.ids):
-            self._report_fault(unknown_response())
-            return False
+        if is_response:
+            key = id_key(item.id)
+            if post is None or key not in post.ids:
+                self._report_fault(unknown_response())
+                return False
+            del post.ids[key]
+            self._posts.pop(key, None)
         return True
 
-    def _receive_items(self, items: list[Any]) -> None:
-        """Handle messages that arrived and are decoded."""
+    def _receive(self, item: Any) -> None:
+        """Deliver a message or a batch that arrived and is decoded."""
         if self._log is not None and not self.is_closing:
-            for item in items:
-                self._log.received(item, None)
-        self.deliver(items)
+            self._log.received(item, None)
+        self.deliver([item])
 
     # The GET stream of the session, which carries the messages that belong to no request of the client.
 
@@ -514,12 +505,11 @@ class StreamableHttpClient(Connection):
 
     async def _listen(self, session: NegotiatedSession) -> None:
         cursor = Cursor()
-        on_event = partial(self._on_event, None, None)
         try:
             http_response = await self._events.open(session)
             while http_response is not None:
                 try:
-                    fault = await self._events.read(http_response, cursor, on_event, lambda: False)
+                    fault = await self._read_events(http_response, cursor, None)
                 finally:
                     await self._sender.release(http_response)
                 if fault is not None and not isinstance(fault, CallTimeout):
@@ -550,10 +540,18 @@ class StreamableHttpClient(Connection):
             for post in ended:
                 self._fail(post, ConnectionLost("the server ended the session"))
                 post.task.cancel()
-            decode_text = partial(decode, profile=self.profile, raw=self._raw)
-            limit = self.profile.limits.message_bytes
-            self._session = await begin_again(self._sender, self._initialize, session.version, decode_text, limit)
-            self._begin_listening(self._session)
+            id = self._initialize.id
+            text = encode_request(id, "initialize", self._initialize.params, delimited=False)
+            renewal = _Post(Body(text), "initialize", {id_key(id): id}, {}, is_renewal=True)
+            await self._exchange(renewal)
+            begun = renewal.session
+            if begun is None or begun.version != session.version:
+                raise ConnectionLost("the server ended the session, and does not begin another one like it")
+            notice = Body(encode_notification("notifications/initialized", delimited=False))
+            await self._sender.release(await self._sender.send("POST", session_headers(begun), notice))
+            # Only now: a server may refuse what arrives before the notification.
+            self._session = begun
+            self._begin_listening(begun)
 
     # Notifications and responses.
 

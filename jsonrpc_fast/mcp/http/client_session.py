@@ -11,14 +11,12 @@ Source: specification 2026-07-28, "Streamable HTTP", "Request Metadata".
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ..._repr import shorten
-from ...codec import Notification, Request, Response, encode_notification
-from ...errors import ConnectionLost, InvalidResponse
-from ...framing.sse import EventDecoder
+from ...codec import Notification, Request, Response
+from ...errors import InvalidResponse
 from ..protocol.meta import PROTOCOL_VERSION_KEY, member_of, object_members
 from ..protocol.versions import HANDSHAKE_VERSIONS
 from .headers import (
@@ -32,7 +30,7 @@ from .headers import (
     parameter_headers,
     parameter_values,
 )
-from .sending import EVENT_STREAM, Body, HttpSender, content_type, pieces_of, read, session_id, status_error
+from .sending import session_id
 
 _MAX_TOOLS: Final = 10_000
 _WITH_VERSION_HEADER: Final = HANDSHAKE_VERSIONS[HANDSHAKE_VERSIONS.index("2025-06-18") :]
@@ -75,51 +73,6 @@ def session_of(http_response: Any, response: Response) -> NegotiatedSession | No
     version = object_members(response.result).get("protocolVersion")
     if response.error is None and isinstance(version, str) and version in HANDSHAKE_VERSIONS:
         return NegotiatedSession(session_id(http_response), version)
-    return None
-
-
-async def begin_again(
-    sender: HttpSender, initialize: bytes, version: str, decode: Callable[[bytes], Any], limit: int
-) -> NegotiatedSession:
-    """Begin a session like the one that the server ended.
-
-    Args:
-        sender: Sends the requests.
-        initialize: The text of the request that began the other session.
-        version: The revision of the other session.
-        decode: Decodes a message.
-        limit: The maximum size of a message in bytes.
-
-    Raises:
-        ConnectionLost: The server did not respond as it did the first time.
-    """
-    http_response = await sender.send("POST", {}, Body(initialize))
-    try:
-        found = await _first_response(http_response, decode, limit)
-        agreed = object_members(found.result).get("protocolVersion") if isinstance(found, Response) else None
-        if agreed != version:
-            raise ConnectionLost("the server ended the session, and does not begin another one like it")
-        session = NegotiatedSession(session_id(http_response), version)
-    finally:
-        await sender.release(http_response)
-    notice = Body(encode_notification("notifications/initialized", delimited=False))
-    await sender.release(await sender.send("POST", session_headers(session), notice))
-    return session
-
-
-async def _first_response(http_response: Any, decode: Callable[[bytes], Any], limit: int) -> Any:
-    """Return the first response in the HTTP response to a POST; None without one."""
-    if not 200 <= http_response.status_code < 300:
-        raise status_error(http_response)
-    if content_type(http_response) != EVENT_STREAM:
-        return decode(await read(http_response, limit))
-    decoder = EventDecoder(limit)
-    async with aclosing(pieces_of(http_response)) as pieces:
-        async for piece in pieces:
-            for event in decoder.feed(piece):
-                item = decode(event.data) if event.data else None
-                if isinstance(item, Response):
-                    return item
     return None
 
 

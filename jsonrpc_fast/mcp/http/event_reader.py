@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ...errors import ConnectionLost, HttpStatusError, InvalidResponse
 from ...framing.sse import Event, EventDecoder
-from ...http.inflating import PIECE_BYTES
 from .client_session import NegotiatedSession, session_headers
 from .headers import LAST_EVENT_ID_HEADER
 from .sending import EVENT_STREAM, TRANSIENT_STATUSES, HttpSender, content_type, move_on_after, pieces_of, status_error
@@ -26,7 +25,6 @@ END_SECONDS: Final = 1.0
 _MIN_RETRY_SECONDS: Final = 0.05
 _MAX_RETRY_SECONDS: Final = 3600.0
 _MAX_BACKOFF_SECONDS: Final = 30.0
-_MAX_FIRST_BYTES: Final = 4096
 _FIRST_SECONDS: Final = 5.0
 _EVENT_ID: Final = re.compile(r"[ -~]{1,4096}")
 
@@ -78,44 +76,28 @@ class EventReader:
         self._max_event_bytes = max_event_bytes
         self._max_stream_bytes = max_stream_bytes
 
-    async def read(
-        self, http_response: Any, cursor: Cursor, on_event: Callable[[Event], None], is_complete: Callable[[], bool]
-    ) -> Exception | None:
-        """Read a stream until it ends, or is complete.
+    async def events(self, http_response: Any, cursor: Cursor) -> AsyncGenerator[Event, None]:
+        """Yield the events of a stream until it ends, or breaks with an exception of httpx.
 
         Args:
             http_response: The HTTP response that carries it. The caller releases it.
             cursor: Moves with the events.
-            on_event: Called with each event.
-            is_complete: Returns whether nothing more is expected.
-
-        Returns:
-            What broke the stream; None if it ended.
 
         Raises:
             InvalidResponse: The stream is too large, or cannot be decompressed.
         """
         decoder = EventDecoder(self._max_event_bytes)
         size = 0
-        try:
-            async with aclosing(pieces_of(http_response)) as pieces:
-                async for piece in pieces:
-                    size += len(piece)
-                    if self._max_stream_bytes is not None and size > self._max_stream_bytes:
-                        raise InvalidResponse(f"the stream is larger than {self._max_stream_bytes} bytes")
-                    for event in decoder.feed(piece):
-                        if not self.may_read.is_set():
-                            await self.may_read.wait()
-                        on_event(event)
-                    cursor.advance(decoder)
-                    if is_complete():
-                        await _await_end(pieces)
-                        return None
-                    if not self.may_read.is_set():
-                        await self.may_read.wait()
-        except self._sender.library.HTTPError as error:
-            return self._sender.translated(error)
-        return None
+        async with aclosing(pieces_of(http_response)) as pieces:
+            async for piece in pieces:
+                size += len(piece)
+                if self._max_stream_bytes is not None and size > self._max_stream_bytes:
+                    raise InvalidResponse(f"the stream is larger than {self._max_stream_bytes} bytes")
+                for event in decoder.feed(piece):
+                    await self.may_read.wait()
+                    yield event
+                cursor.advance(decoder)
+                await self.may_read.wait()
 
     async def open(self, session: NegotiatedSession) -> Any:
         """Open the GET stream of a session and return the HTTP response; None if the server has no such stream.
@@ -142,25 +124,19 @@ class EventReader:
 
     async def are_of_2024(self) -> bool:
         """Return whether a GET opens a stream of HTTP+SSE of 2024-11-05, whose first event is an "endpoint"."""
-        events: list[Event] = []
-        decoder = EventDecoder(_MAX_FIRST_BYTES)
         with move_on_after(_FIRST_SECONDS):
             http_response = await self._get({})
             if isinstance(http_response, Exception):
                 return False
             try:
-                size = 0
-                async with aclosing(pieces_of(http_response)) as pieces:
-                    async for piece in pieces:
-                        events += decoder.feed(piece)
-                        size += len(piece)
-                        if events or size > _MAX_FIRST_BYTES:
-                            break
+                async with aclosing(self.events(http_response, Cursor())) as events:
+                    async for event in events:
+                        return event.type == "endpoint"
             except (InvalidResponse, self._sender.library.HTTPError):
-                return False
+                pass
             finally:
                 await self._sender.release(http_response)
-        return bool(events) and events[0].type == "endpoint"
+        return False
 
     async def resume(self, cursor: Cursor, session: NegotiatedSession | None) -> Any:
         """Open a stream again after its last event and return the HTTP response.
@@ -186,13 +162,3 @@ class EventReader:
             failures += 1
             if failures == MAX_ATTEMPTS:
                 raise ConnectionLost(f"the stream ended, and {failures} attempts to resume it failed") from fault
-
-
-async def _await_end(pieces: AsyncIterator[bytes]) -> None:
-    """Wait a moment for the end of a stream that is complete, so that its connection can be used again."""
-    left = PIECE_BYTES
-    with move_on_after(END_SECONDS):
-        async for piece in pieces:
-            left -= len(piece)
-            if left < 0:
-                return

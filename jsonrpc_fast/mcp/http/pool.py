@@ -52,7 +52,6 @@ class ClientPool:
         self._auth = auth
         self._begin = begin
         self._cookies = CookieJar()
-        self._tls = tls_context(library)
         self._clients: set[Any] = set()
         self._idle: deque[tuple[Any, float]] = deque()  # with the time since when
         self._closing: asyncio.Future[Any] | None = None
@@ -73,7 +72,7 @@ class ClientPool:
         client = self._library.AsyncClient(
             auth=self._auth,
             cookies=self._cookies,
-            verify=self._tls,
+            verify=tls_context(self._library),
             limits=self._library.Limits(keepalive_expiry=IDLE_SECONDS),
         )
         self._clients.add(client)

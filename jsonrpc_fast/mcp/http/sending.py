@@ -81,7 +81,8 @@ class HttpSender:
     Args:
         url: The URL.
         headers: Further headers of every request.
-        auth: As in `StreamableHttpClient`, like the other arguments.
+        auth: As in `StreamableHttpClient`, like the arguments before `begin`.
+        begin: Starts a task that closes an HTTP client.
 
     Attributes:
         library: httpx or httpx2.
@@ -100,6 +101,7 @@ class HttpSender:
         http_client: httpx.AsyncClient | httpx2.AsyncClient | None,
         connect_seconds: float | None,
         read_seconds: float | None,
+        begin: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         if http_client is not None and auth is not None:
             raise TypeError("pass auth to the HTTP client, or let this transport make the client")
@@ -107,19 +109,9 @@ class HttpSender:
         libraries.check_client(http_client, self.library, "AsyncClient")
         self.url: Any = libraries.url_of(url, self.library)
         self._headers = {name.lower(): value for name, value in (headers or {}).items()}
-        self._auth = auth
         self._http = http_client
-        self._pool: ClientPool | None = None
+        self._pool = ClientPool(self.library, auth, begin) if http_client is None else None
         self._timeout = self.library.Timeout(connect_seconds, read=read_seconds, pool=None)
-
-    def open(self, begin: Callable[[Coroutine[Any, Any, None]], object]) -> None:
-        """Prepare for sending.
-
-        Args:
-            begin: Starts a task.
-        """
-        if self._http is None:
-            self._pool = ClientPool(self.library, self._auth, begin)
 
     async def close(self, seconds: float) -> None:
         """Close the connections, but not those of a client that was given.
