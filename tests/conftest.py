@@ -208,7 +208,7 @@ def no_descriptor_left() -> Iterator[None]:
     before = _descriptors()
     yield
     # A thread closes its descriptor when it wakes up.
-    blocking_eventually(lambda: _descriptors() <= before, 2)
+    blocking_eventually(lambda: _descriptors() <= before)
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ async def test_closing_does_not_wait_for_a_subscription() -> None:
         await left.half_close()
         assert left.received() == []
         await right.send(b'{"jsonrpc":"2.0","id":2,"result":{}}')
-        await asyncio.wait_for(relay.wait_closed(), 1)
+        await relay.wait_closed()
         await settle()
         error = b'{"code":-32000,"message":"the connection to the other side is closed"}'
         assert left.received() == [
@@ -88,7 +88,7 @@ async def test_cancelling_close_drops_unwritten_data() -> None:
         closing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await closing
-        await asyncio.wait_for(relay.wait_closed(), 1)
+        await relay.wait_closed()
         right.transport.resume_reading()
         await settle()
         assert right.received() == []

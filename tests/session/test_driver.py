@@ -18,6 +18,7 @@ from jsonrpc_fast.errors import ConnectionLost, RpcError
 
 from ..support.pages import write_scripts
 from ..support.places import ROOT
+from ..support.waiting import SECONDS
 
 trio = pytest.importorskip("trio")
 pytest.importorskip("trio.testing")
@@ -50,7 +51,7 @@ class TestThreads:
     def sockets(self) -> Iterator[tuple[socket.socket, socket.socket]]:
         left, right = socket.socketpair()
         with left, right:
-            left.settimeout(5)
+            left.settimeout(SECONDS)
             yield left, right
             left.shutdown(socket.SHUT_RDWR)
 
@@ -59,29 +60,30 @@ class TestThreads:
         client, _ = connect(sockets[0]), connect(sockets[1], FUNCTIONS)
         results: list[int] = []
         threads = [
-            threading.Thread(target=lambda n=n: results.append(client.call("add", [n, 0], timeout=5))) for n in range(8)
+            threading.Thread(target=lambda n=n: results.append(client.call("add", [n, 0], timeout=SECONDS)))
+            for n in range(8)
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(5)
+            thread.join(SECONDS)
         assert sorted(results) == list(range(8))
 
     def test_failures(self, scripts: dict[str, ModuleType], sockets: Any) -> None:
         connect = scripts["thread_connection"].Connection
         client, server = connect(sockets[0]), connect(sockets[1], FUNCTIONS)
         with pytest.raises(RpcError) as unknown:
-            client.call("unknown", timeout=5)
+            client.call("unknown", timeout=SECONDS)
         assert unknown.value.code == -32601
         with pytest.raises(RpcError) as unable:  # an async function
-            client.call("wait", [1], timeout=5)
+            client.call("wait", [1], timeout=SECONDS)
         assert unable.value.code == -32603
         server.engine.find = None
         with pytest.raises(TimeoutError):
             client.call("add", [1, 2], timeout=0)
         sockets[1].shutdown(socket.SHUT_RDWR)
         with pytest.raises(ConnectionLost):
-            client.call("add", [1, 2], timeout=5)
+            client.call("add", [1, 2], timeout=SECONDS)
 
     def test_a_large_batch_takes_several_turns(self, scripts: dict[str, ModuleType], sockets: Any) -> None:
         scripts["thread_connection"].Connection(sockets[1], FUNCTIONS)
@@ -98,7 +100,7 @@ class TestTrio:
         async def main() -> None:
             connect = scripts["trio_connection"].Connection
             left, right = trio.socket.socketpair()
-            with trio.fail_after(10), left, right:
+            with trio.fail_after(SECONDS), left, right:
                 async with trio.open_nursery() as nursery:
                     client = connect(trio.SocketStream(left), nursery)
                     server = connect(trio.SocketStream(right), nursery, FUNCTIONS)

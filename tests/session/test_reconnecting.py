@@ -517,10 +517,10 @@ async def test_a_callback_that_raises_cancelled_error_leaves_nobody_waiting(plac
     }
     client = ReconnectingSession(**callbacks[place], **QUICK)
     with pytest.raises(ConnectionLost) as info:
-        await asyncio.wait_for(client.start(), 5)
+        await client.start()
     assert isinstance(info.value.__cause__, asyncio.CancelledError)
     with pytest.raises(ConnectionLost):
-        await asyncio.wait_for(client.call("add", [1, 2]), 5)
+        await client.call("add", [1, 2])
 
 
 @pytest.mark.virtual_time
@@ -536,10 +536,10 @@ async def test_closing_ends_although_on_connect_catches_the_cancellation() -> No
     client = ReconnectingSession(lambda: transport_of(servers), on_connect=on_connect, **QUICK)
     starting = asyncio.ensure_future(client.start())
     await connecting.wait()
-    await asyncio.wait_for(client.close(), 5)
+    await client.close()
     with pytest.raises(ConnectionLost):
         await starting
-    await asyncio.wait_for(servers[0].wait_closed(), 5)
+    await servers[0].wait_closed()
 
 
 async def test_the_connection_is_closed_when_all_tasks_are_cancelled() -> None:
@@ -549,8 +549,8 @@ async def test_the_connection_is_closed_when_all_tasks_are_cancelled() -> None:
     await client.start()
     for task in asyncio.all_tasks() - before:  # as `asyncio.run` does at its end
         task.cancel()
-    await asyncio.wait_for(client.close(), 5)
-    await asyncio.wait_for(servers[0].wait_closed(), 5)
+    await client.close()
+    await servers[0].wait_closed()
     with pytest.raises(ConnectionLost):
         await client.call("add", [1, 2])
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
+import itertools
+import os
 import socket
 import time
 from collections.abc import Callable
@@ -12,6 +15,9 @@ from typing import Any, Final
 HOST: Final = "127.0.0.1"
 SECONDS: Final = 20.0
 POLL_SECONDS: Final = 0.001
+_PORTS: Final = range(12_000, 32_000)
+"""Linux gives sockets without a port one from 32768 on, other systems one from 49152 on."""
+_numbers: Final = itertools.count()
 
 
 async def eventually(condition: Callable[[], Any], seconds: float = SECONDS, poll_seconds: float = POLL_SECONDS) -> Any:
@@ -62,8 +68,13 @@ def accepts(port: int, host: str = HOST) -> bool:
 
 
 def free_port(host: str = HOST) -> int:
-    """Return a TCP port of the loopback interface that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a TCP port of the loopback interface that nobody listens on.
+
+    Until it is used, no other socket gets it: the system does not give it away, and each process of a test run searches
+    from another place on.
+    """
+    while True:
+        port = _PORTS[(101 * os.getpid() + next(_numbers)) % len(_PORTS)]
+        with socket.socket() as probe, contextlib.suppress(OSError):  # it is in use
+            probe.bind((host, port))
+            return port

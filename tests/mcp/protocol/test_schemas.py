@@ -136,7 +136,7 @@ def test_a_schema_that_refers_to_itself() -> None:
 def test_branches_that_double_the_work() -> None:
     doubled = {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}
     schema = Schema({"properties": {"a": doubled, "k": {"type": "integer"}}, "required": ["z"]})
-    began = time.monotonic()
+    began = time.thread_time()
     assert [fault.path for fault in schema.faults({"a": {"k": "x"}, "z": 1})] == ["/a/z", "/a/k"]
     # Each of these names applies to every member that it matches.
     patterns = Schema({"patternProperties": {"a": {"$ref": "#"}, "^a": {"$ref": "#"}}})
@@ -146,15 +146,15 @@ def test_branches_that_double_the_work() -> None:
     defs: dict[str, Any] = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)}
     with pytest.raises(ValueError, match="branches too much"):
         Schema({"$ref": "#/$defs/d0", "$defs": {**defs, "d40": {"type": "string"}}})
-    assert time.monotonic() - began < 5
+    assert time.thread_time() - began < 5
 
 
 def test_a_large_value() -> None:
     schema = Schema({"type": "object", "additionalProperties": {"type": "string"}})
-    began = time.monotonic()
+    began = time.thread_time()
     assert len(schema.faults({f"k{n}": n for n in range(1000)})) == MAX_FAULTS
     assert schema.faults({f"k{n}": n for n in range(200_000)}) == [("", "", "does not match the schema")]
-    assert time.monotonic() - began < 10
+    assert time.thread_time() - began < 10
 
 
 class Visited(list[Any]):
@@ -218,9 +218,9 @@ def test_a_value_with_too_many_parts_is_refused(value: Any) -> None:
 def test_a_value_of_60_megabytes_is_refused_immediately(value: Any) -> None:
     schema = Schema({"type": "object"})
     arguments = {"a": value()}
-    began = time.monotonic()
+    began = time.thread_time()
     assert schema.faults(arguments) == [("", "depth", "has more than 1000000 values")]
-    assert time.monotonic() - began < 1
+    assert time.thread_time() - began < 1
 
 
 @rows(
@@ -238,9 +238,9 @@ def test_a_value_of_60_megabytes_is_refused_immediately(value: Any) -> None:
 def test_a_long_keyword_and_a_large_value(keywords: dict[str, Any], item: Any) -> None:
     """The library lists all faults with their whole keyword before the first is returned: without limits, minutes."""
     schema = Schema({"items": keywords})
-    began = time.monotonic()
+    began = time.thread_time()
     assert [fault.path for fault in schema.faults([item] * 10_000)] == [""]
-    assert time.monotonic() - began < 2
+    assert time.thread_time() - began < 2
     faults = schema.faults([item])
     assert {fault.path[:2] for fault in faults} == {"/0"}
     assert all(len(fault.message) <= 501 for fault in faults)
@@ -248,10 +248,10 @@ def test_a_long_keyword_and_a_large_value(keywords: dict[str, Any], item: Any) -
 
 def test_a_pattern_that_backtracks() -> None:
     schema = Schema({"properties": {"p": {"pattern": r"^(?=a)((a+)\2?)+$(?!b)"}}})
-    began = time.monotonic()
+    began = time.thread_time()
     [fault] = schema.faults({"p": "a" * 60 + "b"})
     assert (fault.path, fault.keyword) == ("/p", "pattern")
-    assert time.monotonic() - began < 5
+    assert time.thread_time() - began < 5
 
 
 TOO_LONG = [("", "pattern", "has a string that is too long for the patterns of the schema")]
@@ -269,13 +269,13 @@ TOO_LONG = [("", "pattern", "has a string that is too long for the patterns of t
 )
 def test_a_pattern_whose_time_grows_faster_than_the_string(pattern: str, length: int) -> None:
     """Without the limit each of these takes 10 s to hours. The strings may also be names, or many together."""
-    began = time.process_time()
+    began = time.thread_time()
     schema = Schema({"pattern": pattern, "items": {"pattern": pattern}, "propertyNames": {"pattern": pattern}})
     assert schema.faults("a" * length) == TOO_LONG
     assert schema.faults({"a" * length: 1}) == TOO_LONG
     assert schema.faults(["a" * (length // 40)] * 4000) == TOO_LONG
     assert schema.faults("b" * 50) != TOO_LONG
-    assert time.process_time() - began < 5
+    assert time.thread_time() - began < 5
 
 
 @rows("pattern", [r"^[a-z]+$", r"^(?!\s*$).+", r"^(?=.*[a-z])(?=.*\d)[a-z\d]+$", r"[^x]{3,}", r"(a|aa)*$", r"\(\?=a"])
@@ -373,6 +373,6 @@ def test_growth(pattern: str, power: int) -> None:
 @pytest.mark.slow
 @rows("text", ["[", "(?=", "^(?=[", "(", "\\", "^(?=a", "[^]"])
 def test_growth_takes_linear_time(text: str) -> None:
-    began = time.process_time()
+    began = time.thread_time()
     growth(text * 200_000)
-    assert time.process_time() - began < 5
+    assert time.thread_time() - began < 5

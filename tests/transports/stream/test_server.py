@@ -447,7 +447,7 @@ async def test_a_server_that_closes_cancels_handlers_after_the_grace_period() ->
     async with Session(TcpClient(*worker.server.address)) as client:
         call = asyncio.ensure_future(client.call("work"))
         await eventually(lambda: worker.begun == 1)
-        await asyncio.wait_for(worker.server.close(grace_seconds=0.05), 3)
+        await worker.server.close(grace_seconds=0.05)
         with pytest.raises(ConnectionLost):
             await call
 
