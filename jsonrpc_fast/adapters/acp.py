@@ -17,9 +17,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import IO, Any, Final, Literal
 
 from .._logs import logger_of
@@ -75,12 +75,10 @@ class MessageTransport:
 
     def __init__(self, transport: Connection) -> None:
         self._transport = transport
-        self._received: deque[dict[str, Any]] = deque()
-        self._arrived = asyncio.Event()
-        self._is_closed = False
+        self._received: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()  # None: the end
         self._starting: asyncio.Task[None] | None = None
         transport.onmessage = self._on_message
-        transport.onclose = self._on_close
+        transport.onclose = partial(self._received.put_nowait, None)
         transport.onerror = _log_fault
 
     async def send(self, message: dict[str, Any]) -> None:
@@ -98,14 +96,11 @@ class MessageTransport:
     async def receive(self) -> dict[str, Any] | None:
         """Return the next message; None at the end."""
         await self.start()
-        while not self._received:
-            if self._is_closed:
-                return None
-            self._arrived.clear()
-            await self._arrived.wait()
-        message = self._received.popleft()
+        message = await self._received.get()
+        if message is None:
+            self._received.put_nowait(None)  # the next call ends, too
         # The message that made the queue full has paused the reading.
-        if len(self._received) == MAX_READ_AHEAD - 1 and not self._is_closed:
+        elif self._received.qsize() == MAX_READ_AHEAD - 1:
             self._transport.resume_reading()
         return message
 
@@ -129,14 +124,9 @@ class MessageTransport:
         if not isinstance(message, dict):
             _logger.error("a line that is not a JSON object was skipped")
             return
-        self._received.append(message)
-        self._arrived.set()
-        if len(self._received) == MAX_READ_AHEAD:
+        self._received.put_nowait(message)
+        if self._received.qsize() == MAX_READ_AHEAD:
             self._transport.pause_reading()
-
-    def _on_close(self) -> None:
-        self._is_closed = True
-        self._arrived.set()
 
 
 def _log_fault(fault: Exception) -> None:

@@ -119,12 +119,6 @@ class JSONRPCConnection(jsonrpc.JSONRPCConnection):  # type: ignore[misc]
         return super().receive_message(message)
 
 
-_REPLACEMENTS: Final = {
-    "JSONRPCConnection": (jsonrpc.JSONRPCConnection, JSONRPCConnection),
-    **{old.__name__: (old, new) for old, new in _FAST.items()},
-}
-
-
 def install() -> None:
     """Replace aiorpcX's classes in this process, for programs that import them and as the default of its sessions."""
-    replace(_REPLACEMENTS)
+    replace((jsonrpc.JSONRPCConnection, JSONRPCConnection), *_FAST.items())

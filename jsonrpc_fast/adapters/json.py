@@ -20,7 +20,7 @@ import json as _json
 import marshal
 import re
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import Enum
 from functools import cache, wraps
 from json import JSONDecodeError, JSONDecoder, JSONEncoder, dump, load
@@ -226,22 +226,16 @@ def _is_plain_alike(marked: bytes, may_have_nan: bool) -> bool:
 
 
 def _are_types_alike(value: Any) -> bool:
-    for level in _levels(value):
+    level = [value]
+    while level:
         for kind in set(map(type, level)):
             if kind is float:
                 if not all(isfinite(item) for item in level if type(item) is float):
                     return False
             elif kind not in _SAME and issubclass(kind, (Enum, UUID, str, int, float, dict, list, tuple)):
                 return False
+        level = parts_of(*[item for item in level if type(item) in _CONTAINERS])  # keys are among them
     return True
-
-
-def _levels(value: Any) -> Iterable[list[Any]]:
-    """Yield the parts of a value by depth; keys are among them."""
-    level = [value]
-    while level:
-        yield level
-        level = parts_of(*[item for item in level if type(item) in _CONTAINERS])
 
 
 @cache

@@ -125,7 +125,7 @@ def install() -> None:
     Modules that have imported the functions already, and those that will, use the adapter. So do fastmcp, and the
     `MCPServer`, `FastMCP` and `Client` of the SDK.
     """
-    replace({"stdio_server": (_sdk_stdio_server, stdio_server), "stdio_client": (_sdk_stdio_client, stdio_client)})
+    replace((_sdk_stdio_server, stdio_server), (_sdk_stdio_client, stdio_client))
 
 
 @asynccontextmanager
@@ -202,8 +202,8 @@ async def stdio_client(
 @asynccontextmanager
 async def streams_over(transport: Connection) -> AsyncGenerator[tuple[_ReadStream, _WriteStream], None]:
     """Start a transport with `OPTIONS`, yield a session's streams over it, and close it."""
-    open_requests = _OpenRequests(transport)
-    read_stream, write_stream = _ReadStream(transport, open_requests), _WriteStream(transport, open_requests)
+    read_stream = _ReadStream(transport)
+    write_stream = _WriteStream(transport, read_stream)
     await transport.start()
     try:
         yield read_stream, write_stream
@@ -352,32 +352,6 @@ def to_line(message: Any) -> bytes:
     return line.encode()
 
 
-class _OpenRequests:
-    """The peer's requests without a response. While there are any, responses are written together.
-
-    The SDK's session needs several turns of the loop for a request, and so sends one response per turn. A separate
-    write for each response would cost as much as the rest of the transport.
-    """
-
-    def __init__(self, transport: Connection) -> None:
-        self._transport = transport
-        self._ids: set[Any] = set()
-        self.onresponse: Callable[[], None] | None = None
-
-    def __bool__(self) -> bool:
-        return bool(self._ids)
-
-    def add(self, id: Any) -> None:
-        self._ids.add(id)
-        # The transport waits for so many turns before it writes, so that several responses take one system call.
-        self._transport.linger_turns = _LINGER_TURNS
-
-    def remove(self, id: Any) -> None:
-        self._ids.discard(id)  # a cancelled request may still get a response
-        if not self._ids:
-            self._transport.linger_turns = 0
-
-
 class _Stream:
     """The part of anyio's interface that the read stream and the write stream share."""
 
@@ -399,11 +373,16 @@ class _ReadStream(_Stream):
     """The session's read stream over a transport: the part of anyio's stream that the SDK uses.
 
     Delivered messages wait in a queue, from which a busy session receives them without a turn of the loop.
+
+    While the peer has requests without a response, responses are written together. The SDK's session needs several
+    turns of the loop for a request, and so sends one response per turn. A separate write for each response would cost
+    as much as the rest of the transport.
     """
 
-    def __init__(self, transport: Connection, open_requests: _OpenRequests) -> None:
+    def __init__(self, transport: Connection) -> None:
         self._transport = transport
-        self._open_requests = open_requests
+        self._open_requests: set[Any] = set()  # the ids of the peer's requests without a response
+        self._is_ending = False
         self._waiting: deque[SessionMessage | Exception] = deque()
         self._receiver: asyncio.Future[None] | None = None
         self._has_ended = False
@@ -420,12 +399,26 @@ class _ReadStream(_Stream):
             message: Any = _inner(received)
             if isinstance(message, types.JSONRPCRequest):
                 self._open_requests.add(message.id)
+                # The transport waits for so many turns before it writes: several responses take one system call.
+                self._transport.linger_turns = _LINGER_TURNS
             elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
                 id = (message.params or {}).get("requestId")
                 # The SDK sends no response to a cancelled request, so it must not hold back the end of the stream.
                 if isinstance(id, (str, int)):
-                    self._open_requests.remove(id)
+                    self._settle(id)
         self._put(received)
+
+    def _settle(self, id: Any) -> None:
+        self._open_requests.discard(id)  # a cancelled request may still get a response
+        if not self._open_requests:
+            self._transport.linger_turns = 0
+
+    def responded(self, id: Any, send: Callable[[], None]) -> None:
+        """Send the response to a request."""
+        self._settle(id)
+        send()
+        if self._is_ending:
+            self._end_soon()  # restarts the timer
 
     def _put(self, item: SessionMessage | Exception) -> None:
         if self._is_closed:
@@ -441,7 +434,7 @@ class _ReadStream(_Stream):
             self._end_timer.cancel()
         # The end of the stream is delayed only while responses still come.
         if self._open_requests and not self._is_closed:
-            self._open_requests.onresponse = self._end_soon
+            self._is_ending = True
             self._end_timer = asyncio.get_running_loop().call_later(_RESPONSE_SECONDS, self._end)
         else:
             self._end()
@@ -449,7 +442,7 @@ class _ReadStream(_Stream):
     def _end(self) -> None:
         if self._end_timer is not None:
             self._end_timer.cancel()
-        self._open_requests.onresponse = None
+        self._is_ending = False
         self._has_ended = True
         self._wake()
 
@@ -508,9 +501,9 @@ class _ReadStream(_Stream):
 class _WriteStream(_Stream):
     """The session's write stream over a transport."""
 
-    def __init__(self, transport: Connection, open_requests: _OpenRequests) -> None:
+    def __init__(self, transport: Connection, read_stream: _ReadStream) -> None:
         self._transport = transport
-        self._open_requests = open_requests
+        self._read_stream = read_stream
         self._is_closed = False
 
     async def send(self, item: SessionMessage) -> None:
@@ -518,15 +511,12 @@ class _WriteStream(_Stream):
         if self._is_closed:
             raise anyio.ClosedResourceError
         message = _inner(item)
-        line = to_line(message)
-        is_response = isinstance(message, types.JSONRPCResponse | types.JSONRPCError)
-        if is_response:
-            self._open_requests.remove(message.id)
+        send = partial(self._transport.send, to_line(message))
         try:
-            self._transport.send(line)
-            # Restarts the timer of the delayed end.
-            if is_response and self._open_requests.onresponse is not None:
-                self._open_requests.onresponse()
+            if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+                self._read_stream.responded(message.id, send)
+            else:
+                send()
             await self._transport.drain()
         except ConnectionLost as fault:
             raise anyio.BrokenResourceError from fault

@@ -38,7 +38,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..codec import ParseError
 from ..codes import ParseErrorCode
@@ -220,15 +220,11 @@ class JsonRPCServer(pygls.server.JsonRPCServer):
 
     def start_tcp(self, host: str, port: int) -> None:
         """Serve over TCP until a client disconnects."""
-        from .pygls_connections import tcp_server
-
-        self._run_server(tcp_server(self._serve_one, host, port))
+        self._run_server("tcp", host, port)
 
     def start_ws(self, host: str, port: int) -> None:
         """Serve over WebSocket until a client disconnects. Needs the extra `websocket`."""
-        from .pygls_connections import ws_server
-
-        self._run_server(ws_server(self._serve_one, host, port))
+        self._run_server("ws", host, port)
 
     def shutdown(self) -> None:
         """Stop serving; any thread may call this."""
@@ -238,9 +234,11 @@ class JsonRPCServer(pygls.server.JsonRPCServer):
         if end is not None:
             end()
 
-    def _run_server(self, server: TcpServer) -> None:
+    def _run_server(self, kind: str, host: str, port: int) -> None:
+        from .pygls_connections import server
+
         self._stop_event = threading.Event()
-        asyncio.run(self._listen(server))
+        asyncio.run(self._listen(server(kind, self._serve_one, host, port)))
 
     async def _listen(self, server: TcpServer) -> None:
         loop = asyncio.get_running_loop()
@@ -297,15 +295,11 @@ class JsonRPCClient(pygls.client.JsonRPCClient):
 
     async def start_tcp(self, host: str, port: int) -> None:
         """Connect to a server over TCP."""
-        from .pygls_connections import tcp_client
-
-        await self._start(tcp_client(host, port))
+        await self._connect("tcp", host, port)
 
     async def start_ws(self, host: str, port: int) -> None:
         """Connect to a server over WebSocket. Needs the extra `websocket`."""
-        from .pygls_connections import ws_client
-
-        await self._start(ws_client(host, port))
+        await self._connect("ws", host, port)
 
     async def stop(self) -> None:
         """Wait until the server's process has ended, and close the connection."""
@@ -315,6 +309,11 @@ class JsonRPCClient(pygls.client.JsonRPCClient):
         if self._transport is not None:
             await self._transport.close()
         await super().stop()  # type: ignore[no-untyped-call]
+
+    async def _connect(self, kind: str, host: str, port: int) -> None:
+        from .pygls_connections import client
+
+        await self._start(client(kind, host, port))
 
     async def _start(self, transport: Connection, ends_calls: bool = True) -> None:
         from .pygls_connections import attach
@@ -329,17 +328,14 @@ class LanguageClient(pygls.lsp.client.LanguageClient, JsonRPCClient):
     """`pygls.lsp.client.LanguageClient` on this package's transports."""
 
 
-_REPLACEMENTS: Final = {
-    "JsonRPCServer": (pygls.server.JsonRPCServer, JsonRPCServer),
-    "JsonRPCClient": (pygls.client.JsonRPCClient, JsonRPCClient),
-    "LanguageServer": (pygls.lsp.server.LanguageServer, LanguageServer),
-    "LanguageClient": (pygls.lsp.client.LanguageClient, LanguageClient),
-}
-
-
 def install() -> None:
     """Replace pygls' classes in this process. Call it before the program makes subclasses of them."""
-    replace(_REPLACEMENTS)
+    replace(
+        (pygls.server.JsonRPCServer, JsonRPCServer),
+        (pygls.client.JsonRPCClient, JsonRPCClient),
+        (pygls.lsp.server.LanguageServer, LanguageServer),
+        (pygls.lsp.client.LanguageClient, LanguageClient),
+    )
 
 
 def _as_pygls_reads(text: bytes | bytearray) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, BinaryIO, Final, NamedTuple, Protocol
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from ..codec import Notification, ParseError, Request, Response, decode
 from ..errors import ConnectionLost
@@ -51,34 +51,6 @@ _TYPE: Final = re.compile(rb"Content-Type:", re.IGNORECASE)
 _LINE_BYTES: Final = 200
 """A longer line is skipped, except its end, where a header may be."""
 _log = logging.getLogger("pygls.protocol.json_rpc")
-
-
-class Receiver(Protocol):
-    """What a connection asks of a protocol."""
-
-    def receive(self, message: dict[str, Any]) -> None:
-        """Handle a message from the peer."""
-        ...
-
-    def refuse(self, text: bytes | bytearray, fault: ParseError) -> None:
-        """Handle a text that the profile refuses."""
-        ...
-
-    def withdraw(self, id: Any) -> None:
-        """Handle a request that was read together with its cancellation."""
-        ...
-
-    def lose(self, fault: Exception) -> None:
-        """Handle an invalid message, or the loss of the connection."""
-        ...
-
-    def abandon(self) -> None:
-        """End the calls to a peer that is lost."""
-        ...
-
-    def adopt(self, writer: Any) -> None:
-        """Write with a writer of this module from now on."""
-        ...
 
 
 class MessageWriter:
@@ -224,38 +196,40 @@ def pipes(input: int, output: int) -> Connection:
     return Connection(_Pipes(input, output), **_OPTIONS)
 
 
-def tcp_server(serve: Callable[[Any], Coroutine[Any, Any, object]], host: str, port: int) -> TcpServer:
-    """Return a server of TCP connections."""
-    return TcpServer(serve, host, port, **_OPTIONS)
-
-
-def ws_server(serve: Callable[[Any], Coroutine[Any, Any, object]], host: str, port: int) -> TcpServer:
-    """Return a server of WebSocket connections."""
-    from ..transports.websocket import WebSocketServer
+def server(kind: str, serve: Callable[[Any], Coroutine[Any, Any, object]], host: str, port: int) -> TcpServer:
+    """Return a server of connections over TCP ("tcp") or WebSocket ("ws")."""
+    if kind == "tcp":
+        return TcpServer(serve, host, port, **_OPTIONS)
+    from ..transports.websocket import WebSocketServer  # needs another extra
 
     return WebSocketServer(serve, host, port, origins=None, **_MESSAGES)
 
 
-def tcp_client(host: str, port: int) -> Connection:
-    """Return a connection over TCP."""
-    return TcpClient(host, port, **_OPTIONS)
-
-
-def ws_client(host: str, port: int) -> Connection:
-    """Return a connection over WebSocket."""
+def client(kind: str, host: str, port: int) -> Connection:
+    """Return a connection to a server over TCP or WebSocket."""
+    if kind == "tcp":
+        return TcpClient(host, port, **_OPTIONS)
     from ..transports.websocket import WebSocketClient
 
     return WebSocketClient(f"ws://{host}:{port}", **_MESSAGES)
 
 
 async def attach(
-    protocol: Receiver,
+    protocol: Any,
     transport: Connection,
     stop_event: threading.Event,
     output: BinaryIO | None = None,
     ends_calls: bool = True,
 ) -> None:
-    """Start a transport for the protocol of a server or client."""
+    """Start a transport for the protocol of a server or client.
+
+    Args:
+        protocol: A protocol with the methods of this adapter.
+        transport: The transport, not started.
+        stop_event: Set when the program ends the server or client.
+        output: A stream to close with the transport.
+        ends_calls: Whether the loss of the connection ends the calls in flight.
+    """
 
     def on_message(received: Any) -> None:
         if isinstance(received, Withdrawn):

@@ -78,12 +78,9 @@ class JsonRpcStreamWriter(streams.JsonRpcStreamWriter):  # type: ignore[misc]
             _log.exception("Failed to write message to output file %s", message)
 
 
-_REPLACEMENTS: Final = {
-    "JsonRpcStreamReader": (streams.JsonRpcStreamReader, JsonRpcStreamReader),
-    "JsonRpcStreamWriter": (streams.JsonRpcStreamWriter, JsonRpcStreamWriter),
-}
-
-
 def install() -> None:
     """Replace the library's classes in this process, for python-lsp-server and others: call it before they start."""
-    replace(_REPLACEMENTS)
+    replace(
+        (streams.JsonRpcStreamReader, JsonRpcStreamReader),
+        (streams.JsonRpcStreamWriter, JsonRpcStreamWriter),
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -30,17 +29,6 @@ def parse_address(text: str) -> tuple[str, int]:
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65536):
         raise ValueError(f"the address {escape(text)} must be HOST:PORT")
     return host or "127.0.0.1", int(port)
-
-
-def address_of(options: argparse.Namespace) -> tuple[str, int] | None:
-    """Return the address of `--http`; None without that option.
-
-    Raises:
-        ValueError: The address is malformed, or there are options that need one.
-    """
-    if options.http is None and (options.allow_host or options.allow_origin):
-        raise ValueError("--allow-host and --allow-origin need --http")
-    return None if options.http is None else parse_address(options.http)
 
 
 def headers_of(given: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
@@ -87,6 +75,7 @@ def params_of(words: Sequence[str]) -> Raw | None:
             raise ValueError(f"{escape(word)} is not NAME=VALUE, nor a JSON object or array")
         if name in named:
             raise ValueError(f"{escape(name)} is given twice")
+        # The text itself and not its value: integers of any width and the spelling of floats stay as written.
         named[name] = json.dumps(text) if _checked(text) is None else text
     # Only a lone surrogate can be wrong here: a word of bytes that the locale does not decode (PEP 383).
     found = _checked("{" + ",".join(f"{json.dumps(name)}:{text}" for name, text in named.items()) + "}")

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import errno
 import json
 import os
 import re
@@ -20,38 +19,20 @@ import signal
 import ssl
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from .._version import __version__
-from ..codec import Notification, ParseError, Raw, decode
+from ..codec import Notification, ParseError, decode
 from ..codes import ErrorCode
-from ..errors import CallTimeout, ConnectionLost, HandshakeError, HttpStatusError, InvalidResponse, RpcError
+from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, RpcError
 from ..framing.frames import Framing
 from ..profile import PRESETS
-from ..types import UNSET
 from .arguments import headers_of, params_of, parse_address
-from .output import (
-    CANNOT_RUN,
-    FAILURE,
-    NOT_FOUND,
-    SUCCESS,
-    escape,
-    is_coloured,
-    logging_to_stderr,
-    missing_extra,
-    print_error,
-    styled,
-    write_output,
-)
+from .faults import ERROR, OutputError, run_reporting
+from .output import SUCCESS, escape, is_coloured, json_text, print_error, styled, write_output
 from .replay import Peer, handlers_of, plain, replay
 from .stubs import MAX_DOCUMENT_BYTES, document_of, write_stubs
-
-_ERROR: Final = 1
-"""The server responded with an error."""
-_LOST: Final = 3
-"""The connection failed, or what the server sent is not a response."""
-_LATE: Final = 4
-"""No response came in time."""
 
 _INTERRUPT_SECONDS: Final = 0.2
 """How long a program may take to end after its stdin is closed, if a signal has ended the command."""
@@ -65,17 +46,6 @@ _TOKEN: Final = re.compile(
 """Tokens of indented JSON, in one group for each style: names, strings, numbers and other values."""
 
 
-class _OutputError(Exception):
-    """stdout cannot be written. The connection is not the cause.
-
-    Attributes:
-        reason: Why.
-    """
-
-    def __init__(self, reason: OSError) -> None:
-        self.reason = reason
-
-
 class _Ended(Exception):
     """A signal ended the command; the argument is its number."""
 
@@ -87,40 +57,15 @@ def run(options: argparse.Namespace) -> int:
         options: The options of the command line. Their `program` is the server to run, and its arguments; without one,
             their `words` begin with the server's address.
     """
-    program = f"jsonrpc-fast {options.command}"
-    command: Sequence[str] = options.program
+    extra = "mcp" if options.mcp else "http,websocket"
+    return run_reporting(options, extra, partial(_run_until_end, options))
+
+
+def _run_until_end(options: argparse.Namespace) -> int:
     try:
-        with logging_to_stderr(program, options.debug):
-            return asyncio.run(_run_until_signal(options, command))
-    except _OutputError as error:
-        raise error.reason from None
+        return asyncio.run(_run_until_signal(options, options.program))
     except _Ended as error:
         return 128 + int(error.args[0])
-    except RpcError as error:
-        said = styled(f"error {error.code}", "red", is_coloured(sys.stderr))
-        print_error(f"{said}: {escape(error.message)}", program)
-        if error.data is not UNSET:
-            print_error(f"data: {escape(_json_text(error.data))}", program)
-        return _ERROR
-    except CallTimeout as error:
-        return _fail(error, _LATE, program)
-    except (ConnectionLost, HandshakeError, HttpStatusError, InvalidResponse, ParseError) as error:
-        return _fail(error, _LATE if isinstance(error.__cause__, CallTimeout) else _LOST, program)
-    except ImportError as error:
-        return _fail(missing_extra(error, "mcp" if options.mcp else "http,websocket"), FAILURE, program)
-    except OSError as error:
-        statuses = {errno.ENOENT: NOT_FOUND, errno.EACCES: CANNOT_RUN, errno.ENOEXEC: CANNOT_RUN} if command else {}
-        reason = error.strerror or error
-        if not options.mcp:  # an MCP client says itself what it could not start
-            reason = f"{(command or options.words)[0]}: {reason}"
-        return _fail(reason, statuses.get(error.errno or 0, _LOST), program)
-    except (ValueError, TypeError) as error:
-        return _fail(error, FAILURE, program)
-
-
-def _fail(reason: object, status: int, program: str) -> int:
-    print_error("\n".join(map(escape, str(reason).splitlines())), program)
-    return status
 
 
 async def _run_until_signal(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -137,7 +82,7 @@ async def _run_until_signal(options: argparse.Namespace, command: Sequence[str])
     def show(method: str, params: Any) -> None:
         try:
             _print_notification(method, params)
-        except _OutputError as error:  # a callback of the connection must not raise
+        except OutputError as error:  # a callback of the connection must not raise
             end(error)
 
     for name in ("SIGTERM", "SIGHUP"):
@@ -166,11 +111,11 @@ async def _run(
         try:
             return write_stubs(document, options)
         except OSError as error:
-            raise _OutputError(error) from error
+            raise OutputError(error) from error
     if options.command == "replay":
         handlers = handlers_of(options)
         async with _connected(options, target, command, headers, None, handlers) as peer:
-            return SUCCESS if await replay(peer, options, _write_line) else _ERROR
+            return SUCCESS if await replay(peer, options, _write_line) else ERROR
     if options.command == "list":
         async with _connected(options, target, command, headers, on_notification) as peer:
             return _print_list(await _offered(peer, options), options)
@@ -205,7 +150,7 @@ async def _call_mcp(peer: Peer, method: str, params: Any, options: argparse.Name
     except ValueError as error:  # the result breaks the protocol
         raise InvalidResponse(str(error)) from None
     _print_result(result, options.raw)
-    return _ERROR if result.get("isError") is True else SUCCESS
+    return ERROR if result.get("isError") is True else SUCCESS
 
 
 def _mcp_requests() -> frozenset[str]:
@@ -449,7 +394,7 @@ def _write_line(line: str) -> None:
     try:
         print(line, flush=True)
     except OSError as error:
-        raise _OutputError(error) from error
+        raise OutputError(error) from error
 
 
 def _signature(members: Mapping[str, Any]) -> str:
@@ -476,26 +421,19 @@ def _signature(members: Mapping[str, Any]) -> str:
     return escape(f"({', '.join(shown)})")
 
 
-def _json_text(value: Any) -> str:
-    """Return a value as JSON on one line; a `Raw` value keeps its spelling."""
-    if isinstance(value, Raw):
-        return value.decode(bytes).decode()
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
 def _is_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
 
 
 def _print_notification(method: str, params: Any) -> None:
     members = f'"method":{json.dumps(method, ensure_ascii=False)}'
-    _write(f"{{{members}}}" if params is None else f'{{{members},"params":{_json_text(params)}}}')
+    _write(f"{{{members}}}" if params is None else f'{{{members},"params":{json_text(params)}}}')
 
 
 def _print_result(result: Any, raw: bool) -> None:
     """Print a result: indented on a terminal; elsewhere, or with `raw`, on one line as it arrived."""
     if raw or not _is_terminal():
-        _write(_json_text(result))
+        _write(json_text(result))
         return
     text = json.dumps(plain(result), ensure_ascii=False, indent=2)
     if is_coloured(sys.stdout):
@@ -508,7 +446,7 @@ def _write(text: str, decorate: Callable[[str], str] = str) -> None:
     """Write lines to stdout, as UTF-8 whatever the locale. On a terminal, escape control characters and decorate.
 
     Raises:
-        _OutputError: stdout is closed, or cannot be written.
+        OutputError: stdout is closed, or cannot be written.
     """
     try:
         if _is_terminal():
@@ -517,4 +455,4 @@ def _write(text: str, decorate: Callable[[str], str] = str) -> None:
         # Bytes, because the encoding of stdout depends on the locale, and JSON is UTF-8 (RFC 8259, section 8.1).
         write_output(f"{text}\n".encode("utf-8", "backslashreplace"))
     except OSError as error:
-        raise _OutputError(error) from error
+        raise OutputError(error) from error

@@ -105,6 +105,7 @@ def _advice(name: str, start: bytes, framing: Framing | None, profile: Profile) 
         framing: The framing that the user chose; None: the default, newline.
         profile: The rules for messages.
     """
+    # Before the search for binary data: compressed data is binary, too, and this advice says what to do.
     for beginning, what, program in _ENCODINGS:
         if beginning.match(start):
             return f"{name} is {what}; check it with: {program} | jsonrpc-fast check"

@@ -77,6 +77,18 @@ exit status:
   141  the reader of the output closed it
   143  terminated
 """
+_SERVED_STATUS: Final = """
+exit status:
+  0    the client closed standard input, or the HTTP server ended
+  1    standard output cannot be written, or the client did not read all of it
+  2    the command line is wrong, what it names cannot be read or is wrong, or the
+       extra `mcp`, `http` or `mcp-http` is not installed
+  3    the address of --http is in use, or cannot be listened on; with a URL: its
+       server failed and sent no message
+  129  hung up
+  130  interrupted
+  143  terminated
+"""
 _COMMANDS: Final = {
     "call": _Command(
         "call a method of a server",
@@ -221,17 +233,8 @@ Serve the text templates of a folder over the Model Context Protocol (MCP), on
 standard input and output, or over HTTP. Each template is a prompt, whose
 arguments are the variables of the template, and a resource. Clients are
 notified when files change. Templates cannot read files outside the folder.
-
-exit status:
-  0    the client closed standard input, or the HTTP server ended
-  1    standard output cannot be written, or the client did not read all of it
-  2    the command line is wrong, the folder cannot be read, or the extra `mcp` or
-       `mcp-http` is not installed
-  3    the address is in use, or cannot be listened on
-  129  hung up
-  130  interrupted
-  143  terminated
-""",
+"""
+        + _SERVED_STATUS,
     ),
     "relay": _Command(
         "connect an MCP client and a server over other transports",
@@ -243,17 +246,8 @@ Connect an MCP client and an MCP server that use different transports.
 With a URL: serve a remote server on standard input and output, for a client
 that starts its servers as programs. With --http: serve a program over HTTP;
 each session gets a process of its own.
-
-exit status:
-  0    the client closed standard input
-  1    standard output cannot be written, or the client did not read all of it
-  2    the command line is wrong, or an extra is not installed
-  3    the server of the URL failed and sent no message, or the address of --http
-       is in use, or cannot be listened on
-  129  hung up
-  130  interrupted
-  143  terminated
-""",
+"""
+        + _SERVED_STATUS,
     ),
     "gateway": _Command(
         "serve many MCP servers as one",
@@ -268,17 +262,8 @@ ${VARIABLE:-default} are replaced from the environment, as in Claude Code.
 
 The name of a tool is that of its server, the separator, and its own. Servers
 are started when they are needed, for each client.
-
-exit status:
-  0    the client closed standard input, or the HTTP server ended
-  1    standard output cannot be written, or the client did not read all of it
-  2    the command line is wrong, the file cannot be read or is wrong, or the
-       extra `mcp`, `http` or `mcp-http` is not installed
-  3    the address is in use, or cannot be listened on
-  129  hung up
-  130  interrupted
-  143  terminated
-""",
+"""
+        + _SERVED_STATUS,
     ),
     "info": _Command(
         "show versions, backend and profiles",
@@ -384,7 +369,7 @@ def _run(arguments: list[str]) -> int:
         parser.print_help(sys.stderr)
         return FAILURE
     options.program = program
-    module = "call" if options.command in _CALLING else options.command
+    module = _MODULES.get(options.command, options.command)
     if options.command == "tap" and options.http is not None:
         module = "tap_http"
     elif options.command == "stubs" and not program:
@@ -447,7 +432,7 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(
             name, help=about, description=text, epilog=heading + status, usage=usages, formatter_class=layout
         )
-        command.set_defaults(parser=command, lsp=False, notify=False, follow=False, mcp=False)
+        command.set_defaults(parser=command, **_DEFAULTS)
         for option in options.split():
             command.add_argument(*option.rpartition(":")[2].split(","), **_OPTIONS[option])
     return parser
@@ -496,6 +481,13 @@ def _framing(default: str | None) -> dict[str, Any]:
 
 
 _CALLING: Final = ("call", "list", "stubs", "replay")
+_MODULES: Final = {**dict.fromkeys(_CALLING, "call"), **dict.fromkeys(("serve", "relay", "gateway"), "serving")}
+_DEFAULTS: Final = {
+    **dict.fromkeys(("lsp", "notify", "follow", "mcp"), False),
+    "allow_host": None,
+    "allow_origin": None,
+}
+"""Of the options that some of the commands of a module do not have."""
 _CONNECTING: Final = (*_CALLING, "tap", "relay")
 _PLACE: Final = re.compile("(?:TARGET|SOURCE) ?")
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {

@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
+
+from ..codec import Raw
 
 SUCCESS: Final = 0
 INVALID: Final = 1
@@ -21,9 +24,6 @@ INTERRUPTED: Final = 130
 OUTPUT_CLOSED: Final = 141
 """The status that a shell reports for a process killed by SIGPIPE: 128 and the number of the signal, 13."""
 
-WAITING_FOR_CLIENT: Final = (
-    "waiting for messages of an MCP client on the terminal; usually the client starts this command; Ctrl-D ends it"
-)
 _SHOWN_CHARACTERS: Final = 60  # of a method or an id
 _STYLES: Final = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "magenta": "35", "cyan": "36"}
 
@@ -69,7 +69,7 @@ def missing_extra(error: ImportError, extra: str) -> str:
     # A missing module of this package is a bug, and not a missing extra.
     if (error.name or "").startswith(__package__.partition(".")[0]):
         raise error
-    return f"{error.name or 'httpx2'} is missing; install the extra: pip install 'jsonrpc_fast[{extra}]'"
+    return f"{error.name} is missing; install the extra: pip install 'jsonrpc_fast[{extra}]'"
 
 
 @contextlib.contextmanager
@@ -94,28 +94,6 @@ def logging_to_stderr(program: str, debug: bool) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
-
-
-def run_server_command(program: str, extra: str, debug: bool, serve: Callable[[], int]) -> int:
-    """Run a command that serves until its client, or a signal, ends it. Return the exit status.
-
-    Args:
-        program: The name of the command, for messages.
-        extra: The extra that brings what may be missing.
-        debug: As in `logging_to_stderr`.
-        serve: Runs the command. An exception that it raises for the user has a text for the user.
-    """
-    try:
-        with logging_to_stderr(program, debug):
-            return serve()
-    except ModuleNotFoundError as error:
-        reason = missing_extra(error, extra)
-    except (ImportError, OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        if isinstance(error, OSError) and error.filename is not None:
-            reason = f"{escape(str(error.filename))}: {reason}"
-    print_error(reason, program)
-    return FAILURE
 
 
 def announce_waiting(text: str, program: str = "jsonrpc-fast") -> None:
@@ -147,6 +125,13 @@ def escape(text: str) -> str:
 def shorten(text: str) -> str:
     """Return a string from a message as one line, shortened and escaped."""
     return escape(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…")
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON on one line; a `Raw` value keeps its spelling."""
+    if isinstance(value, Raw):
+        return value.decode(bytes).decode()
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def point_at_null(descriptor: int, flags: int) -> None:

@@ -148,6 +148,7 @@ def _messages(options: argparse.Namespace) -> Iterator[tuple[Recorded, Any]]:
 
 def _key(recorded: Recorded, message: Any) -> Any:
     """Return what a request and its response share: the connection, who asked, and the id with its type."""
+    # With its type: 1 and 1.0 are equal in Python, and two ids.
     if isinstance(message, Request):
         return recorded.connection, recorded.sender, id_key(message.id)
     if isinstance(message, Response):

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.abc
-import importlib.machinery
 import os
 import re
 import runpy
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -133,12 +133,16 @@ class _Installer(importlib.abc.MetaPathFinder):
             spec = find_spec(name)
         finally:
             self._is_finding = False
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self)
+        if spec is not None:
+            # Its own loader stays, which the library may ask for the data in its package.
+            loader: Any = spec.loader
+            if loader is not None:
+                loader.exec_module = partial(self._execute, loader, loader.exec_module)
         return spec
 
-    def run(self, module: ModuleType, execute: Callable[[ModuleType], object]) -> None:
+    def _execute(self, loader: Any, execute: Callable[[ModuleType], object], module: ModuleType) -> None:
         """Execute a module, and install the adapters that are due."""
+        del loader.exec_module  # of this object; that of its class is back
         self._depth += 1
         try:
             execute(module)
@@ -158,24 +162,6 @@ class _Installer(importlib.abc.MetaPathFinder):
             importlib.import_module(f"..adapters.{adapter}", __package__).install()
         except ImportError as error:
             print_error(f"the program runs without the adapter {adapter}: {error}", _PROGRAM)
-
-
-class _Loader(importlib.abc.Loader):
-    """Loads a module as its own loader does."""
-
-    def __init__(self, loader: Any, installer: _Installer) -> None:
-        self._loader = loader
-        self._installer = installer
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        module: ModuleType | None = self._loader.create_module(spec)
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        spec: Any = module.__spec__
-        # The library must find its own loader there, for example to read the data in its package.
-        spec.loader = module.__loader__ = self._loader
-        self._installer.run(module, self._loader.exec_module)
 
 
 def _fail(text: str, status: int) -> int:

@@ -152,16 +152,14 @@ class Shapes:
             raise DocumentError(f"the document is nested more than {MAX_DEPTH} levels deep")
         key: Any
         if isinstance(value, dict):
-            key = tuple(
-                sorted(
-                    (name, self._number(inner, depth + 1))
-                    for name, inner in value.items()
-                    if not (name in _NOTES and isinstance(inner, str)) and name != "examples"
-                )
-            )
+            kept = {
+                name: inner
+                for name, inner in value.items()
+                if not (name in _NOTES and isinstance(inner, str)) and name != "examples"
+            }
+            key = tuple(sorted((name, self._number(inner, depth + 1)) for name, inner in kept.items()))
         elif isinstance(value, list):
-            key = [self._number(inner, depth + 1) for inner in value]
-            key = ("[", *key)
+            key = ("[", *[self._number(inner, depth + 1) for inner in value])
         else:
             # The type is a part of the key, because 1, 1.0 and True are equal.
             key = type(value), value
@@ -231,18 +229,14 @@ class Shapes:
                 parts.append(None)
             items = join(self._of(part, _titled(part, f"{hint} item"), depth + 1) for part in parts) if parts else ANY
         if "object" in types:
-            if (
-                isinstance(schema.get("properties"), dict)
-                and schema["properties"]
-                and "patternProperties" not in schema
-            ):
+            members, has_patterns = schema.get("properties"), "patternProperties" in schema
+            inner = schema.get("additionalProperties")
+            if isinstance(members, dict) and members and not has_patterns:
                 classes = frozenset({self._class(schema, hint)})
+            elif isinstance(inner, dict) and not has_patterns and not members:
+                values_shape = self._of(inner, _titled(inner, f"{hint} value"), depth + 1)
             else:
-                inner = schema.get("additionalProperties")
-                is_other = "patternProperties" in schema or schema.get("properties")
                 values_shape = ANY
-                if isinstance(inner, dict) and not is_other:
-                    values_shape = self._of(inner, _titled(inner, f"{hint} value"), depth + 1)
         return Shape(plain, frozenset(), items, values_shape, classes)
 
     def _class(self, schema: Mapping[str, Any], hint: str) -> int:
@@ -282,11 +276,10 @@ class Shapes:
             for each in mine.literals
             if each in theirs.literals or each[0] in theirs.plain
         )
-        items = values = None
-        if one.items is not None and other.items is not None:
-            items = self._meet(one.items, other.items)
-        if one.values is not None and other.values is not None:
-            values = self._meet(one.values, other.values)
+        items, values = (
+            None if mine is None or theirs is None else self._meet(mine, theirs)
+            for mine, theirs in ((one.items, other.items), (one.values, other.values))
+        )
         classes: frozenset[int] = frozenset()
         # Each pair would be a class: with `allOf` of unions their number grows with each step.
         if len(one.classes) * len(other.classes) > _MAX_JOINED:
@@ -324,12 +317,7 @@ def join(shapes: Iterable[Shape]) -> Shape:
     for shape in shapes:
         if "Any" in shape.plain or len(joined.classes) > _MAX_JOINED:
             return ANY
-        items = shape.items if joined.items is None else joined.items
-        if shape.items is not None and joined.items is not None:
-            items = join([joined.items, shape.items])
-        values = shape.values if joined.values is None else joined.values
-        if shape.values is not None and joined.values is not None:
-            values = join([joined.values, shape.values])
+        items, values = _either(joined.items, shape.items), _either(joined.values, shape.values)
         classes = joined.classes | shape.classes
         # msgspec decodes a union with at most one type for JSON objects.
         if values is not None and classes:
@@ -343,13 +331,15 @@ def join(shapes: Iterable[Shape]) -> Shape:
     return joined if joined != NEVER else ANY
 
 
+def _either(one: Shape | None, other: Shape | None) -> Shape | None:
+    return join([one, other]) if one is not None and other is not None else one or other
+
+
 def _types_of(schema: Mapping[str, Any]) -> list[str] | None:
     """Return the JSON types that a schema accepts; None if it does not restrict them."""
     given = schema.get("type")
-    if isinstance(given, str):
-        return [given] if given in (*_TYPES, "array", "object") else None
-    if isinstance(given, list):
-        types = [each for each in given if isinstance(each, str)]
+    if isinstance(given, (str, list)):
+        types = [each for each in ([given] if isinstance(given, str) else given) if isinstance(each, str)]
         return types if types and all(each in (*_TYPES, "array", "object") for each in types) else None
     if isinstance(schema.get("properties"), dict):
         return ["object"]

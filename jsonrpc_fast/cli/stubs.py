@@ -60,19 +60,16 @@ def is_file(source: str) -> bool:
 def run(options: argparse.Namespace) -> int:
     """Run the command with a file. Return the exit status."""
     source = options.words[0]
-    reason: object
     try:
         try:
             with open(0 if source == "-" else source, "rb", closefd=source != "-") as file:
                 data = file.read(MAX_DOCUMENT_BYTES + 1)
         except OSError as error:
-            reason = error.strerror
-        else:
-            return write_stubs(document_of(data), options)  # its OSError is one of the output
-    except ValueError as error:
-        reason = error
-    print_error(f"{escape(source)}: {escape(str(reason))}", "jsonrpc-fast stubs")
-    return FAILURE
+            raise DocumentError(error.strerror) from None
+        return write_stubs(document_of(data), options)  # its OSError is one of the output
+    except DocumentError as error:
+        print_error(f"{escape(source)}: {escape(str(error))}", "jsonrpc-fast stubs")
+        return FAILURE
 
 
 def document_of(data: bytes) -> Any:
@@ -318,6 +315,7 @@ def _is_plain(name: str) -> bool:
 
 def _unique(name: str, taken: set[str], others: Container[str] = ()) -> str:
     """Return the name, with a number if it is taken, and take it."""
+    # Numbers begin with 2: the first name stays as the document spells it.
     numbered = (name if number == 1 else f"{name}{number}" for number in count(1))
     found = next(each for each in numbered if each not in taken and each not in others)
     taken.add(found)

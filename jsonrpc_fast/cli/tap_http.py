@@ -67,16 +67,12 @@ def _tap(url: str, place: str, logs: Logs, profile: Profile) -> int:
         from ..mcp.http.serving import run_http
 
         http = library_of()
-    except ImportError as error:
-        print_error(missing_extra(error, "mcp-http"))
-        return FAILURE
-    try:
         host, port = parse_address(place)
         target = url_of(url, http)
         if target.scheme not in ("http", "https") or not target.host:
             raise ValueError(f"{escape(url)} is not a URL that begins with http:// or https://")
-    except ValueError as error:
-        print_error(str(error))
+    except (ImportError, ValueError) as error:
+        print_error(missing_extra(error, "mcp-http") if isinstance(error, ImportError) else str(error))
         return FAILURE
     watcher = Watcher(logs, "newline", profile)
     watching = threading.Thread(target=watcher.run, daemon=True)

@@ -187,7 +187,7 @@ async def test_reading_pauses_and_ends() -> None:
     received = []
     while (message := await transport.receive()) is not None:
         received.append(message["n"])
-        assert len(transport._received) <= MAX_READ_AHEAD
+        assert transport._received.qsize() <= MAX_READ_AHEAD
     assert received == list(range(3 * MAX_READ_AHEAD))
     assert await transport.receive() is None
     await closing

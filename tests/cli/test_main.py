@@ -139,24 +139,14 @@ exit status:
   127  the server's command is not found
   130  interrupted, with --http
 """
-SERVE_STATUS = """
+SERVED_STATUS = """
 exit status:
   0    the client closed standard input, or the HTTP server ended
   1    standard output cannot be written, or the client did not read all of it
-  2    the command line is wrong, the folder cannot be read, or the extra `mcp` or
-       `mcp-http` is not installed
-  3    the address is in use, or cannot be listened on
-  129  hung up
-  130  interrupted
-  143  terminated
-"""
-RELAY_STATUS = """
-exit status:
-  0    the client closed standard input
-  1    standard output cannot be written, or the client did not read all of it
-  2    the command line is wrong, or an extra is not installed
-  3    the server of the URL failed and sent no message, or the address of --http
-       is in use, or cannot be listened on
+  2    the command line is wrong, what it names cannot be read or is wrong, or the
+       extra `mcp`, `http` or `mcp-http` is not installed
+  3    the address of --http is in use, or cannot be listened on; with a URL: its
+       server failed and sent no message
   129  hung up
   130  interrupted
   143  terminated
@@ -184,9 +174,9 @@ RULES = ["--profile NAME", *PRESETS, "--framing {newline,content-length,sse,conc
         (
             ["serve", "--help"],
             ["--template-dir DIR", "(default: ./templates)", "--http HOST:PORT", "--debug"],
-            SERVE_STATUS,
+            SERVED_STATUS,
         ),
-        (["relay", "--help"], ["relay [options] URL", "--max-processes N"], RELAY_STATUS),
+        (["relay", "--help"], ["relay [options] URL", "--max-processes N"], SERVED_STATUS),
         (["info", "--help"], ["--json", "profile"], INFO_STATUS),
     ],
 )

@@ -1,0 +1,138 @@
+"""The commands that serve MCP on stdin and stdout, or over HTTP, until the client or a signal ends them.
+
+    serve    the text templates of a folder
+    gateway  the servers of an `mcpServers` file as one server
+    relay    a server of the other transport: a URL on stdin and stdout, or a program over HTTP
+
+On stdin and stdout, stdout carries the protocol only. Everything else goes to stderr, without payloads: why a server
+does not start or has failed, which templates are invalid, and with `--debug` a line for each message and fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from .arguments import headers_of, parse_address
+from .faults import LOST, run_reporting
+from .output import SUCCESS, announce_waiting, escape
+
+_WAITING: Final = (
+    "waiting for messages of an MCP client on the terminal; usually the client starts this command; Ctrl-D ends it"
+)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command `serve`, `gateway` or `relay`. Return the exit status."""
+    extra = "mcp" if options.http is None and options.command != "relay" else "mcp-http"
+    return run_reporting(options, extra, partial(_run, options))
+
+
+def _run(options: argparse.Namespace) -> int:
+    serve = {"serve": _serve_folder, "gateway": _serve_gateway, "relay": _relay}[options.command]
+    if options.http is None and (options.allow_host or options.allow_origin):
+        raise ValueError("--allow-host and --allow-origin need --http")
+    return serve(options, None if options.http is None else parse_address(options.http))
+
+
+def _serve_folder(options: argparse.Namespace, place: tuple[str, int] | None) -> int:
+    path = _folder_of(options.template_dir)
+    from ..mcp.templates.server import TemplateFolder, serve_folder, serve_folder_over_http
+
+    folder = TemplateFolder(path)
+    try:
+        if place is None:
+            return _on_stdio(options, lambda: serve_folder(folder))
+        hosts, origins = options.allow_host, options.allow_origin
+        return serve_folder_over_http(folder, *place, allowed_hosts=hosts, allowed_origins=origins)
+    finally:
+        folder.close()
+
+
+def _folder_of(given: str) -> Path:
+    """Return the absolute path of a folder that exists and can be read.
+
+    Raises:
+        ValueError: The folder cannot be served. The error's text is for the user.
+    """
+    if not given:
+        raise ValueError("the name of the folder is empty")
+    try:
+        os.scandir(given).close()  # opening it shows that it can be read, which `os.access` only guesses
+    except FileNotFoundError:
+        raise ValueError(f"there is no folder {escape(given)}") from None
+    except NotADirectoryError:
+        raise ValueError(f"{escape(given)} is not a folder") from None
+    except OSError as error:
+        raise ValueError(f"cannot read the folder {escape(given)}: {error.strerror}") from None
+    return Path(given).absolute()
+
+
+def _serve_gateway(options: argparse.Namespace, place: tuple[str, int] | None) -> int:
+    from ..mcp.gateway import Gateway
+
+    gateway = Gateway(
+        options.file,
+        separator=options.separator,
+        max_servers=options.max_servers,
+        idle_seconds=options.idle_seconds or None,
+        list_seconds=options.list_seconds,
+    )
+    if place is None:
+        return _on_stdio(options, gateway.serve_stdio)
+    return gateway.serve_http(*place, allowed_hosts=options.allow_host, allowed_origins=options.allow_origin)
+
+
+def _relay(options: argparse.Namespace, place: tuple[str, int] | None) -> int:
+    headers = headers_of(options.header, os.environ)
+    if place is None:
+        return _relay_url(options, headers)
+    from ..mcp.http.programs import serve_program
+
+    limits = {"max_processes": options.max_processes, "idle_seconds": max(0.0, options.idle_seconds)}
+    return serve_program(options.program, *place, **limits)
+
+
+def _relay_url(options: argparse.Namespace, headers: dict[str, str]) -> int:
+    from ..mcp.http.client import StreamableHttpClient
+    from ..mcp.relay import FaultLog, Relay
+    from ..profile import MCP_2025_11_25
+    from ..transports.stdio.main import run_stdio
+
+    # Rules that every revision's messages pass: client and server agree on a revision, and the relay is no party to it.
+    rules: dict[str, Any] = {"profile": MCP_2025_11_25.replace(name="mcp", batches=True), "raw": True}
+    remote = StreamableHttpClient(options.url, headers=headers, **rules)
+
+    log = FaultLog()
+    has_failed = is_heard = False
+
+    def on_fault(side: Any, fault: Exception) -> None:
+        nonlocal has_failed
+        has_failed = has_failed or side == "right"
+        log(side, fault)
+
+    async def serve(transport: Any) -> None:
+        async with Relay(transport, remote, on_fault=on_fault) as relay:
+            receive: Any = remote.onmessage
+
+            def hear(*message: Any) -> None:
+                nonlocal is_heard
+                is_heard = True
+                receive(*message)
+
+            remote.onmessage = hear
+            await relay.wait_closed()
+
+    status = _on_stdio(options, lambda: run_stdio(serve, **rules))
+    # A host shows the status of a server that it cannot use.
+    return LOST if status == SUCCESS and has_failed and not is_heard else status
+
+
+def _on_stdio(options: argparse.Namespace, serve: Callable[[], int]) -> int:
+    # On a terminal, where a person would otherwise see nothing happen.
+    announce_waiting(_WAITING, f"jsonrpc-fast {options.command}")
+    return serve()
