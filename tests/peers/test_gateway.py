@@ -136,7 +136,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             path = folder / "servers.json"
             path.write_text(json.dumps({"mcpServers": here.entries}))
             port = free_port()
-            command = [sys.executable, "-m", "jsonrpc_fast", "gateway", str(path), "--http", f"127.0.0.1:{port}"]
+            # A list waits for the slowest start on a machine that is busy: `SERVERS` are in it from the first time.
+            options = ["--http", f"127.0.0.1:{port}", "--list-seconds", "60"]
+            command = [sys.executable, "-m", "jsonrpc_fast", "gateway", str(path), *options]
             with running(["sh", "-c", 'echo $$ > "$0"; exec "$@"', str(folder / "pid"), *command], port) as url:
                 here.url, here.process = url, int((folder / "pid").read_text())
                 yield here

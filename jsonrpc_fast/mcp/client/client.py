@@ -24,7 +24,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from math import inf
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypedDict
 
 from ..._checks import check_callable, check_count, check_functions, check_seconds, check_type
 from ..._typing import Self, Unpack
@@ -46,21 +46,22 @@ from .limits import Restarts, seconds_left, wait_until
 from .program import EXIT_SECONDS, ProgramTransport, explained
 from .progress import ProgressQueue
 from .results import all_pages, check_completion, check_items, checked_tool_result, invalid_result
-from .session import (
-    ClientSession,
-    NotificationHandler,
-    ServerRequestHandler,
-    capabilities_of,
-)
+from .session import ClientSession, NotificationHandler, ServerRequestHandler, capabilities_of
 from .tasks import ClientTask
-
-T = TypeVar("T")
 
 _LATE_INPUT: Final = "the handlers did not return the requested input in time"
 _MAX_EXIT_SECONDS: Final = 2.0
 """The part of the time for connecting that is reserved for ending a program if it fails; at most a tenth."""
 MAX_ROUNDS: Final = 10
 """Maximum number of times a request is repeated with the input that its result asks for."""
+
+
+class CallOptions(TypedDict, total=False):
+    """The options of the methods of `Client`, which describes them."""
+
+    timeout: float | Unset | None
+    idle_timeout: float | None
+    on_progress: Callable[[dict[str, Any]], object] | None
 
 
 class Client:
@@ -235,13 +236,7 @@ class Client:
         return self._server
 
     async def call(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        timeout: float | Unset | None = UNSET,
-        idle_timeout: float | None = None,
-        on_progress: Callable[[dict[str, Any]], object] | None = None,
+        self, method: str, params: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
     ) -> dict[str, Any]:
         """Send any request and return its result.
 
@@ -258,7 +253,8 @@ class Client:
             The result, of which only `resultType` has been checked.
         """
         _check_method(method)
-        deadline = self._deadline(timeout)
+        deadline, idle_timeout = self._deadline(options.get("timeout", UNSET)), options.get("idle_timeout")
+        on_progress = options.get("on_progress")
         if on_progress is None:
             return await self._call(method, params, deadline, idle_timeout, None)
         progress = ProgressQueue(on_progress, self.session.report)
@@ -374,12 +370,7 @@ class Client:
         return tools
 
     async def get_prompt(
-        self,
-        name: str,
-        arguments: Mapping[str, str] | None = None,
-        *,
-        timeout: float | Unset | None = UNSET,
-        on_progress: Callable[[dict[str, Any]], object] | None = None,
+        self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallOptions]
     ) -> dict[str, Any]:
         """Return a prompt with its `messages`.
 
@@ -390,20 +381,14 @@ class Client:
         params = _named_params(name, arguments)
         if not all(isinstance(value, str) for value in params.get("arguments", {}).values()):
             raise TypeError("the arguments of a prompt must be strings")
-        result = await self.call("prompts/get", params, timeout=timeout, on_progress=on_progress)
+        result = await self.call("prompts/get", params, **options)
         if self._is_of_extension(result):
             return result
         check_items("prompts/get", result, "messages", message_fault)
         return result
 
     async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        timeout: float | Unset | None = UNSET,
-        idle_timeout: float | None = None,
-        on_progress: Callable[[dict[str, Any]], object] | None = None,
+        self, name: str, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
     ) -> dict[str, Any]:
         """Call a tool and return its result: `content`, perhaps `structuredContent`, and `isError` if it failed.
 
@@ -416,17 +401,17 @@ class Client:
         """
         schema = self._output_schema(name)
         params = _named_params(name, arguments)
-        deadline = self._deadline(timeout)
-        call = partial(self.call, "tools/call", params, idle_timeout=idle_timeout, on_progress=on_progress)
+        deadline = self._deadline(options.get("timeout", UNSET))
         try:
-            result = await call(timeout=timeout)
+            result = await self.call("tools/call", params, **options)
         except RpcError as error:
             # A server of 2026-07-28 over HTTP may have changed the headers that a tool wants.
             if error.code != McpErrorCode.HEADER_MISMATCH or not self.server.revision.is_modern:
                 raise
             # The schema names the arguments that are repeated in headers of the call.
             await self.list_tools(timeout=seconds_left(deadline))
-            result = await call(timeout=seconds_left(deadline))
+            options["timeout"] = seconds_left(deadline)
+            result = await self.call("tools/call", params, **options)
         return result if self._is_of_extension(result) else checked_tool_result(schema, result)
 
     async def start_task(
@@ -459,6 +444,7 @@ class Client:
         if not self.server.capabilities.supports(needed) or (is_modern and not self._declares_extensions):
             raise StateError("the server does not run tools as tasks, or the client does not declare the extension")
         params = _named_params(name, arguments)
+        # In 2026-07-28 the server alone decides whether a call is a task.
         if not is_modern:
             params["task"] = {} if ttl_ms is None else {"ttl": ttl_ms}
         schema = self._output_schema(name)
@@ -473,13 +459,7 @@ class Client:
             return ClientTask(self.call, self.session.inputs, is_modern, result, None, check)
         return ClientTask(self.call, self.session.inputs, is_modern, {}, check(result), check)
 
-    async def read_resource(
-        self,
-        uri: str,
-        *,
-        timeout: float | Unset | None = UNSET,
-        on_progress: Callable[[dict[str, Any]], object] | None = None,
-    ) -> dict[str, Any]:
+    async def read_resource(self, uri: str, **options: Unpack[CallOptions]) -> dict[str, Any]:
         """Return a resource with its `contents`, each with a `text` or a `blob` in base64.
 
         Args:
@@ -487,7 +467,7 @@ class Client:
         """
         if faults := validate_uri(uri).errors:
             raise ValueError("; ".join([fault.value for fault in faults]))
-        result = await self.call("resources/read", {"uri": uri}, timeout=timeout, on_progress=on_progress)
+        result = await self.call("resources/read", {"uri": uri}, **options)
         if self._is_of_extension(result):
             return result
         check_items("resources/read", result, "contents", contents_fault)
@@ -499,8 +479,7 @@ class Client:
         argument: str,
         value: str,
         context: Mapping[str, str] | None = None,
-        *,
-        timeout: float | Unset | None = UNSET,
+        **options: Unpack[CallOptions],
     ) -> dict[str, Any]:
         """Return completions of an argument: `values`, and perhaps `total` and `hasMore`.
 
@@ -513,8 +492,7 @@ class Client:
         params: dict[str, Any] = {"ref": dict(reference), "argument": {"name": argument, "value": value}}
         if context is not None:
             params["context"] = {"arguments": dict(context)}
-        result = await self.call("completion/complete", params, timeout=timeout)
-        return check_completion(result)
+        return check_completion(await self.call("completion/complete", params, **options))
 
     async def set_level(self, level: str, *, timeout: float | Unset | None = UNSET) -> None:
         """Set the minimum level of the server's log messages.
@@ -529,6 +507,7 @@ class Client:
             raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}")
         if not self.server.revision.is_modern:
             await self.call("logging/setLevel", {"level": level}, timeout=timeout)
+        # Not before: a level that the server has refused must not be remembered.
         self._log_level = level
 
     def _output_schema(self, tool: str) -> Schema | None:

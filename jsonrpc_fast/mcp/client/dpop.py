@@ -39,6 +39,7 @@ class Proofs:
         if not isinstance(found, ec.EllipticCurvePrivateKey):
             raise ValueError("the key is of another kind")
         self._key = found
+        # Only the members of a public key are named: a private one must never be sent.
         public = json.loads(ECAlgorithm.to_jwk(found.public_key()))
         self._header = {"typ": "dpop+jwt", "jwk": {name: public[name] for name in ("kty", "crv", "x", "y")}}
         self._nonces: dict[str, str] = {}

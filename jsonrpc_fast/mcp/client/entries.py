@@ -182,6 +182,7 @@ def read_servers(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str
         if len(text) > MAX_FILE_BYTES:
             raise ValueError(f"the file of servers has more than {MAX_FILE_BYTES} bytes")
         try:
+            # Editors on Windows may begin the file with a byte order mark.
             source = json.loads(text.decode("utf-8-sig"))
         except (ValueError, RecursionError):
             # Without the cause: its text shows a part of the file, which may hold a secret.

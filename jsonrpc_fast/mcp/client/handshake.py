@@ -257,6 +257,7 @@ class ClientHandshake:
 
     def _initialize(self) -> SendRequest:
         self._asked = "initialize"
+        # The latest one: the server answers with the latest that it supports, which may be an older one.
         version = self._legacy_versions[-1]
         params = {
             "protocolVersion": version,

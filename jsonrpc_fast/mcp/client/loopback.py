@@ -11,12 +11,14 @@ from urllib.parse import parse_qsl, urlsplit
 
 from ...errors import SignInError
 
+# Not "localhost", which may be the address of another interface (RFC 8252, section 8.3).
 HOST: Final = "127.0.0.1"
 PATH: Final = "/callback"
 
 _MAX_HEAD_BYTES: Final = 16 * 1024
 _HEAD_SECONDS: Final = 10.0
 _MAX_CONNECTIONS: Final = 16
+_DONE: Final = "You are signed in, or the program says why not. You can close this page."
 _HEAD: Final = (
     "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {length}\r\n"
     "cache-control: no-store\r\nreferrer-policy: no-referrer\r\nconnection: close\r\n\r\n"
@@ -53,13 +55,8 @@ async def redirect_to(port: int, state: str) -> AsyncIterator[asyncio.Future[dic
             is_ours = parameters is not None and secrets.compare_digest(
                 parameters.get("state", "").encode(), state.encode()
             )
-            text = (
-                "You are signed in, or the program says why not. You can close this page." if is_ours else "Not found."
-            )
-            body = text.encode()
-            writer.write(
-                _HEAD.format(status="200 OK" if is_ours else "404 Not Found", length=len(body)).encode() + body
-            )
+            status, text = ("200 OK", _DONE) if is_ours else ("404 Not Found", "Not found.")
+            writer.write((_HEAD.format(status=status, length=len(text)) + text).encode())
             await writer.drain()
             if is_ours and parameters is not None and not found.done():
                 found.set_result(parameters)

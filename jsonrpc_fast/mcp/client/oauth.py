@@ -43,7 +43,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from ..._checks import MAX_PORT, check_callable, check_count, check_seconds, check_type
@@ -65,6 +65,7 @@ try:
     )
     from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
     from mcp.client.auth.oauth2 import OAuthContext
+    from mcp.server.auth.provider import AuthorizationErrorCode, TokenErrorCode
     from mcp.shared.auth import (
         AuthorizationCodeResult,
         OAuthClientInformationFull,
@@ -92,19 +93,7 @@ REQUEST_SECONDS: Final = 30.0
 MAX_RESPONSE_BYTES: Final = 256 * 1024
 """Maximum size of what an authorization server sends."""
 
-_CODES: Final = (
-    "access_denied",
-    "invalid_client",
-    "invalid_grant",
-    "invalid_request",
-    "invalid_scope",
-    "invalid_target",
-    "server_error",
-    "temporarily_unavailable",
-    "unauthorized_client",
-    "unsupported_grant_type",
-    "unsupported_response_type",
-)
+_CODES: Final = frozenset(get_args(AuthorizationErrorCode) + get_args(TokenErrorCode))
 """The error codes of RFC 6749 and RFC 8707, the only text of a server that an exception may contain."""
 _ENDPOINTS: Final = ("authorization_endpoint", "token_endpoint", "registration_endpoint")
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
@@ -139,18 +128,18 @@ class OAuth(httpx2.Auth):
 
     Args:
         make: Makes the provider of the SDK, from the URL of the server and what is kept.
-        store: Keeps the tokens.
+        store: Keeps the tokens; None: in memory.
         sign_in_seconds: How long a person may take; None: no person is needed.
     """
 
     def __init__(
         self,
         make: Callable[[str, Any], httpx2.Auth],
-        store: TokenStore,
+        store: TokenStore | None,
         sign_in_seconds: float | None = None,
     ) -> None:
         self._make = make
-        self._store = store
+        self._store: TokenStore = MemoryStore() if store is None else store
         self._sign_in_seconds = sign_in_seconds
         self._provider: httpx2.Auth | None = None
         self._storage: _Storage
@@ -447,7 +436,7 @@ def client_credentials(client_id: str, client_secret: str, *, issuer: str, store
         TypeError, ValueError: An argument has the wrong type or value.
     """
     _check_program(issuer, client_id=client_id, client_secret=client_secret)
-    return _of_program(
+    return OAuth(
         lambda server, storage: ClientCredentialsOAuthProvider(
             server, storage, client_id, client_secret, issuer=issuer
         ),
@@ -483,7 +472,7 @@ def private_key(
     else:
         check_callable("key", key, may_be_none=False)
         assertion = key
-    return _of_program(
+    return OAuth(
         lambda server, storage: PrivateKeyJWTOAuthProvider(
             server, storage, client_id, partial(_asserted, assertion), issuer=issuer
         ),
@@ -516,7 +505,7 @@ def identity_assertion(
     """
     _check_program(issuer, client_id=client_id, client_secret=client_secret)
     check_callable("assertion", assertion, may_be_none=False)
-    return _of_program(
+    return OAuth(
         lambda server, storage: IdentityAssertionOAuthProvider(
             server,
             storage,
@@ -570,10 +559,6 @@ def _check_program(issuer: str, **texts: str) -> None:
             raise ValueError(f"{name} must not be empty")
     if urlsplit(issuer).scheme not in ("http", "https"):
         raise ValueError("issuer must be the URL of an authorization server")
-
-
-def _of_program(make: Callable[[str, _Storage], httpx2.Auth], store: TokenStore | None) -> OAuth:
-    return OAuth(make, MemoryStore() if store is None else store)
 
 
 @dataclass(eq=False, repr=False)
@@ -718,6 +703,8 @@ def _too_late(seconds: float) -> SignInError:
 
 
 def _free_port() -> int:
+    # The redirect has to be known before the browser is opened. If another program takes the port until then, the
+    # listener says so.
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
@@ -740,12 +727,9 @@ def _tokens(value: object) -> OAuthToken | None:
 
 def _model(kind: type[M], value: object) -> M | None:
     """Return a stored object as a model of the SDK; None if it is malformed."""
-    if value is None:
-        return None
-    try:
+    with contextlib.suppress(ValueError):
         return kind.model_validate(value)
-    except ValueError:
-        return None
+    return None
 
 
 def _plain(value: BaseModel | None) -> Any:

@@ -51,21 +51,15 @@ class ProgressQueue:
     async def _run(self, result: Any) -> None:
         try:
             while True:
+                # A fault of the caller's function must not end the call that it only watches.
                 try:
                     if is_awaitable(result):
                         await result
-                # A fault of the caller's function must not end the call that it only watches.
+                    if not self._waiting:
+                        break
+                    result = self._function(self._waiting.popleft())
                 except Exception as error:
                     self._report(error)
-                if not self._waiting:
-                    break
-                result = self._call_next()
+                    result = None
         finally:
             self._task = None
-
-    def _call_next(self) -> Any:
-        try:
-            return self._function(self._waiting.popleft())
-        except Exception as error:
-            self._report(error)
-            return None

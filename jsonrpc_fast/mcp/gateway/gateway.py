@@ -10,36 +10,49 @@ Rules:
   - Params, results and errors are passed on as the bytes that arrived; only the name of a tool or a prompt, and a
     progress token, are replaced. Lists are decoded.
   - Clients and servers speak any revision, with a handshake or without; either side may be the newer one.
+  - A client with a handshake may be asked at any time. Over HTTP the requests of 2026-07-28 belong to no connection.
+  - Messages that a server sends while the client does not read are dropped, except that a list or a resource has
+    changed: that is sent later, once.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 from ..._checks import check_count, check_seconds, check_type
 from ..._version import __version__
+from ...codec import Notification, Raw, Request
+from ...errors import CallTimeout, ConnectionLost, ParseError, RpcError, StateError, invalid_params
 from ...profile import MCP_2025_11_25, Profile
-from ...session import SessionOptions
+from ...session import Destination, SessionContext, SessionOptions
+from ...session.running import waiting
+from ...transports.channel import HIGH_WATER_BYTES
 from ...transports.protocol import Transport
 from ...transports.stdio.child import signal_children
+from ...types import Unset
 from ..client.entries import ServerEntry, Servers, entry_of, read_servers
 from ..protocol.capabilities import Implementation, ListChanged, Resources, ServerCapabilities
+from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVELS, HandshakeResult, method_not_found
 from ..protocol.naming import Prefixes
 from ..protocol.records import EmptyObject
-from ..server.handshake import ServerHandshake
+from ..relay import RELAY_ERROR
+from ..server.context import HttpExchange
+from ..server.handshake import RequestRules, ServerHandshake
 from ..server.lifespan import Lifespan
 from ..server.request_state import STATE_SECONDS, StateKey, StateSeal
-from ..server.serving import Served
+from ..server.serving import ClientConnection, FrontSession, Served
+from ..server.subscriptions import URIS, ClientSubscriptions, SubscriptionStream
 from ..server.task_store import TaskStore
-from .catalog import Catalog
-from .connection import GatewayConnection
-from .modern import ModernClients, Rounds
-from .upstream import Places
+from .catalog import CHANGES, Catalog
+from .modern import CALLS, ModernCall, ModernClient, ModernClients, Rounds
+from .payloads import Tokens, as_raw, member, text_member, with_members
+from .upstream import Places, Upstream
 
 MAX_SERVERS: Final = 64
 """Maximum number of servers that run, by default."""
@@ -52,6 +65,13 @@ LIST_SECONDS: Final = 10.0
 TIMEOUT_SECONDS: Final = 3600.0
 """How long a server, or a client that is asked, may take to respond, by default: for a peer that does not cancel."""
 
+_END_SECONDS: Final = 30.0
+"""How long a server may take to respond to a client that has ended its stream but may read on, as on stdout."""
+_MAX_CHANGES: Final = 10_000
+"""The maximum number of changes that wait until the client reads again."""
+_CHANGE_SECONDS: Final = 0.05
+"""How long changes are collected, so that the client is told of each only once."""
+_LEGACY_CALLS: Final = ("resources/subscribe", "resources/unsubscribe")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _CAPABILITIES: Final = ServerCapabilities(
     tools=ListChanged(list_changed=True),
@@ -88,6 +108,9 @@ class Gateway(Served):
 
     Attributes:
         profile: The rules for the messages of both sides.
+        places: The bounds of the servers, and those that run.
+        make: Makes the catalog of a client: of 2026-07-28 or not, its name, its capabilities, where it is asked.
+        http_clients: The clients of 2026-07-28 over HTTP.
 
     Raises:
         TypeError, ValueError: A server or an option is wrong, or names would be ambiguous.
@@ -147,13 +170,13 @@ class Gateway(Served):
             if entry.local is None:
                 entry.transport(self.profile, raw=True)  # checks it
         self._instructions = instructions
-        self._places = Places(self.profile, max_servers, max_calls, idle_seconds, list_seconds, timeout)
+        self.places = Places(self.profile, max_servers, max_calls, idle_seconds, list_seconds, timeout)
         self.connections: set[Any] = set()
-        self._make = partial(Catalog, self._entries, self._prefixes, self._places)
+        self.make = partial(Catalog, self._entries, self._prefixes, self.places)
         seal = StateSeal(state_key, name, STATE_SECONDS)
         self._rounds = Rounds(seal, max(1, max_servers // 2))
-        self._http_clients = self._modern_clients()
-        self.lifespan: Lifespan = Lifespan(_clients_of, self._http_clients)
+        self.http_clients = self.modern_clients()
+        self.lifespan: Lifespan = Lifespan(_clients_of, self.http_clients)
         self.tasks: TaskStore = TaskStore()
 
     def tool_scopes(self, name: str) -> frozenset[str]:
@@ -164,29 +187,30 @@ class Gateway(Served):
 
     def tool_schema(self, name: str) -> Any:
         """Return the input schema of a tool that asks for headers over HTTP, if it was listed."""
-        return self._places.schemas.get(name)
+        return self.places.schemas.get(name)
 
     @property
     def running(self) -> list[str]:
         """The names of the servers that run, of all clients."""
-        return sorted(upstream.name for upstream in self._places.running)
+        return sorted(upstream.name for upstream in self.places.running)
 
     def connection(self, transport: Transport, options: SessionOptions) -> Any:
         """Return the connection of one client, which is not started. The arguments are as in `run`."""
-        handshake = ServerHandshake(self._info, _CAPABILITIES, versions=self.versions, instructions=self._instructions)
-        own = self._modern_clients()
-        return GatewayConnection(
-            handshake, _CAPABILITIES, self._make, self._places, self._http_clients, own, transport, options
-        )
+        return GatewayConnection(self, transport, options)
+
+    def handshake(self) -> ServerHandshake:
+        """Return the gateway's side of the handshake with a client."""
+        return ServerHandshake(self._info, _CAPABILITIES, versions=self.versions, instructions=self._instructions)
+
+    def modern_clients(self) -> ModernClients:
+        """Return the clients of 2026-07-28 of a connection, or of HTTP; none yet."""
+        return ModernClients(partial(self.make, True), self._info, self._rounds)
 
     def on_signal(self) -> None:
         # A client gives the gateway 2 seconds to end: too few for the servers to end in their own time.
         super().on_signal()
-        self._places.is_ending = True
+        self.places.is_ending = True
         signal_children("SIGTERM")
-
-    def _modern_clients(self) -> ModernClients:
-        return ModernClients(partial(self._make, True), self._info, self._rounds)
 
 
 @asynccontextmanager
@@ -195,3 +219,239 @@ async def _clients_of(clients: ModernClients) -> AsyncIterator[None]:
         yield
     finally:
         await clients.close()
+
+
+class GatewayConnection(ClientConnection):
+    """The connection of one client.
+
+    The client gets the capabilities of every kind of server, because no server has been started yet. A list that no
+    server has is empty.
+
+    Args:
+        gateway: The gateway.
+        transport: A transport that is not started, made with `raw=True`.
+        options: Options of `Session`.
+    """
+
+    def __init__(self, gateway: Gateway, transport: Transport, options: SessionOptions) -> None:
+        self._gateway = gateway
+        self._handshake = gateway.handshake()
+        self._own = gateway.modern_clients()
+        self._transport = transport
+        # A client on pipes may close its side and still read the responses. It is not known how long it reads, so the
+        # wait has a bound.
+        if transport.responds_after_end:
+            options = {"end_seconds": _END_SECONDS, **options}
+        self._session = FrontSession(self, transport, options)
+        self._catalog: Catalog | None = None  # of a client with a handshake
+        self._tokens: Tokens[Upstream] = Tokens()  # of the servers
+        self._subscriptions = ClientSubscriptions(_CAPABILITIES)
+        self._streams: dict[SubscriptionStream, asyncio.Future[None]] = {}
+        self._changes: dict[tuple[str, bytes], None] = {}  # the client is not yet told of these
+        self._telling: asyncio.Task[None] | None = None
+
+    async def close(self, grace_seconds: float | Unset | None = 0.0) -> None:
+        """Let the requests in flight end, close the connection, and end the servers."""
+        # First: their responses must be written before the session closes.
+        self.end_streams()
+        try:
+            await self._session.close(grace_seconds)
+        finally:
+            if self._telling is not None:
+                self._telling.cancel()
+            # Last, because requests in flight may still use the servers.
+            if self._catalog is not None:
+                await self._catalog.close()
+            await self._own.close()
+
+    def can_serve(self, request: Request | None = None) -> bool:
+        """Return whether it can serve a request of another client, which is one of 2026-07-28."""
+        return self._catalog is None and not self._streams and not self._changes and self._session.is_idle
+
+    # The client's messages.
+
+    def serve(self, params: Any, context: SessionContext) -> Any:
+        method = context.method
+        payload = as_raw(params)
+        if context.is_notification:
+            self._on_notification(method, payload)
+            return None
+        # Only `initialize` needs its params here; of all others `_meta` is decoded.
+        meta = None if method == "initialize" else payload.get(("_meta",))
+        members = payload if method == "initialize" else {} if meta is None else {"_meta": meta.decode()}
+        rules = self._handshake.receive_request(method, members)
+        if isinstance(rules, HandshakeResult):
+            if method == "initialize":
+                self._begin()
+            return rules.result
+        if rules.revision.is_modern:
+            return self._serve_modern(method, payload, context, rules)
+        catalog = self._catalog
+        assert catalog is not None
+        if method in LIST_METHODS:
+            return catalog.merged(method, payload)
+        if method in CALLS or method in _LEGACY_CALLS:
+            return catalog.call(method, payload, context.destination, rules.revision)
+        if method == "logging/setLevel":
+            return self._set_level(catalog, method, payload)
+        raise method_not_found()
+
+    def _begin(self) -> None:
+        # Not before: servers are told the name and the capabilities of the client, which `initialize` brings.
+        rules = self._handshake.session
+        assert rules is not None
+        assert rules.client_info is not None
+        info, capabilities = rules.client_info, rules.client_capabilities
+        self._catalog = self._gateway.make(False, info, capabilities, self)
+
+    def _on_notification(self, method: str, params: Raw) -> None:
+        is_due = self._handshake.receive_notification(method)
+        if method == "notifications/progress":
+            if (found := self._tokens.restored(params)) is not None:
+                found[1].notify(method, found[0])
+        elif method == "notifications/roots/list_changed" and is_due and self._catalog is not None:
+            for upstream in self._catalog.upstreams.values():
+                upstream.notify(method, params)
+
+    async def _set_level(self, catalog: Catalog, method: str, params: Raw) -> Any:
+        level = text_member(params, "level")
+        if level not in LOG_LEVELS:
+            raise invalid_params(f"level must be one of {', '.join(LOG_LEVELS)}")
+        # Servers that start later get the level from `Upstream.level`, and those of 2026-07-28 with each request.
+        running = [upstream for upstream in catalog.upstreams.values() if upstream.is_running]
+        for upstream in catalog.upstreams.values():
+            upstream.level = level
+        calls = [each.call(method, params) for each in running if not each.is_modern and each.supports("logging")]
+        await _within(self._gateway.places.list_seconds, [asyncio.ensure_future(call) for call in calls])
+        return {}
+
+    # Requests of 2026-07-28.
+
+    def _serve_modern(self, method: str, params: Raw, context: SessionContext, rules: RequestRules) -> Any:
+        exchange = cast("HttpExchange | None", context.destination)
+        http = None if exchange is None else exchange.request
+        # Over HTTP the requests of one client come by any number of connections.
+        clients = self._own if http is None else self._gateway.http_clients
+        client = clients.of(None if http is None else http.subject, params, rules)
+        call = ModernCall(method, params, rules, self, context.destination, None if http is None else http.subject)
+        if method in CALLS or method in LIST_METHODS:
+            return client.serve(call)
+        if method == LISTEN_METHOD:
+            return self._listen(client, call, context)
+        raise method_not_found()
+
+    def completed(self, call: ModernCall, result: Any) -> Raw:
+        """Return a result that is not of 2026-07-28 with the members that it must have there."""
+        payload = as_raw(result)
+        members = self._handshake.complete(call.rules.revision, call.method, {})
+        if payload.get(("_meta",)) is not None:
+            # It names the server's result: the gateway does not put its own name beside it.
+            del members["_meta"]
+        return with_members(payload, members)
+
+    async def _listen(self, client: ModernClient, call: ModernCall, context: SessionContext) -> Raw:
+        """Serve a subscription until it is cancelled or the gateway ends it."""
+        stream = self._subscriptions.open(context.id, member(call.params, ("notifications",)))
+        self._streams[stream] = end = asyncio.get_running_loop().create_future()
+        client.listeners[stream] = self.changed
+        # The acknowledgement names only the resources that a server has: the others are not waited for longer than a
+        # list.
+        wanted = dict.fromkeys(stream.filter.pop(URIS, ()), False)
+
+        async def watch(uri: str) -> None:
+            await client.watch(uri, call)
+            wanted[uri] = True
+
+        try:
+            with waiting():
+                await _within(self._gateway.places.list_seconds, [asyncio.ensure_future(watch(uri)) for uri in wanted])
+                if uris := [uri for uri, is_watched in wanted.items() if is_watched]:
+                    stream.filter[URIS] = uris
+                acknowledgement = stream.acknowledgement()
+                self.send(acknowledgement.method, acknowledgement.params, call.destination)
+                await end
+            return self.completed(call, {"_meta": stream.meta()})
+        finally:
+            # Whatever ends the request, the servers must not go on announcing what nobody hears.
+            self._subscriptions.close(stream)
+            del self._streams[stream], client.listeners[stream]
+            client.unwatch([uri for uri, is_watched in wanted.items() if is_watched])
+
+    def end_streams(self) -> None:
+        """End all subscriptions with their responses."""
+        for end in self._streams.values():
+            if not end.done():
+                end.set_result(None)
+
+    # The servers' messages to a client with a handshake.
+
+    async def call(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Any:
+        return await upstream.call(method, params, origin)
+
+    async def ask(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Any:
+        # Servers are started by the first request, which may come before `notifications/initialized`.
+        if not self._handshake.may_send(Request(0, method)):
+            raise RpcError(RELAY_ERROR, "the client is not ready")
+        try:
+            with self._tokens.replaced(params, upstream) as params:
+                return await self._session.call(
+                    method, params, timeout=self._gateway.places.timeout, destination=origin
+                )
+        except CallTimeout:
+            raise RpcError(RELAY_ERROR, "the client did not respond in time") from None
+        except (ConnectionLost, StateError):
+            raise RpcError(RELAY_ERROR, "the client was lost") from None
+        except ParseError:
+            raise RpcError(RELAY_ERROR, "the client sent an invalid response") from None
+
+    def tell(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> None:
+        if (
+            self.revision is not None
+            # A server may speak a later revision than the client.
+            and method in self.revision.server_notifications
+            and self._handshake.may_send(Notification(method))
+        ):
+            self.send(method, params, origin)
+
+    def send(self, method: str, params: Any, destination: Destination | None) -> None:
+        """Send a notification, unless the client does not read: it cannot make the gateway store what servers log."""
+        if self._transport.write_buffer_bytes <= HIGH_WATER_BYTES:
+            with suppress(ConnectionLost, StateError):
+                self._session.notify_soon(method, params, destination=destination)
+
+    def changed(self, method: str, params: Raw) -> None:
+        if len(self._changes) < _MAX_CHANGES and self._handshake.may_send(Notification(method)):
+            # A dict for its order: the client is told of each change once, the oldest first.
+            self._changes[method, bytes(params)] = None
+            if self._telling is None or self._telling.done():
+                self._telling = asyncio.ensure_future(self._tell_changes())
+
+    async def _tell_changes(self) -> None:
+        with suppress(ConnectionLost, StateError):
+            # One task for all changes: what changes while it waits goes into the next round.
+            while self._changes:
+                await asyncio.sleep(_CHANGE_SECONDS)
+                changes, self._changes = self._changes, {}
+                for method, params in changes:
+                    if self._catalog is not None:
+                        await self._session.notify(method, Raw(params))
+                    for notification in self._heard(method, Raw(params)):
+                        await self._session.notify(notification.method, notification.params)
+
+    def _heard(self, method: str, params: Raw) -> list[Notification]:
+        """Return the notifications of a change to the subscriptions of 2026-07-28 that ask for it."""
+        if method in CHANGES:
+            return list(self._subscriptions.list_changed(method.split("/")[1], is_legacy=False))
+        return list(self._subscriptions.resource_updated(member(params, ("uri",)), is_legacy=False))
+
+
+async def _within(seconds: float, tasks: list[asyncio.Task[Any]]) -> None:
+    """Wait until tasks are done, at most for a time; then cancel the others."""
+    if tasks:
+        with waiting():
+            try:
+                await asyncio.wait(tasks, timeout=seconds)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)

@@ -33,7 +33,7 @@ from ...handlers.failures import on_failure
 from ...session import Destination
 from ...session.running import detached, waiting
 from ..protocol.capabilities import ClientCapabilities, Implementation
-from ..protocol.meta import CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVELS
+from ..protocol.meta import CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY, LIST_METHODS, LOG_LEVELS
 from ..relay import RELAY_ERROR
 from ..server.handshake import RequestRules
 from ..server.inputs import MAY_NEED_INPUT
@@ -294,11 +294,13 @@ class ModernClient(CatalogClient):
     # Requests.
 
     async def serve(self, call: ModernCall) -> Raw:
-        """Return the result of a request for one server.
+        """Return the result of a request for one server, or for a list of all.
 
         Raises:
             RpcError: The error of the server; or there is no such server, or it cannot be reached.
         """
+        if call.method in LIST_METHODS:
+            return call.connection.completed(call, await self.catalog.merged(call.method, call.params))
         try:
             return await self._serve(call)
         except RpcError as error:
