@@ -18,7 +18,9 @@ theirs on first use.
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._lazy import lazy_names
 
 for _name in ("msgspec", "jsonschema_rs"):
     if find_spec(_name) is None:  # not imported here
@@ -26,11 +28,11 @@ for _name in ("msgspec", "jsonschema_rs"):
 
 from .applications import HttpServing, provide  # noqa: E402  # not before the extra is known to be there
 
-__all__ = ["Gateway", "connect"]
-
 if TYPE_CHECKING:
     from .client.connecting import connect as connect
     from .gateway import Gateway as Gateway
+else:
+    __all__, __getattr__, __dir__ = lazy_names(__name__, {"client.connecting": "connect", "gateway": "Gateway"})
 
 
 def _load_http() -> HttpServing:
@@ -46,13 +48,3 @@ def _load_gateway() -> type[Gateway]:
 
 
 provide(_load_http, _load_gateway)
-
-
-def __getattr__(name: str) -> Any:
-    if name == "connect":
-        from .client.connecting import connect
-
-        return connect
-    if name == "Gateway":
-        return _load_gateway()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,6 +20,7 @@ from ..support.places import PACKAGE, ROOT
 
 LAYERS = {
     "_checks": 1,
+    "_lazy": 1,
     "_typing": 1,
     "_logs": 1,
     "_pointers": 1,
@@ -48,7 +49,19 @@ LAYERS = {
 }
 BESIDE = {"framing", "codec", "handlers", "transports", "session", "http", "mcp", "testing", "adapters", "cli"}
 """Folders whose files may import each other. Two other modules of one layer may not."""
-VOCABULARY = ("_checks", "_typing", "types", "_logs", "_repr", "_pointers", "codes", "errors", "profile", "_version")
+VOCABULARY = (
+    "_checks",
+    "_lazy",
+    "_typing",
+    "types",
+    "_logs",
+    "_repr",
+    "_pointers",
+    "codes",
+    "errors",
+    "profile",
+    "_version",
+)
 """The lowest layer, in order: each module may import those before it."""
 MAY_IMPORT_ASYNCIO = (
     "handlers.cancellation",

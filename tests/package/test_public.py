@@ -60,7 +60,6 @@ NAMES = [
     "Response",
     "RpcError",
     "StateError",
-    "__version__",
     "classify",
     "decode",
     "decode_dict",
@@ -74,6 +73,7 @@ NAMES = [
     "error_band",
     "parse",
     "respond",
+    "__version__",
 ]
 REPORT = """
 import json, jsonrpc_fast
