@@ -16,7 +16,7 @@ from jsonrpc_fast.transports import memory_pair
 
 from .waiting import settle
 
-SECONDS = 10
+SECONDS = 30
 
 
 def modern_meta(capabilities: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:

@@ -109,7 +109,7 @@ async def test_a_valid_token_has_its_claims(name: str, algorithm: str) -> None:
 
 @rows(
     ("name", "seconds"),
-    [("exp", -8), ("exp", 60.5), ("exp", 10**400), ("nbf", 8), ("iat", 8), ("iat", -60), ("nbf", -1.5)],
+    [("exp", -5), ("exp", 60.5), ("exp", 10**400), ("nbf", 8), ("iat", 8), ("iat", -60), ("nbf", -1.5)],
 )
 async def test_times_have_a_leeway_of_ten_seconds(name: str, seconds: float) -> None:
     assert await Issuer(public("ec")).verifier()(token(**{name: int(time.time()) + seconds})) is not None
@@ -154,8 +154,8 @@ def signed_with_the_public_key() -> str:
         ],
         lambda: token(exp=float("inf")),
         lambda: token(exp=int(time.time()) - 11),
-        lambda: token(nbf=int(time.time()) + 12),
-        lambda: token(iat=int(time.time()) + 12),
+        lambda: token(nbf=int(time.time()) + 15),
+        lambda: token(iat=int(time.time()) + 15),
         lambda: token(aud={AUDIENCE: True}),
         lambda: token(aud=[AUDIENCE, 5]),
         lambda: token(kid="unknown"),

@@ -46,7 +46,8 @@ async def test_a_worker_that_dies(workers: Workers) -> None:
     assert [event.id for event in resumed.events] == [event.id for event in response.events[1:]]
     assert [event.data for event in resumed.events] == [event.data for event in response.events[1:]]
     assert (await mcp_resumption.post(port, headers, call)).status == 404
-    forged = {**headers, "Mcp-Session-Id": headers["Mcp-Session-Id"][:-1] + "x", "Last-Event-ID": first}
+    id = headers["Mcp-Session-Id"]
+    forged = {**headers, "Mcp-Session-Id": id[:-1] + ("y" if id[-1] == "x" else "x"), "Last-Event-ID": first}
     assert (await mcp_resumption.exchange(port, "GET", forged, b"", None)).status == 404
     headers = await mcp_resumption.begin_session(port)
     assert workers.processes[headers["Mcp-Session-Id"].partition(".")[0]] is not worker
