@@ -18,7 +18,7 @@ import re
 import signal
 import ssl
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -32,13 +32,14 @@ from .arguments import headers_of, params_of, parse_address
 from .faults import ERROR, OutputError, run_reporting
 from .output import SUCCESS, escape, is_coloured, json_text, print_error, styled, write_output
 from .replay import Peer, handlers_of, plain, replay
-from .stubs import MAX_DOCUMENT_BYTES, document_of, write_stubs
+from .stubs import ADDRESS, MAX_DOCUMENT_BYTES, document_of, write_stubs
 
 _INTERRUPT_SECONDS: Final = 0.2
 """How long a program may take to end after its stdin is closed, if a signal has ended the command."""
 _MAX_FAULTS: Final = 10  # that are shown: a server that prints a log to stdout makes one for each line
-_HTTP: Final = ("http://", "https://")
-_WEBSOCKET: Final = ("ws://", "wss://")
+_HTTP: Final = ("http", "https")
+_WEBSOCKET: Final = ("ws", "wss")
+_JSON_FILE: Final = re.compile(r"https?://[^?#]*\.json(?:[?#]|$)", re.IGNORECASE)
 _STRING: Final = r'"(?:[^"\\]|\\.)*"'
 _TOKEN: Final = re.compile(
     rf"(?P<bold>{_STRING}(?=: ))|(?P<green>{_STRING})|(?P<cyan>-?[0-9][0-9.eE+-]*)|(?P<magenta>true|false|null)"
@@ -63,12 +64,12 @@ def run(options: argparse.Namespace) -> int:
 
 def _run_until_end(options: argparse.Namespace) -> int:
     try:
-        return asyncio.run(_run_until_signal(options, options.program))
+        return asyncio.run(_run_until_signal(options))
     except _Ended as error:
         return 128 + int(error.args[0])
 
 
-async def _run_until_signal(options: argparse.Namespace, command: Sequence[str]) -> int:
+async def _run_until_signal(options: argparse.Namespace) -> int:
     """Run the command. A signal ends the server's program as well, before it ends the command."""
     task = asyncio.current_task()
     loop = asyncio.get_running_loop()
@@ -93,35 +94,30 @@ async def _run_until_signal(options: argparse.Namespace, command: Sequence[str])
                 # Cancelling the task closes the connection and ends the program that serves.
                 loop.add_signal_handler(number, end, _Ended(number))
     try:
-        return await _run(options, command, show if options.follow else None)
+        return await _run(options, _Server(options, show if options.follow else None))
     except asyncio.CancelledError:
         if not ends:
             raise
         raise ends[0] from None
 
 
-async def _run(
-    options: argparse.Namespace, command: Sequence[str], on_notification: Callable[[str, Any], None] | None
-) -> int:
-    words = list(options.words)
-    target = None if command else words.pop(0)
-    headers = headers_of(options.header, os.environ)
+async def _run(options: argparse.Namespace, server: _Server) -> int:
     if options.command == "stubs":
-        document = await _openrpc_document(options, target, command, headers)
+        document = await _openrpc_document(server)
         try:
             return write_stubs(document, options)
         except OSError as error:
             raise OutputError(error) from error
     if options.command == "replay":
-        handlers = handlers_of(options)
-        async with _connected(options, target, command, headers, None, handlers) as peer:
+        async with _connected(server, handlers_of(options)) as peer:
             return SUCCESS if await replay(peer, options, _write_line) else ERROR
     if options.command == "list":
-        async with _connected(options, target, command, headers, on_notification) as peer:
+        async with _connected(server) as peer:
             return _print_list(await _offered(peer, options), options)
-    method, params = words[0], params_of(words[1:])
+    method, *words = options.words[0 if options.program else 1 :]
+    params = params_of(words)
     status = SUCCESS
-    async with _connected(options, target, command, headers, on_notification) as peer:
+    async with _connected(server) as peer:
         if options.mcp:
             arguments = None if params is None else params.decode(json.loads)
             status = await _call_mcp(peer, method, arguments, options)
@@ -133,6 +129,77 @@ async def _run(
             # Only an MCP client contains a session. Its class is not imported here: the extra `mcp` may be missing.
             await (peer.session if options.mcp else peer).wait_closed()
     return status
+
+
+class _Server:
+    """The server of a command.
+
+    Args:
+        options: The options of the command line.
+        on_notification: Called with the method and the params of the server's notifications.
+
+    Attributes:
+        target: Its address; "" for a program.
+        scheme: The scheme of the address; "" for a program, and for what is no address.
+        headers: Further headers of every HTTP request.
+
+    Raises:
+        ValueError: A header is malformed, or has no URL.
+    """
+
+    def __init__(self, options: argparse.Namespace, on_notification: Callable[[str, Any], None] | None) -> None:
+        self.options = options
+        self.on_notification = on_notification
+        self.target: str = "" if options.program else options.words[0]
+        found = ADDRESS.match(self.target)
+        self.scheme: str = "" if found is None else found[0].partition(":")[0].lower()
+        self.headers: dict[str, str] = headers_of(options.header, os.environ)
+        if self.headers and self.scheme not in (*_HTTP, *_WEBSOCKET):
+            raise ValueError("--header needs a URL")
+
+    def transport(self) -> Any:
+        """Return the transport to a server that is a program or has a socket."""
+        options, target = self.options, self.target
+        profile = PRESETS["lsp" if options.lsp and options.profile == "jsonrpc" else options.profile]
+
+        # Notifications are shown when they are read: `--follow` has no handlers, and the order on stdout is that of the
+        # wire.
+        def read(data: Any) -> Any:
+            message = decode(data, profile, raw=True)
+            if self.on_notification is not None:
+                for item in message if isinstance(message, list) else [message]:
+                    if isinstance(item, Notification):
+                        self.on_notification(item.method, item.params)
+            return message
+
+        framing: Framing = options.framing or ("content-length" if options.lsp else "newline")
+        common: dict[str, Any] = {"profile": profile, "raw": True, "decode": read}
+        if options.program:
+            from ..transports import StdioClient
+
+            return StdioClient(options.program, framing=framing, **common)
+        if self.scheme in ("tcp", "tls"):
+            from ..transports import TcpClient
+
+            context = ssl.create_default_context() if self.scheme == "tls" else None
+            return TcpClient(*parse_address(target[6:]), ssl=context, framing=framing, **common)
+        if self.scheme == "unix":
+            from ..transports import UnixClient
+
+            return UnixClient(target[5:], framing=framing, **common)
+        if self.scheme in _WEBSOCKET:
+            from websockets.exceptions import InvalidURI
+
+            from ..transports.websocket import WebSocketClient
+
+            try:
+                return WebSocketClient(target, headers=self.headers, **common)
+            except InvalidURI as error:
+                raise ValueError(str(error)) from None
+        raise ValueError(
+            f"{escape(target)} is not an address: expected http://, https://, ws://, wss://, tcp://HOST:PORT, "
+            "tls://HOST:PORT, unix:PATH, or a command after --"
+        )
 
 
 async def _call_mcp(peer: Peer, method: str, params: Any, options: argparse.Namespace) -> int:
@@ -160,46 +227,36 @@ def _mcp_requests() -> frozenset[str]:
 
 
 @contextlib.asynccontextmanager
-async def _connected(
-    options: argparse.Namespace,
-    target: str | None,
-    command: Sequence[str],
-    headers: Mapping[str, str],
-    on_notification: Callable[[str, Any], None] | None,
-    handlers: Mapping[str, Callable[[Any], Any]] | None = None,
-) -> AsyncIterator[Any]:
+async def _connected(server: _Server, handlers: Mapping[str, Callable[[Any], Any]] | None = None) -> AsyncIterator[Any]:
     """Connect to a server and yield the `Peer` that calls it. `handlers` serve its requests."""
-    is_http = target is not None and target.lower().startswith(_HTTP)
-    if headers and not (is_http or (target or "").lower().startswith(_WEBSOCKET)):
-        raise ValueError("--header needs a URL")
+    options, headers, is_http = server.options, server.headers, server.scheme in _HTTP
+    on_notification, timeout = server.on_notification, options.timeout
     if options.mcp:
         from ..mcp import connect
 
-        words = command if target is None else [target]
-        if target is not None and not is_http:
+        if not is_http and not options.program:
             raise ValueError("--mcp needs a URL that begins with http:// or https://, or a command after --")
-        async with connect(
-            *words, headers=headers if is_http else None, timeout=options.timeout, on_notification=on_notification
-        ) as client:
+        words, given = options.program or [server.target], headers if is_http else None
+        async with connect(*words, headers=given, timeout=timeout, on_notification=on_notification) as client:
             yield client
-    elif target is not None and is_http:
+    elif is_http:
         from ..http.client import AsyncHttpClient
 
         if options.lsp or on_notification is not None:
             raise ValueError("--lsp and --follow need a connection that stays open")
-        profile = PRESETS[options.profile]
-        async with AsyncHttpClient(target, headers=headers, timeout=options.timeout, profile=profile, raw=True) as http:
+        rules: Any = {"profile": PRESETS[options.profile], "raw": True}
+        async with AsyncHttpClient(server.target, headers=headers, timeout=timeout, **rules) as http:
             yield http
     else:
         from ..session import LspConvention, Session
 
-        transport = _transport(options, target, command, headers, on_notification)
+        transport = server.transport()
         convention = LspConvention() if options.lsp else None
-        session = Session(transport, convention=convention, timeout=options.timeout, hooks=_Faults(options.command))
+        session = Session(transport, convention=convention, timeout=timeout, hooks=_Faults(options.command))
         for method, function in (handlers or {}).items():
             session.register(method, function, unpack=False)
         # With the session inside: the exceptions of `connect` are translated, too.
-        async with _session_errors(target), session:
+        async with _session_errors(server.scheme), session:
             try:
                 if options.lsp:
                     await _initialize(session)
@@ -228,9 +285,9 @@ class _Faults:
 
 
 @contextlib.asynccontextmanager
-async def _session_errors(target: str | None) -> AsyncIterator[None]:
+async def _session_errors(scheme: str) -> AsyncIterator[None]:
     """Translate the exceptions of the WebSocket library."""
-    if target is None or not target.lower().startswith(_WEBSOCKET):
+    if scheme not in _WEBSOCKET:
         yield
         return
     from websockets.exceptions import WebSocketException
@@ -241,74 +298,19 @@ async def _session_errors(target: str | None) -> AsyncIterator[None]:
         raise ConnectionLost(str(error), was_sent=False) from None
 
 
-def _transport(
-    options: argparse.Namespace,
-    target: str | None,
-    command: Sequence[str],
-    headers: Mapping[str, str],
-    on_notification: Callable[[str, Any], None] | None,
-) -> Any:
-    """Return the transport to a server that is a program or has a socket."""
-    profile = PRESETS["lsp" if options.lsp and options.profile == "jsonrpc" else options.profile]
-
-    # Notifications are shown when they are read: `--follow` has no handlers, and the order on stdout is that of the
-    # wire.
-    def read(data: Any) -> Any:
-        message = decode(data, profile, raw=True)
-        if on_notification is not None:
-            for item in message if isinstance(message, list) else [message]:
-                if isinstance(item, Notification):
-                    on_notification(item.method, item.params)
-        return message
-
-    framing: Framing = options.framing or ("content-length" if options.lsp else "newline")
-    common: dict[str, Any] = {"profile": profile, "raw": True, "decode": read}
-    if target is None:
-        from ..transports import StdioClient
-
-        return StdioClient(command, framing=framing, **common)
-    scheme, _, rest = target.partition(":")
-    scheme = scheme.lower()
-    if scheme in ("tcp", "tls") and rest.startswith("//"):
-        from ..transports import TcpClient
-
-        context = ssl.create_default_context() if scheme == "tls" else None
-        return TcpClient(*parse_address(rest.removeprefix("//")), ssl=context, framing=framing, **common)
-    if scheme == "unix":
-        from ..transports import UnixClient
-
-        return UnixClient(rest, framing=framing, **common)
-    if target.lower().startswith(_WEBSOCKET):
-        from websockets.exceptions import InvalidURI
-
-        from ..transports.websocket import WebSocketClient
-
-        try:
-            return WebSocketClient(target, headers=headers, **common)
-        except InvalidURI as error:
-            raise ValueError(str(error)) from None
-    raise ValueError(
-        f"{escape(target)} is not an address: expected http://, https://, ws://, wss://, tcp://HOST:PORT, "
-        "tls://HOST:PORT, unix:PATH, or a command after --"
-    )
-
-
-async def _initialize(peer: Peer) -> Any:
-    """Make the handshake of LSP, and return the server's capabilities."""
+async def _initialize(peer: Peer) -> None:
+    """Make the handshake of LSP."""
     about = {"name": "jsonrpc-fast", "version": __version__}
     params = {"processId": os.getpid(), "clientInfo": about, "rootUri": None, "capabilities": {}}
-    offered = await peer.call("initialize", params)
+    await peer.call("initialize", params)
     await peer.notify("initialized", {})
-    return offered
 
 
-async def _openrpc_document(
-    options: argparse.Namespace, target: str | None, command: Sequence[str], headers: Mapping[str, str]
-) -> Any:
+async def _openrpc_document(server: _Server) -> Any:
     """Return the OpenRPC document of a server, or the one at a URL that names a file."""
-    if target is not None and re.match(r"https?://[^?#]*\.json(?:[?#]|$)", target, re.IGNORECASE):
-        return document_of(await _fetched(target, headers, options.timeout))
-    async with _connected(options, target, command, headers, None) as peer:
+    if _JSON_FILE.match(server.target):
+        return document_of(await _fetched(server.target, server.headers, server.options.timeout))
+    async with _connected(server) as peer:
         return await _described(peer)
 
 

@@ -73,7 +73,7 @@ def run_reporting(options: argparse.Namespace, extra: str, run: Callable[[], int
         reason = error if error.name is None else missing_extra(error, extra)
     except OSError as error:
         reason = error.strerror or error
-        if not hasattr(options, "words"):  # a command that serves: a file cannot be read
+        if options.command in ("gateway", "relay", "serve"):  # a file cannot be read
             reason = reason if error.filename is None else f"{error.filename}: {reason}"
         else:
             status = _PROGRAM_STATUSES.get(error.errno or 0, LOST) if options.program else LOST

@@ -24,6 +24,8 @@ from ..codec._json import loads
 from .output import FAILURE, SUCCESS, escape, print_error, write_output
 from .shapes import DocumentError, Shape, Shapes
 
+ADDRESS: Final = re.compile(r"(?:https?|wss?|tcp|tls)://|unix:", re.IGNORECASE)
+"""The beginning of the address of a server."""
 MAX_DOCUMENT_BYTES: Final = 64 * 1024 * 1024
 _MAX_NAME: Final = 80
 _MAX_TEXT: Final = 300
@@ -54,7 +56,7 @@ def write_stubs(document: Any, options: argparse.Namespace) -> int:
 
 def is_file(source: str) -> bool:
     """Return whether the source of a document is a file, or "-" for standard input, and not the address of a server."""
-    return source == "-" or not re.match(r"(https?|wss?|tcp|tls)://|unix:", source, re.IGNORECASE)
+    return source == "-" or not ADDRESS.match(source)
 
 
 def run(options: argparse.Namespace) -> int:

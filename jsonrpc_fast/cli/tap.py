@@ -52,6 +52,7 @@ Direction = Literal["->", "<-"]
 
 SENDERS: Final[dict[Direction, Sender]] = {"->": "client", "<-": "server"}
 """Who sends in a direction."""
+_PEERS: Final[dict[Direction, Sender]] = {"->": "server", "<-": "client"}
 
 Pending: TypeAlias = "OrderedDict[IdKey, tuple[float, str]]"
 """Requests without a response, by id: the time at which each was sent, and its method."""
@@ -283,23 +284,6 @@ def _write(descriptor: int, chunk: bytes) -> None:
             select.select([], [descriptor], [])
 
 
-class Conversation:
-    """Both directions between a client and a server, or of one HTTP request.
-
-    Attributes:
-        sides: The sides of the channel.
-        number: Its number in the recording.
-        skipped: How many bytes did not fit in the queue since the last chunk that did.
-    """
-
-    __slots__ = ("number", "sides", "skipped")
-
-    def __init__(self, to_server: Side, to_client: Side, number: int = 1) -> None:
-        self.number: int = number
-        self.sides: dict[Direction, Side] = {"->": to_server, "<-": to_client}
-        self.skipped: dict[Direction, int] = {"->": 0, "<-": 0}
-
-
 class Watcher:
     """Decodes what was passed on and writes the log, in a thread of its own.
 
@@ -315,32 +299,32 @@ class Watcher:
         self._record: int | None = logs.record
         self._payloads = logs.payloads
         self._coloured = logs.log == 2 and is_coloured(sys.stderr)
-        self._channel = Conversation(Side("->", framing, profile), Side("<-", framing, profile))
-        self._waiting: deque[tuple[Conversation, Direction, float, bytes, int, str]] = deque()
+        self._channel = sides(framing, profile)
+        self._waiting: deque[tuple[Side, float, bytes, int, str]] = deque()
         self._waiting_bytes = 0
         self._changed = threading.Condition()
         self._ending: str | None = None
 
-    def add(self, direction: Direction, chunk: bytes, channel: Conversation | None = None) -> None:
-        """Queue a chunk, b"" at the end of a stream. Called before it is passed on, so that no response comes first."""
-        self._add(self._channel if channel is None else channel, direction, chunk, "")
+    def add(self, place: Direction | Side, chunk: bytes, line: str = "") -> None:
+        """Queue a chunk, b"" at the end of a stream. Called before it is passed on, so that no response comes first.
 
-    def note(self, direction: Direction, line: str) -> None:
-        """Queue a line about something other than a message."""
-        self._add(self._channel, direction, b"", line)
-
-    def _add(self, channel: Conversation, direction: Direction, chunk: bytes, line: str) -> None:
+        Args:
+            place: A direction of the channel, or a side of another conversation.
+            chunk: The chunk.
+            line: In place of a chunk: a line about something other than a message.
+        """
+        side = self._channel[place] if isinstance(place, str) else place
         now = time.time()
         with self._changed:
             # The end of a stream is always queued: the other side of the conversation waits for it in the log.
             if (chunk or line) and self._waiting_bytes > _WAITING_BYTES:
-                channel.skipped[direction] += len(chunk)
+                side.skipped_bytes += len(chunk)
                 return
             # The number of skipped bytes travels with the next chunk, so the log says at the right place that something
             # is missing.
-            self._waiting.append((channel, direction, now, chunk, channel.skipped[direction], line))
+            self._waiting.append((side, now, chunk, side.skipped_bytes, line))
             self._waiting_bytes += len(chunk) + _ENTRY_BYTES
-            channel.skipped[direction] = 0
+            side.skipped_bytes = 0
             self._changed.notify()
 
     def finish(self, ending: str) -> None:
@@ -358,22 +342,20 @@ class Watcher:
                     self._changed.wait()
                 if not self._waiting:
                     break
-                channel, direction, now, chunk, skipped, line = self._waiting.popleft()
+                side, now, chunk, skipped, line = self._waiting.popleft()
                 self._waiting_bytes -= len(chunk) + _ENTRY_BYTES
             if line:
-                self._write(now, direction, [line])
+                self._write(now, side.direction, [line])
                 continue
-            side = channel.sides[direction]
-            other = channel.sides["<-" if direction == "->" else "->"]
             if skipped:
-                self._write(now, direction, [f"{skipped} bytes are not logged: the log is too slow", *side.skip()])
+                self._write(now, side.direction, [f"{skipped} bytes are not logged: the log is too slow", *side.skip()])
             shown = []
-            for line, text in side.lines(now, chunk, other):
+            for line, text in side.lines(now, chunk):
                 shown.append(f"{line} {_shown_text(text)}" if self._payloads and text is not None else line)
                 if self._record is not None and text is not None:
-                    self._add_to_record(record_line(text, SENDERS[direction], time=now, connection=channel.number))
-            self._write(now, direction, shown)
-        pending = [(len(side.pending), SENDERS[side.direction]) for side in self._channel.sides.values()]
+                    self._add_to_record(record_line(text, SENDERS[side.direction], time=now, connection=side.number))
+            self._write(now, side.direction, shown)
+        pending = [(len(side.pending), SENDERS[side.direction]) for side in self._channel.values()]
         left = sum([number for number, _ in pending])
         of = f" ({', '.join([f'{number} of the {name}' for number, name in pending if number])})" if left else ""
         self._write(time.time(), "--", [f"{self._ending}; requests without a response: {left}{of}"])
@@ -412,18 +394,26 @@ class Side:
         direction: Where the messages go.
         framing: The framing of the messages.
         profile: The rules for messages.
-        pending: The requests, if other sides share them.
+        pending: The requests of this direction.
+        called: Those of the other direction, to which this one responds.
+        number: The number of the conversation in the recording.
+
+    Attributes:
+        skipped_bytes: How many bytes did not fit in the queue since the last chunk that did.
     """
 
     def __init__(
-        self, direction: Direction, framing: Framing, profile: Profile, pending: Pending | None = None
+        self, direction: Direction, framing: Framing, profile: Profile, pending: Pending, called: Pending, number: int
     ) -> None:
         self.direction: Direction = direction
+        self.pending: Pending = pending
+        self.called: Pending = called
+        self.number: int = number
+        self.skipped_bytes: int = 0
         self._profile = profile
         self._decoder = LocatingDecoder(framing, profile, raw=True)
         self._skips_line = False  # after bytes that are not logged
         self._has_ended = False
-        self.pending: Pending = OrderedDict() if pending is None else pending
 
     def skip(self) -> list[str]:
         """Continue after skipped bytes at the next line, or never if messages are not lines. Return lines to log."""
@@ -435,7 +425,7 @@ class Side:
             return [_LOG_ENDS]
         return []
 
-    def lines(self, now: float, chunk: bytes, other: Side) -> Iterator[tuple[str, bytes | None]]:
+    def lines(self, now: float, chunk: bytes) -> Iterator[tuple[str, bytes | None]]:
         """Yield a line to log for each message that ends in a chunk, with its text; b"" is the end of the stream.
 
         The items of a batch have no text of their own, nor has a message that was not kept as a whole.
@@ -456,14 +446,14 @@ class Side:
             if isinstance(item, list):
                 yield f"batch of {len(item)}{size}", text
                 for message in item:
-                    yield self._line(now, message, "", other), None
+                    yield self._line(now, message, ""), None
             else:
-                yield self._line(now, item, size, other), text
+                yield self._line(now, item, size), text
         if self._decoder.ended:
             self._has_ended = True
             yield _LOG_ENDS, None
 
-    def _line(self, now: float, message: Request | Notification | Response | ParseError, size: str, other: Side) -> str:
+    def _line(self, now: float, message: Request | Notification | Response | ParseError, size: str) -> str:
         if isinstance(message, Request):
             self.pending[id_key(message.id)] = now, message.method
             # A peer that never responds must not fill the memory of the tap.
@@ -476,13 +466,31 @@ class Side:
             id = "" if message.id is None else f" id={_shown_id(message.id)}"
             return f"invalid from the {SENDERS[self.direction]}{id}{size} {message.code.name}: {message.message}"
         kind = "result" if message.error is None else f"error {message.error.code}"
-        called, method = other.pending.pop(id_key(message.id), (None, ""))
+        called, method = self.called.pop(id_key(message.id), (None, ""))
         ending = (
-            f"{size} to no request of the {SENDERS[other.direction]}"
-            if called is None
-            else f"{size} {(now - called) * 1000:.1f} ms"
+            f"{(now - called) * 1000:.1f} ms"
+            if called is not None
+            else f"to no request of the {_PEERS[self.direction]}"
         )
-        return f"{kind}{method and ' '}{shorten(method)} id={_shown_id(message.id)}{ending}"
+        return f"{kind}{method and ' '}{shorten(method)} id={_shown_id(message.id)}{size} {ending}"
+
+
+def sides(
+    framing: Framing, profile: Profile, requests: tuple[Pending, Pending] | None = None, number: int = 1
+) -> dict[Direction, Side]:
+    """Return both directions between a client and a server, or of one HTTP request.
+
+    Args:
+        framing: The framing of the messages.
+        profile: The rules for messages.
+        requests: The requests of the client, and those of the server, if other conversations share them.
+        number: The number in the recording.
+    """
+    ours, theirs = requests or (OrderedDict(), OrderedDict())
+    return {
+        "->": Side("->", framing, profile, ours, theirs, number),
+        "<-": Side("<-", framing, profile, theirs, ours, number),
+    }
 
 
 def _shown_text(text: bytes) -> str:

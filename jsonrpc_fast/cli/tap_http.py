@@ -20,11 +20,10 @@ from itertools import count
 from types import ModuleType
 from typing import Any, Final
 
-from ..framing.frames import Framing
 from ..profile import PRESETS, Profile
 from .arguments import parse_address
 from .output import FAILURE, escape, missing_extra, print_error
-from .tap import Conversation, Logs, Pending, Side, Watcher, with_logs
+from .tap import Direction, Logs, Pending, Side, Watcher, sides, with_logs
 
 _MAX_SESSIONS: Final = 1024
 _LAST_LINES_SECONDS: Final = 2.0
@@ -143,9 +142,9 @@ class _Tap:
                     raise ConnectionError("the client is gone")
                 more = message.get("more_body", False)
                 if chunk := message.get("body", b""):
-                    self._watcher.add("->", chunk, channel)
+                    self._watcher.add(channel["->"], chunk)
                     yield chunk
-            self._watcher.add("->", b"", channel)
+            self._watcher.add(channel["->"], b"")
             # Only one of the two may call `receive` at a time: `watch` begins when the body has been read.
             has_body.set()
 
@@ -157,7 +156,7 @@ class _Tap:
         fields = [(name, value) for name, value in scope["headers"] if name not in _OF_THE_CONNECTION]
         channel = self._channel(dict(fields).get(_SESSION))
         if scope["method"] == "DELETE":
-            self._watcher.note("->", "DELETE")
+            self._watcher.add("->", b"", "DELETE")
         content = None
         if any(name in (b"content-length", b"transfer-encoding") for name, _ in scope["headers"]):
             content = body()
@@ -176,7 +175,7 @@ class _Tap:
         if not exchange.cancelled():
             exchange.result()
 
-    def _channel(self, session: bytes | None) -> Conversation:
+    def _channel(self, session: bytes | None) -> dict[Direction, Side]:
         requests: tuple[Pending, Pending, int] = (OrderedDict(), OrderedDict(), next(self._numbers))
         if session is not None:
             # Responses may come on another stream of the same session than the request that they belong to.
@@ -185,13 +184,9 @@ class _Tap:
             if len(self._sessions) > _MAX_SESSIONS:
                 self._sessions.popitem(last=False)
         # A body is JSON in any spacing, so it is not one line.
-        framing: Framing = "concatenated"
-        to_server, to_client, number = requests
-        return Conversation(
-            Side("->", framing, self._profile, to_server), Side("<-", framing, self._profile, to_client), number
-        )
+        return sides("concatenated", self._profile, requests[:2], requests[2])
 
-    async def _exchange(self, scope: Any, fields: Any, body: Any, channel: Conversation, send: Any) -> None:
+    async def _exchange(self, scope: Any, fields: Any, body: Any, channel: dict[Direction, Side], send: Any) -> None:
         # The raw path, because decoding and encoding it again could change it.
         path = scope.get("raw_path") or scope["path"].encode()
         query = scope.get("query_string", b"")
@@ -201,25 +196,26 @@ class _Tap:
             request = self._library.Request(scope["method"], url, headers=fields, content=body)
             response = await self._http.send(request, stream=True, follow_redirects=False)
         except (self._library.HTTPError, ConnectionError) as error:
-            self._watcher.note("<-", f"no response: {type(error).__name__}")
+            self._watcher.add("<-", b"", f"no response: {type(error).__name__}")
             await _refuse(send, b"The server cannot be reached.\n")
             return
         try:
             if 200 <= response.status_code <= 599:
                 await self._respond(response, channel, send)
             else:  # no status of a final response (RFC 9110, section 15); uvicorn cannot send it
-                self._watcher.note("<-", f"status {response.status_code}")
+                self._watcher.add("<-", b"", f"status {response.status_code}")
                 await _refuse(send, b"The status of the server is invalid.\n")
         finally:
             await response.aclose()
 
-    async def _respond(self, response: Any, channel: Conversation, send: Any) -> None:
+    async def _respond(self, response: Any, channel: dict[Direction, Side], send: Any) -> None:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         is_json, is_stream = kind == "application/json", kind == "text/event-stream"
+        side = channel["<-"]
         if is_stream:
-            channel.sides["<-"] = Side("<-", "sse", self._profile, channel.sides["<-"].pending)
+            side = Side("<-", "sse", self._profile, side.pending, side.called, side.number)
         if response.status_code != 200 or not (is_json or is_stream):
-            self._watcher.note("<-", f"status {response.status_code}")
+            self._watcher.add("<-", b"", f"status {response.status_code}")
         fields = [(name.lower(), value) for name, value in response.headers.raw]
         fields = [(name, value) for name, value in fields if name not in _OF_THE_CONNECTION]
         await send({"type": "http.response.start", "status": response.status_code, "headers": fields})
@@ -227,10 +223,10 @@ class _Tap:
             # Raw: the client gets the bytes as the server sent them, compressed ones included.
             async for chunk in response.aiter_raw():
                 if is_json or is_stream:
-                    self._watcher.add("<-", chunk, channel)
+                    self._watcher.add(side, chunk)
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
             if is_json or is_stream:
-                self._watcher.add("<-", b"", channel)
+                self._watcher.add(side, b"")
             await send({"type": "http.response.body", "body": b""})
 
 

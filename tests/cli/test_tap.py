@@ -569,33 +569,32 @@ def test_a_recording(tmp_path: Path) -> None:
     assert run("cat", data=text, options=["--record", str(tmp_path)]).returncode == 2
 
 
-def sides() -> tuple[Any, Any]:
-    return tap.Side("->", "auto", JSONRPC), tap.Side("<-", "auto", JSONRPC)
+def sides() -> tuple[tap.Side, tap.Side]:
+    made = tap.sides("auto", JSONRPC)
+    return made["->"], made["<-"]
 
 
-def lines_to_log(side: tap.Side, now: float, chunk: bytes, other: tap.Side) -> list[str]:
-    return [line for line, _ in side.lines(now, chunk, other)]
+def lines_to_log(side: tap.Side, now: float, chunk: bytes) -> list[str]:
+    return [line for line, _ in side.lines(now, chunk)]
 
 
 def test_latency() -> None:
     client, server = sides()
-    assert lines_to_log(client, 10.0, REQUEST, server) == ["request add id=1 59 B"]
-    assert lines_to_log(server, 10.25, RESULT[:9], client) == []
-    assert lines_to_log(server, 11.5, RESULT[9:], client) == ["result add id=1 42 B 1500.0 ms"]
-    assert lines_to_log(server, 11.5, RESULT, client) == ["result id=1 42 B to no request of the client"]
+    assert lines_to_log(client, 10.0, REQUEST) == ["request add id=1 59 B"]
+    assert lines_to_log(server, 10.25, RESULT[:9]) == []
+    assert lines_to_log(server, 11.5, RESULT[9:]) == ["result add id=1 42 B 1500.0 ms"]
+    assert lines_to_log(server, 11.5, RESULT) == ["result id=1 42 B to no request of the client"]
 
 
 def test_pending_calls_have_a_bound() -> None:
     client, server = sides()
     for id in range(5000):
-        assert len(lines_to_log(client, 0.0, b'{"jsonrpc":"2.0","id":%d,"method":"m"}\n' % id, server)) == 1
+        assert len(lines_to_log(client, 0.0, b'{"jsonrpc":"2.0","id":%d,"method":"m"}\n' % id)) == 1
     assert len(client.pending) == 4096
-    assert lines_to_log(server, 0.0, b'{"jsonrpc":"2.0","id":903,"result":1}\n', client) == [
+    assert lines_to_log(server, 0.0, b'{"jsonrpc":"2.0","id":903,"result":1}\n') == [
         "result id=903 37 B to no request of the client"
     ]
-    assert lines_to_log(server, 0.0, b'{"jsonrpc":"2.0","id":904,"result":1}\n', client) == [
-        "result m id=904 37 B 0.0 ms"
-    ]
+    assert lines_to_log(server, 0.0, b'{"jsonrpc":"2.0","id":904,"result":1}\n') == ["result m id=904 37 B 0.0 ms"]
 
 
 def test_bytes_skipped_by_a_slow_log(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -623,13 +622,13 @@ def test_bytes_skipped_by_a_slow_log(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_skipped_bytes_end_the_log_unless_messages_are_lines() -> None:
-    client, server = sides()
+    client, _ = sides()
     headed = b"Content-Length: 60\r\n\r\n" + REQUEST
-    assert lines_to_log(client, 0.0, headed, server) == ["request add id=1 60 B"]
+    assert lines_to_log(client, 0.0, headed) == ["request add id=1 60 B"]
     assert client.skip() == ["the rest of this direction is not logged"]
     assert client.skip() == []
-    assert lines_to_log(client, 0.0, headed, server) == []
-    assert lines_to_log(client, 0.0, b"", server) == []
+    assert lines_to_log(client, 0.0, headed) == []
+    assert lines_to_log(client, 0.0, b"") == []
 
 
 # Real peers

@@ -113,13 +113,7 @@ class ServiceClient(ResponseReader):
     ) -> Any: ...
 
     async def call(
-        self,
-        method: str,
-        params: Params = None,
-        *,
-        returns: Any = UNSET,
-        timeout: float | None = None,
-        headers: Mapping[str, str] | None = None,
+        self, method: str, params: Params = None, *, returns: Any = UNSET, **options: Unpack[PublishOptions]
     ) -> Any:
         """Call a method and return its result.
 
@@ -144,12 +138,13 @@ class ServiceClient(ResponseReader):
                 Jsonrpc-Reply-To, which the client sets itself.
         """
         read = None if returns is UNSET else result_reader(returns)
-        seconds = self._timeout if timeout is None else timeout
+        seconds = options.get("timeout")
+        seconds = self._timeout if seconds is None else seconds
         check_seconds("timeout", seconds, may_be_none=False)
         # The response comes on a subject of its own, so the id need not be unique among clients.
         id = next(self._ids)
         text = write_request(id, method, params, **self._encoding)
-        found = {**self._headers, **_checked(headers)}
+        found = {**self._headers, **_checked(options.get("headers"))}
         with exchange(self._hooks, {id: method}) as sent:
             send = partial(self._send, text, dict(sent.headers(found) or {}), seconds)
             try:

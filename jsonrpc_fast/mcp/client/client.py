@@ -24,7 +24,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from math import inf
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 from ..._checks import check_callable, check_count, check_functions, check_seconds, check_type
 from ..._typing import Self, Unpack
@@ -34,6 +34,7 @@ from ...codes import McpErrorCode
 from ...errors import ConnectionLost, HandshakeError, RpcError, StateError
 from ...handlers.failures import on_failure
 from ...session import TIMEOUT_SECONDS, SessionOptions
+from ...session.calling import CallOptions
 from ...transports.protocol import Transport, check_transport
 from ...types import UNSET, Unset
 from ..protocol.capabilities import ClientCapabilities, Implementation
@@ -54,14 +55,6 @@ _MAX_EXIT_SECONDS: Final = 2.0
 """The part of the time for connecting that is reserved for ending a program if it fails; at most a tenth."""
 MAX_ROUNDS: Final = 10
 """Maximum number of times a request is repeated with the input that its result asks for."""
-
-
-class CallOptions(TypedDict, total=False):
-    """The options of the methods of `Client`, which describes them."""
-
-    timeout: float | Unset | None
-    idle_timeout: float | None
-    on_progress: Callable[[dict[str, Any]], object] | None
 
 
 class Client:
