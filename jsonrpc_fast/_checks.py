@@ -47,17 +47,18 @@ def check_seconds(
         raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
     # `not value >= 0` instead of `value < 0`, because every comparison with NaN is false.
     # An int beyond the range of floats could not be added to the time.
-    is_finite = value <= sys.float_info.max
-    if not value >= 0 or (value == 0 and not may_be_zero) or not (is_finite or (may_be_infinite and value == inf)):
+    is_too_large = value > sys.float_info.max and not (may_be_infinite and value == inf)
+    if not value >= 0 or (value == 0 and not may_be_zero) or is_too_large:
         wanted = "0 seconds or more" if may_be_zero else "more than 0 seconds"
-        raise ValueError(f"{name} must be {wanted}{'' if may_be_infinite else ', and finite'}")
+        bound = "" if may_be_infinite and not is_too_large else ", and finite"
+        raise ValueError(f"{name} must be {wanted}{bound}")
 
 
 def check_count(
     name: str,
     value: object,
     minimum: int,
-    maximum: int | None = None,
+    maximum: int | None = sys.maxsize,
     *,
     may_be_none: bool = True,
     show: Callable[[int], str] = str,
@@ -68,7 +69,7 @@ def check_count(
         name: The name of the option, for the error's text.
         value: What the caller gave.
         minimum: The smallest accepted value.
-        maximum: The largest accepted value; None: no limit.
+        maximum: The largest accepted value; None: no limit. By default as large as C holds.
         may_be_none: Whether None is accepted.
         show: How the error's text writes the range, such as `oct`.
 
@@ -80,9 +81,11 @@ def check_count(
         return
     if type(value) is not int:  # True is not a number of anything
         raise TypeError(f"{name} must be an int, not {type(value).__name__}")
-    if value < minimum or (maximum is not None and value > maximum):
-        rest = "or more" if maximum is None else f"to {show(maximum)}"
-        raise ValueError(f"{name} must be {show(minimum)} {rest}")
+    if value >= minimum and (maximum is None or value <= maximum):
+        return
+    if maximum is None or (maximum == sys.maxsize and value < minimum):
+        raise ValueError(f"{name} must be {show(minimum)} or more")
+    raise ValueError(f"{name} must be {show(minimum)} to {show(maximum)}")
 
 
 def check_type(name: str, value: object, *kinds: Any, may_be_none: bool = False) -> None:

@@ -407,11 +407,6 @@ class ParseError(ValueError):
             f"reply_expected={self._reply_expected}{hint})"
         )
 
-    def _with_hint(self, hint: Hint) -> None:
-        """Add a hint to a fault that is not returned yet."""
-        self._hint = hint
-        self.args = args_of(self._code, hint)
-
     def _state(self) -> tuple[Any, ...]:
         return tuple([getattr(self, name) for name in ParseError.__slots__])
 
@@ -457,6 +452,12 @@ class ParseError(ValueError):
     invalid_error_code: ClassVar[_Factory] = _factory(ParseErrorCode.INVALID_ERROR_CODE, False)
     invalid_error_message: ClassVar[_Factory] = _factory(ParseErrorCode.INVALID_ERROR_MESSAGE, False)
     unexpected_member: ClassVar[_Factory] = _factory(ParseErrorCode.UNEXPECTED_MEMBER)
+
+
+def with_hint(fault: ParseError, hint: Hint) -> None:
+    """Add a hint to a fault that is not returned yet."""
+    fault._hint = hint
+    fault.args = args_of(fault._code, hint)
 
 
 def remake_parse_error(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
+
+from ._checks import check_count
 
 MAX_DEPTH: Final = 1024  # as deep as orjson.loads reads
 MIN_ID_BYTES: Final = 32  # a 64-bit integer has at most 20 digits
@@ -16,6 +19,16 @@ WrittenForm: TypeAlias = Literal["2.0", "1.0", "unversioned"]
 
 PURE_MESSAGE_BYTES: Final = 16 * 1024 * 1024  # the default of `Limits.message_bytes` with the pure backend
 _message_bytes = 64 * 1024 * 1024  # the default with the compiled core
+
+
+# The core adds small sizes to limits.
+_RANGES: Final = (
+    ("message_bytes", 1, sys.maxsize // 2),
+    ("depth", 1, MAX_DEPTH),
+    ("batch_items", 1, sys.maxsize // 2),
+    ("method_bytes", 1, sys.maxsize // 2),
+    ("id_bytes", MIN_ID_BYTES, MAX_ID_BYTES),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,17 +58,8 @@ class Limits:
     id_bytes: int = 512
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if type(value) is not int:  # True would be a limit of 1
-                raise TypeError(f"{field.name} must be an int, not {type(value).__name__}")
-            # The core keeps limits as Py_ssize_t, and adds small sizes to them.
-            if not 1 <= value < 2**62:
-                raise ValueError(f"{field.name} must be 1 or more")
-        if self.depth > MAX_DEPTH:
-            raise ValueError(f"depth must be {MAX_DEPTH} or less")
-        if not MIN_ID_BYTES <= self.id_bytes <= MAX_ID_BYTES:
-            raise ValueError(f"id_bytes must be {MIN_ID_BYTES} to {MAX_ID_BYTES}")
+        for name, minimum, maximum in _RANGES:
+            check_count(name, getattr(self, name), minimum, maximum, may_be_none=False)
 
     def replace(self, **changes: int) -> Limits:
         """Return these limits with some changed."""

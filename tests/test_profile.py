@@ -121,7 +121,7 @@ def test_replace() -> None:
         JSONRPC.replace(other=True)
     with pytest.raises(TypeError, match=r"^batches must be of type bool, not int$"):
         JSONRPC.replace(batches=1)
-    with pytest.raises(ValueError, match=r"^depth must be 1024 or less$"):
+    with pytest.raises(ValueError, match=r"^depth must be 1 to 1024$"):
         Limits().replace(depth=1025)
 
 

@@ -61,7 +61,7 @@ class ParseError(errors.ParseError):
         return remake, (_BACKEND, "_make_fault", *self._state())
 
 
-def _make_fault(*state: Any) -> ParseError:
+def make_fault(*state: Any) -> ParseError:
     """Return a `ParseError` from its pickled state."""
     return remake_parse_error(ParseError, *state)
 
@@ -121,7 +121,7 @@ class _Value:
     __replace__ = replace  # for `copy.replace`
 
 
-def _make_with_extra(name: str, fields: tuple[Any, ...], extra: dict[str, Any]) -> Any:
+def make_with_extra(name: str, fields: tuple[Any, ...], extra: dict[str, Any]) -> Any:
     """Return an object with extra members from its pickled state."""
     return globals()[name](*fields, extra=extra)
 

@@ -44,9 +44,9 @@ from ._messages import (
     rules_of,
     to_bytes,
 )
-from ._messages import _make_fault as _make_fault
-from ._messages import _make_with_extra as _make_with_extra
+from ._messages import make_fault as _make_fault
 from ._messages import make_raw as _make_raw
+from ._messages import make_with_extra as _make_with_extra
 from ._numbers import DECIMALS, EXACT_INTEGERS, NO_WIDE_INTEGERS, check_numbers, loads_as, numbers_of
 from ._pure_fast import with_fast_path
 from ._responding import Responder

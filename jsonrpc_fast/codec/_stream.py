@@ -17,8 +17,9 @@ from _thread import RLock
 from collections import deque
 from typing import Any, Final, Generic, Literal, NoReturn, TypeAlias, TypeVar
 
+from .._checks import check_count
 from ..codes import ParseErrorCode
-from ..errors import ParseError
+from ..errors import ParseError, with_hint
 from ..framing.detector import Frames, FramingDetector, frames_of
 from ..framing.frames import FRAMINGS, Frame, Framing
 from ..framing.hints import hint_of_line
@@ -29,6 +30,9 @@ M = TypeVar("M")
 
 Place: TypeAlias = tuple[int, int, int, Any]
 """Where the frame of an item is, as `_pure._places` says it."""
+
+_NO_JSON: Final = (ParseErrorCode.MALFORMED_JSON, ParseErrorCode.INVALID_UTF8)
+"""The faults of a line that may be no message at all: they get a hint of what it looks like."""
 
 # Why a decoder refuses a call.
 AT_WORK: Final = "the decoder is at work"
@@ -135,7 +139,7 @@ class StreamDecoder(Generic[M]):
             if type(data) is not bytes:
                 # Through a memoryview, because `bytes(data)` would call `__bytes__` of a subclass.
                 data = bytes(memoryview(data))
-            max_items = check_max_items(max_items)
+            check_count("max_items", max_items, 1, None)
             try:
                 # Set first and cleared last: whatever interrupts the reading leaves the decoder refusing, with half a
                 # frame inside.
@@ -240,7 +244,11 @@ class StreamDecoder(Generic[M]):
         if text is None or fault is not None:
             return self._fault_class(fault, hint=hint)
         item = self._decode(text)
-        return item if line is None else with_hint(item, text)
+        if line is not None and isinstance(item, ParseError) and item.code in _NO_JSON:
+            hint = hint_of_line(text)
+            if hint is not None:
+                with_hint(item, hint)
+        return item
 
     def _last_item(self, frame: Frame) -> Any:
         """The item of the last frame: a message, or TRUNCATED for the beginning of one."""
@@ -258,25 +266,6 @@ class StreamDecoder(Generic[M]):
             if begun == ParseError.malformed_json(offset=end):
                 return type(item).truncated(offset=len(text))
         return item
-
-
-def check_max_items(max_items: int | None) -> int | None:
-    """Return `max_items`. Raises TypeError or ValueError if it is neither None nor an int of 1 or more."""
-    if max_items is not None:
-        if type(max_items) is not int:
-            raise TypeError(f"max_items must be an int or None, not {type(max_items).__name__}")
-        if max_items < 1:
-            raise ValueError("max_items must be 1 or more")
-    return max_items
-
-
-def with_hint(item: Any, text: bytes) -> Any:
-    """Return the item of a line. If the line is not JSON, its fault gets a hint of what the line looks like."""
-    if isinstance(item, ParseError) and item.code in (ParseErrorCode.MALFORMED_JSON, ParseErrorCode.INVALID_UTF8):
-        hint = hint_of_line(text)
-        if hint is not None:
-            item._with_hint(hint)
-    return item
 
 
 def _is_begun(tail: bytes) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast import mcp
+from jsonrpc_fast import Limits, mcp
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.http import Endpoint, WsgiEndpoint
@@ -223,6 +223,14 @@ def test_ranges() -> None:
         (lambda: TcpServer(serve, port=1, reuse_port=None), "reuse_port must be a bool, not NoneType"),  # type: ignore[arg-type]
         (lambda: TcpServer(serve, sock=unbound), "sock must listen, or be bound to an address"),
         (lambda: UnixServer(serve, sock=unbound_unix), "sock must listen, or be bound to an address"),
+        (lambda: TcpServer(serve, port=0, max_buffered_bytes=0), "max_buffered_bytes must be 1 or more"),
+        (
+            lambda: TcpServer(serve, port=0, max_buffered_bytes=10**400),
+            "max_buffered_bytes must be 1 to 9223372036854775807",
+        ),
+        (lambda: Limits(message_bytes=10**400), "message_bytes must be 1 to 4611686018427387903"),
+        (lambda: Handlers(timeout=10**400), "timeout must be 0 seconds or more, and finite"),
+        (lambda: Handlers(timeout=-1), "timeout must be 0 seconds or more"),
         (lambda: UnixServer(serve, "path", mode=0o1000), "mode must be 0o0 to 0o777"),
         (lambda: UnixServer(serve, "path", mode=-1), "mode must be 0o0 to 0o777"),
         (lambda: UnixServer(serve, ""), "path must not be empty"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..support.ratchets import early_clocks, private_uses, real_sleeps
+from ..support.ratchets import early_clocks, private_uses, private_uses_in_package, real_sleeps
 
 
 def test_no_test_waits_in_real_time_unless_it_is_slow() -> None:
@@ -15,3 +15,9 @@ def test_no_test_uses_a_private_name_of_a_module_that_is_not_its_own() -> None:
 
 def test_no_test_reads_a_clock_or_takes_a_port_when_its_module_is_imported() -> None:
     assert list(early_clocks()) == []
+
+
+def test_no_module_uses_a_private_name_of_another() -> None:
+    # The functions that the two backends have for this package: the selector gives them public names.
+    selected = ["_places", "_serve_plain", "_too_large_fault"]
+    assert sorted(private_uses_in_package()) == [f"codec/_backend.py {name}" for name in selected]

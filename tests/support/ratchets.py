@@ -13,9 +13,12 @@ from .places import PACKAGE, TESTS
 OF_BOTH_BACKENDS: Final = {"codec/test_fast_path.", "codec/test_paths.", "codec/test_serving."}
 """The tests of what the backends have alike beside the public functions; the core's sources are no Python."""
 OF_OTHERS: Final = {
+    ("adapters/nats/connection.py", "_transport"),
+    ("adapters/nats/service.py", "_closed"),
     ("adapters/test_web3.py", "_socket"),
     ("codec/test_classify.py", "_fields"),
     ("codec/test_decoder.py", "_fast"),
+    ("codec/rules.py", "_fields"),
     ("codec/test_encode.py", "_inner"),
     ("handlers/test_depth.py", "_parent"),
     ("peers/lsp_client.py", "_server"),
@@ -129,6 +132,27 @@ def private_uses() -> Iterator[str]:
                     yield f"{name}:{node.lineno} {each}"
 
 
+def private_uses_in_package() -> Iterator[str]:
+    """Yield each use of a private name in a module of the package that only other modules of it define: `file name`.
+
+    A name of another library that the package happens to have, too, is in `OF_OTHERS`.
+    """
+    trees = {path.relative_to(PACKAGE).as_posix(): _tree(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")}
+    defined = {name: set(_definitions(tree)) for name, tree in trees.items()}
+    known = set().union(*defined.values())
+    for name, tree in sorted(trees.items()):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute):
+                used = [] if _is_own(node.value) else [node.attr]
+            elif isinstance(node, ast.ImportFrom):
+                used = [alias.name for alias in node.names]
+            else:
+                continue
+            for each in used:
+                if each in known and each not in defined[name] and (name, each) not in OF_OTHERS:
+                    yield f"{name} {each}"
+
+
 def _is_own(value: ast.expr) -> bool:
     return ast.unparse(value) in ("self", "cls", "super()")
 
@@ -142,15 +166,20 @@ def _private_names() -> dict[str, set[str]]:
         tests = {place.with_name(f"test_{stem}{end}").as_posix() for end in (".", "_")}
         if place.as_posix() == "codec/_pure.py":
             tests |= OF_BOTH_BACKENDS
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                names = [node.name]
-            elif isinstance(node, (ast.Assign, ast.AnnAssign)):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                names = [getattr(target, "id", None) or getattr(target, "attr", "") for target in targets]
-            else:
-                continue
-            for name in names:
-                if name.startswith("_") and not name.startswith("__") and name != "_":
-                    found.setdefault(name, set()).update(tests)
+        for name in _definitions(_tree(path.read_text(encoding="utf-8"))):
+            found.setdefault(name, set()).update(tests)
     return found
+
+
+def _definitions(tree: ast.Module) -> Iterator[str]:
+    """Yield the private names that a module defines."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names = [node.name]
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            parts = [part for target in targets for part in ast.walk(target)]
+            names = [getattr(part, "id", None) or getattr(part, "attr", "") for part in parts]
+        else:
+            continue
+        yield from (name for name in names if name.startswith("_") and not name.startswith("__") and name != "_")
