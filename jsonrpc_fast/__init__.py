@@ -31,5 +31,6 @@ else:
                 "encode_many encode_notification encode_request encode_result error_band parse respond"
             ),
             "_version": "__version__",
+            **dict.fromkeys(("codes", "errors", "framing", "profile", "types"), ""),
         },
     )

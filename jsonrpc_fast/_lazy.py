@@ -18,11 +18,14 @@ def lazy_names(
 
     Args:
         package: The `__name__` of the package.
-        names: The names that each module of the package has, with spaces between them.
+        names: The names that each module of the package has, with spaces between them. The module is found by its own
+            name as well, as if the package had imported it.
     """
     homes = {name: f".{module}" for module, listed in names.items() for name in listed.split()}
 
     def find(name: str) -> Any:
+        if name in names:
+            return import_module(f".{name}", package)
         home = homes.get(name)
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")

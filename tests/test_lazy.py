@@ -60,6 +60,21 @@ def test_each_name_is_found_and_listed(package: str) -> None:
         _ = module.nothing
 
 
+@rows(
+    "package, modules",
+    [
+        ("jsonrpc_fast", "codec codes errors framing profile types"),
+        ("jsonrpc_fast.session", "conventions engine session"),
+        ("jsonrpc_fast.transports", "stdio stream"),
+    ],
+)
+def test_an_import_of_a_package_is_enough_for_its_modules(package: str, modules: str) -> None:
+    for module in modules.split():
+        command = [sys.executable, "-c", f"import {package}; print({package}.{module}.__name__)"]
+        printed = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+        assert printed == f"{package}.{module}\n"
+
+
 def test_a_name_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     package = ModuleType("package")
     monkeypatch.setitem(sys.modules, "package", package)
