@@ -56,43 +56,26 @@ _SAME: Final = {str, int, bool, type(None), *_CONTAINERS}
 """Types that orjson and the json module write alike."""
 
 
-def loads(
-    s: str | bytes | bytearray,
-    *,
-    cls: type[JSONDecoder] | None = None,
-    object_hook: Callable[[dict[Any, Any]], Any] | None = None,
-    parse_float: Callable[[str], Any] | None = None,
-    parse_int: Callable[[str], Any] | None = None,
-    parse_constant: Callable[[str], Any] | None = None,
-    object_pairs_hook: Callable[[list[tuple[Any, Any]]], Any] | None = None,
-    **kw: Any,
-) -> Any:
+def loads(s: str | bytes | bytearray, **options: Any) -> Any:
     """Return the value of a JSON text, like `json.loads`.
+
+    Args:
+        s: The text.
+        options: The options of `json.loads`. It reads the text if one of them is not None.
 
     Raises:
         JSONDecodeError: `s` is not JSON.
         UnicodeDecodeError: `s` is in no encoding of Unicode.
         TypeError: `s` has another type.
     """
-    has_hook = not (object_hook is None and parse_float is None and parse_int is None and object_pairs_hook is None)
-    if not (has_hook or cls is not None or parse_constant is not None or kw):
+    if not options or all(option is None for option in options.values()):
         # The json module reads other characters without an encoding first, which makes it faster.
         text = s.encode() if isinstance(s, str) and s.isascii() else s
         if isinstance(text, (bytes, bytearray)):
             message = _read(text)
             if type(message) is Response:
                 return message.result
-        return _json.loads(s)
-    return _json.loads(
-        s,
-        cls=cls,
-        object_hook=object_hook,
-        parse_float=parse_float,
-        parse_int=parse_int,
-        parse_constant=parse_constant,
-        object_pairs_hook=object_pairs_hook,
-        **kw,
-    )
+    return _json.loads(s, **options)
 
 
 if BACKEND == "python":

@@ -21,6 +21,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from .._checks import check_count, check_seconds
@@ -63,14 +64,12 @@ _END: Final = b"e"
 _logger: Final = logger_of("mcp")
 
 
+@dataclass(slots=True, eq=False)
 class _Writing:
     """A stream that this worker writes: the number of its last event, and whether an event could not be stored."""
 
-    __slots__ = ("is_broken", "number")
-
-    def __init__(self) -> None:
-        self.number = 0
-        self.is_broken = False
+    number: int = 0
+    is_broken: bool = False
 
 
 class RedisEventStore:

@@ -19,7 +19,6 @@ import signal
 import ssl
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from functools import partial
 from typing import Any, Final
 
 from .._version import __version__
@@ -47,10 +46,6 @@ _TOKEN: Final = re.compile(
 """Tokens of indented JSON, in one group for each style: names, strings, numbers and other values."""
 
 
-class _Ended(Exception):
-    """A signal ended the command; the argument is its number."""
-
-
 def run(options: argparse.Namespace) -> int:
     """Run the command `call`, `list`, `stubs` or `replay`. Return the exit status.
 
@@ -59,14 +54,7 @@ def run(options: argparse.Namespace) -> int:
             their `words` begin with the server's address.
     """
     extra = "mcp" if options.mcp else "http,websocket"
-    return run_reporting(options, extra, partial(_run_until_end, options))
-
-
-def _run_until_end(options: argparse.Namespace) -> int:
-    try:
-        return asyncio.run(_run_until_signal(options))
-    except _Ended as error:
-        return 128 + int(error.args[0])
+    return run_reporting(options, extra, lambda: asyncio.run(_run_until_signal(options)))
 
 
 async def _run_until_signal(options: argparse.Namespace) -> int:
@@ -74,9 +62,10 @@ async def _run_until_signal(options: argparse.Namespace) -> int:
     task = asyncio.current_task()
     loop = asyncio.get_running_loop()
     assert task is not None
-    ends: list[Exception] = []  # why the task was cancelled; a cancellation without a reason comes from Ctrl-C
+    # Why the task was cancelled: a signal, or an output that failed. Without a reason it was Ctrl-C.
+    ends: list[int | OutputError] = []
 
-    def end(reason: Exception) -> None:
+    def end(reason: int | OutputError) -> None:
         ends.append(reason)
         task.cancel()
 
@@ -92,13 +81,15 @@ async def _run_until_signal(options: argparse.Namespace) -> int:
             # A signal that is ignored (nohup) stays ignored.
             if signal.getsignal(number) is signal.SIG_DFL:
                 # Cancelling the task closes the connection and ends the program that serves.
-                loop.add_signal_handler(number, end, _Ended(number))
+                loop.add_signal_handler(number, end, number)
     try:
         return await _run(options, _Server(options, show if options.follow else None))
     except asyncio.CancelledError:
         if not ends:
             raise
-        raise ends[0] from None
+        if isinstance(ends[0], OutputError):
+            raise ends[0] from None
+        return 128 + ends[0]
 
 
 async def _run(options: argparse.Namespace, server: _Server) -> int:

@@ -6,7 +6,7 @@ Rules:
   - Params are passed by name if the document says "by-name" or "either", and as an array otherwise: documents that say
     nothing often describe servers that take only arrays.
   - No part of the document can become code: names are replaced by ones that Python allows, and texts become literals
-    or docstrings without escapes.
+    (by `repr`, which escapes quotes, line breaks, and what is not printable) or docstrings without escapes.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class _Module:
         info = document.get("info")
         title = info.get("title") if isinstance(info, dict) else None
         title = title if isinstance(title, str) else ""
-        class_name = self._take(_camel_case(title if name is None else name, "Server"))
+        class_name = _unique(_camel_case(title if name is None else name, "Server"), self._taken)
         methods = self._methods(document["methods"])
         # The types come first: a function must not have the name of a class, which it would hide.
         signatures = {wire: self._signature(method) for wire, method in methods.items()}
@@ -191,13 +191,13 @@ class _Module:
 
     def _function(self, wire: str, method: dict[str, Any], signature: _Signature, taken: set[str]) -> list[str]:
         if signature.returns is None:
-            return ["", f"    # {_literal(wire)} is a notification, which `notify` sends."]
+            return ["", f"    # {wire!r} is a notification, which `notify` sends."]
         is_plain = _is_plain(wire) and wire not in self._taken.difference(_RESERVED) | _HIDING
         name = _unique(wire if is_plain else _snake_case(wire, "method"), taken, self._taken)
         lines = [""]
         if name != wire or signature.renamed:
-            renamed = ", ".join(f"{_literal(name)}: {_literal(param)}" for name, param in signature.renamed.items())
-            lines.append(f"    @method({_literal(wire)}{f', params={{{renamed}}}' if renamed else ''})")
+            renamed = ", ".join(f"{name!r}: {param!r}" for name, param in signature.renamed.items())
+            lines.append(f"    @method({wire!r}{f', params={{{renamed}}}' if renamed else ''})")
         lines.append(f"    {'async ' * self._is_async}def {name}({signature.params}) -> {signature.returns}:")
         summary = method.get("summary") or method.get("description")
         if isinstance(summary, str) and (text := _doc(summary.strip().partition("\n")[0])):
@@ -217,18 +217,15 @@ class _Module:
             parts.append(f"dict[str, {self._type(shape.values)}]")
         parts += [kind for kind in ("bool", "int", "float", "str") if kind in shape.plain]
         if shape.literals:
-            parts.append(f"Literal[{', '.join(_literal(value) for _, value in sorted(shape.literals))}]")
+            parts.append(f"Literal[{', '.join(repr(value) for _, value in sorted(shape.literals))}]")
         if "None" in shape.plain:
             parts.append("None")
         return " | ".join(parts)
 
     def _name(self, number: int) -> str:
         if number not in self._names:
-            self._names[number] = self._take(_camel_case(self._shapes.classes[number].hint, "Type"))
+            self._names[number] = _unique(_camel_case(self._shapes.classes[number].hint, "Type"), self._taken)
         return self._names[number]
-
-    def _take(self, name: str) -> str:
-        return _unique(name, self._taken)
 
     def _classes(self) -> list[str]:
         """Return the lines of all classes that have a name, and of those that they need."""
@@ -244,7 +241,7 @@ class _Module:
             name = self._names[number]
             required = [(field, type_) for field, type_, is_required in fields if is_required]
             optional = [(field, type_) for field, type_, is_required in fields if not is_required]
-            base = self._take(f"_{name}Required") if required and optional else ""
+            base = _unique(f"_{name}Required", self._taken) if required and optional else ""
             if all(_is_plain(field) and field not in hiding for field, _, _ in fields):
                 if base:
                     lines += ["", "", f"class {base}(TypedDict):", *_annotated(required)]
@@ -253,7 +250,7 @@ class _Module:
                 lines += ["", "", f"class {name}({bases}{total}):", *_annotated(optional or required)]
             # A name that Python does not allow as a field needs the functional form of TypedDict.
             elif base:
-                other = self._take(f"_{name}Optional")
+                other = _unique(f"_{name}Optional", self._taken)
                 lines += ["", "", _functional(base, required, True), "", "", _functional(other, optional, False)]
                 lines += ["", "", f"class {name}({base}, {other}):", "    pass"]
             else:
@@ -291,9 +288,9 @@ def _annotated(fields: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _functional(name: str, fields: Iterable[tuple[str, str]], is_total: bool) -> str:
-    members = "".join(f"        {_literal(field)}: {_literal(type_)},\n" for field, type_ in fields)
+    members = "".join(f"        {field!r}: {type_!r},\n" for field, type_ in fields)
     total = "" if is_total else "    total=False,\n"
-    return f"{name} = TypedDict(\n    {_literal(name)},\n    {{\n{members}    }},\n{total})"
+    return f"{name} = TypedDict(\n    {name!r},\n    {{\n{members}    }},\n{total})"
 
 
 def _fits(default: Any, shape: Shape) -> bool:
@@ -334,11 +331,6 @@ def _snake_case(name: str, kind: str) -> str:
 def _camel_case(name: str, kind: str) -> str:
     words = "".join(word[0].upper() + word[1:] for word in re.findall("[0-9A-Za-z]+", name))[:_MAX_NAME]
     return words if words and not words[0].isdigit() else f"{kind}{words}"
-
-
-def _literal(value: str | int) -> str:
-    """Return a literal: `repr` escapes quotes, line breaks, and characters that are not printable."""
-    return repr(value)
 
 
 def _doc(text: str) -> str:

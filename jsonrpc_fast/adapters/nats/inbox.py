@@ -32,7 +32,8 @@ class ResponseInbox:
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, asyncio.Future[bytes]] = {}
+        self._stored: set[str] = set()  # the subjects of requests that a stream has stored
 
     async def request(self, send: Callable[[str], Awaitable[object]], seconds: float) -> bytes:
         """Send a request, and return the text of its response.
@@ -47,42 +48,33 @@ class ResponseInbox:
         """
         # Unpredictable, because whoever knows the subject could send a response to it.
         subject = f"{self._prefix}.{token_hex(8)}"
-        waiting = self._waiting[subject] = _Waiting()
-        end = waiting.response.get_loop().time() + seconds
+        loop = asyncio.get_running_loop()
+        response = self._waiting[subject] = loop.create_future()
+        end = loop.time() + seconds
         try:
             await send(subject)
-            left = max(end - waiting.response.get_loop().time(), 0.001)
-            return await asyncio.wait_for(waiting.response, left)
+            return await asyncio.wait_for(response, max(end - loop.time(), 0.001))
         except asyncio.TimeoutError:
             text = "no response arrived in time"
-            if waiting.is_stored:
+            if subject in self._stored:
                 text += ", but a stream stores this subject: its services need `jetstream`, and so do their clients"
             raise CallTimeout(text) from None
         finally:
             del self._waiting[subject]
+            self._stored.discard(subject)
 
     async def receive(self, message: Msg) -> None:
         """Handle a message that arrived for a call."""
-        waiting = self._waiting.get(message.subject)
-        if waiting is None or waiting.response.done():
+        response = self._waiting.get(message.subject)
+        if response is None or response.done():
             return
         if message.headers is not None and message.headers.get("Status") == NO_RESPONDERS:
-            waiting.response.set_exception(NoRespondersError())
+            response.set_exception(NoRespondersError())
         elif _is_pub_ack(message.data):
             # Not a response: the stream has stored the request, and a service may still respond.
-            waiting.is_stored = True
+            self._stored.add(message.subject)
         else:
-            waiting.response.set_result(message.data)
-
-
-class _Waiting:
-    """A call that waits for its response, and whether a stream has stored its request."""
-
-    __slots__ = ("is_stored", "response")
-
-    def __init__(self) -> None:
-        self.response: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self.is_stored = False
+            response.set_result(message.data)
 
 
 _inboxes: Final[WeakKeyDictionary[Client, ResponseInbox]] = WeakKeyDictionary()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from nats.aio.client import Client
@@ -24,26 +25,21 @@ from .connection import CLOSE_SECONDS, check_subject, close_client, confirm
 from .inbox import NO_RESPONDERS
 
 
+@dataclass(eq=False, repr=False)
 class _SubjectChannel(QueuedChannel):
     """The channel of a `SubjectTransport`, which describes the arguments."""
 
-    def __init__(
-        self,
-        receives: str,
-        sends: str,
-        servers: str | list[str],
-        nats_options: Mapping[str, Any] | None,
-        max_waiting: int,
-    ) -> None:
+    _receives: str
+    _sends: str
+    _servers: str | list[str]
+    _nats_options: Mapping[str, Any]
+    _max_waiting: int
+    _client: Client | None = None
+    _writer: asyncio.Task[None] | None = None
+    _closing: asyncio.Task[None] | None = None
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self._receives = receives
-        self._sends = sends
-        self._servers = servers
-        self._nats_options = dict(nats_options or {})
-        self._max_waiting = max_waiting
-        self._client: Client | None = None
-        self._writer: asyncio.Task[None] | None = None
-        self._closing: asyncio.Task[None] | None = None
 
     async def open(self, events: Events) -> None:
         self._events = events
@@ -184,4 +180,4 @@ class SubjectTransport(Connection):
         check_type("servers", servers, str, list)
         check_type("nats_options", nats_options, Mapping, may_be_none=True)
         check_count("max_waiting", max_waiting, 1, may_be_none=False)
-        super().__init__(_SubjectChannel(receives, sends, servers, nats_options, max_waiting), **options)
+        super().__init__(_SubjectChannel(receives, sends, servers, dict(nats_options or {}), max_waiting), **options)

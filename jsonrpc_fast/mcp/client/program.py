@@ -9,16 +9,12 @@ import shlex
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
-from ..._typing import Unpack
 from ...codec import ParseError, decode
 from ...errors import ProgramReport, ProgramStartError
 from ...transports.channel import Events
 from ...transports.stdio.client import ChildChannel, StdioClient
-
-if TYPE_CHECKING:
-    from ...transports.options import TransportOptions
 
 Stderr = Literal["inherit", "discard"] | Callable[[str], None]
 
@@ -73,18 +69,10 @@ class ProgramTransport(StdioClient):
     channel: _Channel
     channel_class: ClassVar[type[ChildChannel]] = _Channel
 
-    def __init__(
-        self,
-        command: Sequence[str | os.PathLike[str]],
-        *,
-        stderr: Stderr,
-        env: dict[str, str],
-        cwd: Any,
-        **options: Unpack[TransportOptions],
-    ) -> None:
+    def __init__(self, command: Sequence[str | os.PathLike[str]], *, stderr: Stderr, **options: Any) -> None:
         if not callable(stderr) and stderr not in ("inherit", "discard"):
             raise ValueError('stderr must be "inherit", "discard" or a function')
-        super().__init__(command, stderr=self._keep_line, env=env, cwd=cwd, **options)
+        super().__init__(command, stderr=self._keep_line, **options)
         self._show: Stderr = stderr
         # The last ones, where the reason of a crash is.
         self._lines: deque[str] = deque(maxlen=_MAX_LINES)

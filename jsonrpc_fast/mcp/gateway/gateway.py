@@ -281,8 +281,11 @@ class GatewayConnection(ClientConnection):
         members = payload if method == "initialize" else {} if meta is None else {"_meta": meta.decode()}
         rules = self._handshake.receive_request(method, members)
         if isinstance(rules, HandshakeResult):
-            if method == "initialize":
-                self._begin()
+            session = self._handshake.session
+            if method == "initialize" and session is not None and session.client_info is not None:
+                # Not before: servers are told the name and the capabilities of the client, which `initialize` brings.
+                info, capabilities = session.client_info, session.client_capabilities
+                self._catalog = self._gateway.make(False, info, capabilities, self)
             return rules.result
         if rules.revision.is_modern:
             return self._serve_modern(method, payload, context, rules)
@@ -295,14 +298,6 @@ class GatewayConnection(ClientConnection):
         if method == "logging/setLevel":
             return self._set_level(catalog, method, payload)
         raise method_not_found()
-
-    def _begin(self) -> None:
-        # Not before: servers are told the name and the capabilities of the client, which `initialize` brings.
-        rules = self._handshake.session
-        assert rules is not None
-        assert rules.client_info is not None
-        info, capabilities = rules.client_info, rules.client_capabilities
-        self._catalog = self._gateway.make(False, info, capabilities, self)
 
     def _on_notification(self, method: str, params: Raw) -> None:
         is_due = self._handshake.receive_notification(method)

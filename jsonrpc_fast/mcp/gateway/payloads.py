@@ -52,7 +52,8 @@ def replaced(payload: Raw, path: Sequence[str], value: Any) -> Raw:
 
 def object_of(members: Mapping[str, Any]) -> Raw:
     """Return an object, some of whose members are `Raw`."""
-    return Raw(b"{" + b",".join(map(_pair, members, members.values())) + b"}")
+    texts = [dumps(name) + b":" + (bytes(part) if type(part) is Raw else dumps(part)) for name, part in members.items()]
+    return Raw(b"{" + b",".join(texts) + b"}")
 
 
 def with_members(payload: Raw, members: Mapping[str, Any], without: Container[str] = ()) -> Raw:
@@ -73,10 +74,6 @@ def with_meta(params: Raw, meta: Mapping[str, Any], without: Iterable[str] = ())
     own = {} if found is None else {name: part for name, part in found.items() if name not in REQUEST_KEYS}
     members = {**own, **meta}
     return with_members(params, {"_meta": object_of(members)} if members else {}, {"_meta", *without})
-
-
-def _pair(name: str, value: Any) -> bytes:
-    return dumps(name) + b":" + (bytes(value) if type(value) is Raw else dumps(value))
 
 
 class Tokens(Generic[T]):
