@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Coroutine, Iterable, Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypedDict, TypeVar, overload
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypedDict, TypeVar, overload
 
 from .._checks import check_callable, check_count, check_headers, check_seconds, check_type
 from .._typing import Self, Unpack
@@ -31,6 +31,8 @@ from ..profile import JSONRPC, Profile, check_batches
 from ..types import TIMEOUT_SECONDS, UNSET, Unset
 from .inflating import ACCEPTED, Inflater
 from .library import (
+    AsyncClient,
+    SyncClient,
     check_client,
     coding_of,
     errors_of,
@@ -47,17 +49,10 @@ try:
 except ImportError as _error:
     raise ImportError('the HTTP clients need the extra `http`: pip install "jsonrpc_fast[http]"') from _error
 
-if TYPE_CHECKING:
-    import httpx
-    import httpx2
-
 library_of()  # which raises ImportError here rather than for each client
 
 T = TypeVar("T")
 C = TypeVar("C")  # a client of the library
-
-SyncClient: TypeAlias = "httpx.Client | httpx2.Client"
-AsyncClient: TypeAlias = "httpx.AsyncClient | httpx2.AsyncClient"
 
 BatchItem: TypeAlias = "tuple[str, Params] | Notification[Any]"
 """An item of `batch`: method and params of a call, or a notification."""
@@ -239,7 +234,7 @@ def done(work: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("the coroutine waits")
 
 
-class HttpClient(_BaseClient["SyncClient"]):
+class HttpClient(_BaseClient[SyncClient]):
     """A client of a JSON-RPC server over HTTP. Several threads may share it.
 
     Args:
@@ -360,7 +355,7 @@ class HttpClient(_BaseClient["SyncClient"]):
         return ReadResponse(response.status_code, response.headers, bytes(received))
 
 
-class AsyncHttpClient(_BaseClient["AsyncClient"]):
+class AsyncHttpClient(_BaseClient[AsyncClient]):
     """An async client of a JSON-RPC server over HTTP, on asyncio or trio.
 
     Args:

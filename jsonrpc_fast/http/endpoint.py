@@ -33,8 +33,8 @@ from .base import (
     may_be_local,
     refusal_response,
 )
-from .failures import PlainFailures
-from .guard import Cancellable
+from .failures import UserFailures
+from .guard import Cancellable, within
 from .requests import Header, Receive, Refusal, Scope, Send, check_body, check_repeated, is_loopback, read_body
 
 BODY_SECONDS: Final = 30.0
@@ -162,7 +162,7 @@ class Endpoint(BaseEndpoint):
         declared = self._admit(headers, is_local)
         context: Any = request
         if self._context is not None:
-            with PlainFailures():
+            with UserFailures():
                 context = self._context(request)
                 if is_awaitable(context):
                     context = await context
@@ -170,17 +170,7 @@ class Endpoint(BaseEndpoint):
             reading = self._read_given(given, declared)
         else:
             reading = read_body(receive, self._max_body_bytes, declared)
-        body: Any
-        try:
-            # Usually the server has the body already: then no timer is needed.
-            waiting = reading.send(None)
-        except StopIteration as end:  # the body has arrived already
-            body = end.value
-        else:
-            guarded = Cancellable(reading, waiting, seconds=self._body_seconds)
-            body = await guarded
-            if guarded.is_cancelled:
-                raise Refusal(408, "The body did not arrive in time.")
+        body: Any = await within(self._body_seconds, reading, 408, "The body did not arrive in time.")
         if body is None:
             return None
         try:
@@ -201,7 +191,7 @@ class Endpoint(BaseEndpoint):
             response = self._dispatch.failed(body, error)
         if self._respond is None and response:
             return 200, [JSON_TYPE, (b"content-length", b"%d" % len(response))], response
-        with PlainFailures():
+        with UserFailures():
             return self._respond_with(context, response)
 
     async def _read_given(self, given: bytes | Callable[[], bytes | Awaitable[bytes]], declared: int | None) -> Any:

@@ -13,44 +13,25 @@ from ..handlers.failures import is_failure
 from .requests import Refusal
 
 
-class PlainFailures:
-    """A context that calls a user's function: every failure becomes an `Exception`.
+class UserFailures:
+    """A context that calls a user's function.
 
-        with PlainFailures():
+        with UserFailures("The user could not be identified.", log):
             user = find_user(scope)
 
+    Args:
+        reason: The text of the response, if the request is refused for a failure.
+        log: Called with the exception then. Without it every failure becomes an `Exception`.
+
     Raises:
+        Refusal: The function raised it, or failed (500) and there is a `log`.
         RuntimeError: The function raised SystemExit or a foreign cancellation.
         Exception: Any other exception of the function.
     """
 
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if is_failure(error) and not isinstance(error, Exception):
-            raise RuntimeError(f"a function raised {type(error).__name__}") from error
-
-
-class RefusedFailures:
-    """A context that calls a user's function: every failure is logged, and the request refused.
-
-        with RefusedFailures("The user could not be identified.", log):
-            user = find_user(scope)
-
-    Args:
-        reason: The text of the response.
-        log: Called with the exception.
-
-    Raises:
-        Refusal: The function raised it, or failed (500).
-    """
-
     __slots__ = ("_log", "_reason")
 
-    def __init__(self, reason: str, log: Callable[[BaseException], object]) -> None:
+    def __init__(self, reason: str = "", log: Callable[[BaseException], object] | None = None) -> None:
         self._reason = reason
         self._log = log
 
@@ -58,8 +39,10 @@ class RefusedFailures:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None or isinstance(error, Refusal):
+        if not is_failure(error) or error is None or isinstance(error, Refusal):
             return
-        if is_failure(error):
+        if self._log is not None:
             self._log(error)
             raise Refusal(500, self._reason) from None
+        if not isinstance(error, Exception):
+            raise RuntimeError(f"a function raised {type(error).__name__}") from error

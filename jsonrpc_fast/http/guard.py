@@ -12,10 +12,11 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Coroutine, Generator
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from ..handlers.awaiting import resume
-from .requests import Receive
+from .requests import RETRY_SOON, Receive, Refusal
 
 Result = TypeVar("Result")
 
@@ -25,6 +26,7 @@ WATCH_SECONDS: Final = 0.05
 _WATCHER_SECONDS: Final = 1.0
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Cancellable(Generic[Result]):
     """An awaitable of the result of a coroutine that may be cancelled; then its result is None.
 
@@ -45,32 +47,16 @@ class Cancellable(Generic[Result]):
         is_cancelled: Whether the coroutine was cancelled. It may still have returned a result.
     """
 
-    __slots__ = (
-        "_handle",
-        "_has_ended",
-        "_receive",
-        "_seconds",
-        "_task",
-        "_waiting",
-        "_watcher",
-        "_work",
-        "is_cancelled",
-    )
-
-    def __init__(
-        self,
-        work: Coroutine[Any, Any, Result],
-        waiting: Any,
-        *,
-        seconds: float | None = None,
-        receive: Receive | None = None,
-    ) -> None:
-        self._work = work
-        self._waiting = waiting
-        self._seconds = seconds
-        self._receive = receive
-        self._has_ended = False
-        self.is_cancelled: bool = False
+    _work: Coroutine[Any, Any, Result]
+    _waiting: Any
+    _: KW_ONLY
+    seconds: float | None = None
+    receive: Receive | None = None
+    is_cancelled: bool = field(default=False, init=False)
+    _has_ended: bool = field(default=False, init=False)
+    _watcher: asyncio.Task[None] | None = field(default=None, init=False)
+    _handle: asyncio.TimerHandle | None = field(default=None, init=False)
+    _task: asyncio.Task[Any] = field(init=False)
 
     def __await__(self) -> Generator[Any, Any, Result | None]:
         self._start()
@@ -92,14 +78,12 @@ class Cancellable(Generic[Result]):
         task = asyncio.current_task()
         assert task is not None
         self._task = task
-        self._watcher: asyncio.Task[None] | None = None
-        self._handle: asyncio.TimerHandle | None = None
         loop = task.get_loop()
-        if self._receive is not None:
+        if self.receive is not None:
             # Most requests end sooner, and never pay for the watching task.
-            self._handle = loop.call_later(WATCH_SECONDS, self._watch, self._receive)
-        elif self._seconds is not None:
-            self._handle = loop.call_later(self._seconds, self._cancel)
+            self._handle = loop.call_later(WATCH_SECONDS, self._watch, self.receive)
+        elif self.seconds is not None:
+            self._handle = loop.call_later(self.seconds, self._cancel)
 
     def _stop(self) -> None:
         if self._handle is not None:
@@ -130,3 +114,27 @@ class Cancellable(Generic[Result]):
         while (await receive())["type"] != "http.disconnect":
             pass  # the end of the body, if its declared length was enough
         self._cancel()
+
+
+async def within(seconds: float | None, work: Coroutine[Any, Any, Result], status: int, reason: str) -> Result | None:
+    """Return the result of a coroutine. It needs neither a timer nor a task if it ends without suspending.
+
+    Args:
+        seconds: How long it may take; None: no limit.
+        work: The coroutine.
+        status: The status of the refusal if it takes longer.
+        reason: The reason.
+
+    Raises:
+        Refusal: It took longer.
+    """
+    try:
+        waiting = work.send(None)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+    guarded = Cancellable(work, waiting, seconds=seconds)
+    found = await guarded
+    if guarded.is_cancelled:
+        raise Refusal(status, reason, [RETRY_SOON] if status == 503 else ())
+    return found

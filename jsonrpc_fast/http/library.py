@@ -12,10 +12,17 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from .._checks import MAX_PORT, check_count
 from ..errors import CallTimeout, ConnectionLost, InvalidResponse
+
+if TYPE_CHECKING:
+    import httpx
+    import httpx2
+
+SyncClient: TypeAlias = "httpx.Client | httpx2.Client"
+AsyncClient: TypeAlias = "httpx.AsyncClient | httpx2.AsyncClient"
 
 NAMES: Final = ("httpx2", "httpx")
 

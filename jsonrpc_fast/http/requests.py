@@ -29,6 +29,12 @@ CONTENT_TYPES: Final = frozenset({b"application/json", b"application/json-rpc", 
 LOOPBACK_NAMES: Final = frozenset({b"localhost", b"127.0.0.1", b"[::1]"})
 """The hosts of a URL that leads to this machine."""
 
+WHITESPACE: Final = b" \t"
+"""What may surround the value of a header, and is not part of it (RFC 9110, section 5.5). Some servers leave it."""
+
+RETRY_SOON: Final[Header] = (b"retry-after", b"1")
+"""The header of a refusal for a reason that soon passes."""
+
 MAX_HEADER_BYTES: Final = 512
 """The maximum size of a content type, host or origin."""
 

@@ -25,6 +25,7 @@ import base64
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from math import inf
@@ -164,16 +165,14 @@ class Upstreams(OuterTransport):
                 await response.aclose()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Upstream:
     """A server, and the end of its rest."""
 
-    __slots__ = ("failures", "has_asked", "rests_until", "url")
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.failures = 0  # in a row
-        self.rests_until = -inf
-        self.has_asked = False  # for this rest
+    url: str
+    failures: int = 0  # in a row
+    rests_until: float = -inf
+    has_asked: bool = False  # for this rest
 
 
 class _Exchange:

@@ -4,8 +4,7 @@ A client:
 
     client            `StreamableHttpClient`: the transport
     event_reader      streams of events, and how they are resumed
-    client_session    the session, how it is begun again, and the headers that repeat what a message says
-    sending           the requests of HTTP
+    sending           the requests of HTTP, and what `initialize` agreed on
     pool              the HTTP clients, each with one request in flight
 
 A server:
@@ -21,6 +20,7 @@ A server:
     transport         the transport of one session, or of one request without a session, and its streams of messages
     responses         responses that carry the messages of a stream
     event_store       keeps the events of streams, so that a client whose connection broke resumes its stream
+    event_log         stores the events there, and reads them
 
 Both: `headers`, the headers of the protocol and their checks, without IO.
 

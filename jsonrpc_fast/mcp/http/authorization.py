@@ -30,15 +30,16 @@ from functools import partial
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
+from ..._checks import check_callable
 from ..._checks import check_seconds as check_seconds_option
 from ..._logs import logger_of
 from ...codec._json import dumps
 from ...handlers import is_awaitable
-from ...http.failures import RefusedFailures
-from ...http.guard import Cancellable
+from ...http.failures import UserFailures
+from ...http.guard import within
 from ...http.requests import Refusal
 from ..server.scopes import SCOPE, as_scopes, declared_scopes, scopes_of
-from .headers import BEARER_TOKEN
+from .headers import BEARER_TOKEN, value_of
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 """The path of the metadata, before the path of the resource (RFC 9728, section 3.1)."""
@@ -117,10 +118,8 @@ class Authorization:
             raise TypeError("authorization_servers must be several strings, not one")
         if not authorization_servers:
             raise ValueError("there must be an authorization server")
-        if not callable(check):
-            raise TypeError("check must be callable")
-        if subject is not None and not callable(subject):
-            raise TypeError("subject must be callable")
+        check_callable("check", check, may_be_none=False)
+        check_callable("subject", subject)
         self._check = check
         self._check_seconds = check_seconds
         self._subject = subject
@@ -136,17 +135,13 @@ class Authorization:
             "resource": resource,
             "authorization_servers": list(authorization_servers),
             "bearer_methods_supported": ["header"],
-            **(
-                {}
-                if proofs is None
-                else {
-                    "dpop_signing_alg_values_supported": list(proofs.algorithms),
-                    "dpop_bound_access_tokens_required": proofs.is_required,
-                }
-            ),
-            **({"scopes_supported": supported} if supported else {}),
-            **(metadata or {}),
         }
+        if proofs is not None:
+            self.metadata["dpop_signing_alg_values_supported"] = list(proofs.algorithms)
+            self.metadata["dpop_bound_access_tokens_required"] = proofs.is_required
+        if supported:
+            self.metadata["scopes_supported"] = supported
+        self.metadata |= metadata or {}
         self.metadata_text: bytes = dumps(self.metadata)
         self._supported = supported
         self._resource = resource
@@ -163,7 +158,7 @@ class Authorization:
             Refusal: There is no valid token (401), or it lacks a scope (403), or the header is malformed (400), or a
                 function failed (500) or took too long (503).
         """
-        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        scheme, _, token = (value_of(headers, b"authorization") or b"").partition(b" ")
         token = token.strip(b" ")
         proofs = self._proofs
         has_proof = proofs is not None and scheme.lower() == b"dpop"
@@ -173,7 +168,7 @@ class Authorization:
         text = token.decode("latin-1")
         if len(token) > MAX_TOKEN_BYTES or not BEARER_TOKEN.fullmatch(text):
             raise self._refusal(400, "invalid_request", "The token is malformed.")
-        with RefusedFailures(_UNCHECKED, partial(_log, text)):
+        with UserFailures(_UNCHECKED, partial(_log, text)):
             claims = await self._call(self._check, text)
             if isinstance(claims, _NOT_CLAIMS):  # it is true in a condition, and would admit every client
                 raise TypeError(f"check must not return a {type(claims).__name__}")
@@ -181,10 +176,10 @@ class Authorization:
         if not is_valid:
             raise self._refusal(401, "invalid_token", "The token is not valid.", self._supported)
         if proofs is not None:
-            proof = headers.get(b"dpop", b"").decode("latin-1") if has_proof else None
+            proof = (value_of(headers, b"dpop") or b"").decode("latin-1") if has_proof else None
             if (fault := proofs.fault(claims, text, proof, method, self._resource)) is not None:
                 raise self._refusal(401, *fault, self._supported)
-        with RefusedFailures(_UNREADABLE, partial(_log, text)):
+        with UserFailures(_UNREADABLE, partial(_log, text)):
             self._require(claims, self._scopes)
             return claims, await self._subject_of(claims, token)
 
@@ -192,15 +187,7 @@ class Authorization:
         found = function(*arguments)
         if not is_awaitable(found):
             return found
-        work = _result(found)
-        try:
-            guarded = Cancellable(work, work.send(None), seconds=self._check_seconds)
-        except StopIteration as end:
-            return end.value
-        found = await guarded
-        if guarded.is_cancelled:
-            raise Refusal(503, "The token could not be checked in time.", [(b"retry-after", b"1")])
-        return found
+        return await within(self._check_seconds, _result(found), 503, "The token could not be checked in time.")
 
     async def check_message(self, claims: Any, method: str, name: str | None, scopes: frozenset[str]) -> None:
         """Check that claims have the scopes for a message.
@@ -215,7 +202,7 @@ class Authorization:
             Refusal: A scope is missing (403), or the function for the scopes failed (500) or took too long (503).
         """
         if self._scopes_for is not None:
-            with RefusedFailures(_UNREADABLE, partial(_log, None)):
+            with UserFailures(_UNREADABLE, partial(_log, None)):
                 scopes |= as_scopes(await self._call(self._scopes_for, method, name))
                 self._require(claims, scopes)
         elif scopes:
@@ -228,9 +215,8 @@ class Authorization:
     async def _subject_of(self, claims: Any, token: bytes) -> object:
         if self._subject is not None:
             subject: object = await self._call(self._subject, claims)
-            if (
-                type(subject).__repr__ is object.__repr__
-            ):  # its repr contains an address in memory, which differs each time
+            # The default repr contains an address in memory, which differs each time.
+            if type(subject).__repr__ is object.__repr__:
                 raise TypeError(f"subject must return a str, for example, not a {type(subject).__name__}")
             if subject is not None:  # otherwise all clients without a subject would share their sessions
                 return subject
@@ -247,17 +233,13 @@ class Authorization:
         # A function may make scopes from the name in a message, which do not fit into a header.
         if joined := " ".join([scope for scope in scopes if SCOPE.fullmatch(scope)]):
             parameters["scope"] = joined
-        challenges = ["Bearer " + _joined(parameters)]
+        challenges = {"Bearer": parameters}
         if self._proofs is not None:
             algorithms = {"algs": " ".join(self._proofs.algorithms)}
             # Of two challenges only the first has what they have in common: headers are short, and parsers simple.
             is_only = self._proofs.is_required or error == "invalid_dpop_proof"
-            challenges = (
-                ["DPoP " + _joined(parameters | algorithms)]
-                if is_only
-                else [*challenges, "DPoP " + _joined(algorithms)]
-            )
-        challenge = ", ".join(challenges)
+            challenges = {"DPoP": parameters | algorithms} if is_only else {**challenges, "DPoP": algorithms}
+        challenge = ", ".join([f"{scheme} {_joined(each)}" for scheme, each in challenges.items()])
         return Refusal(status, reason, [(b"www-authenticate", challenge.encode("latin-1"))])
 
 

@@ -24,13 +24,14 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ..._checks import check_count, check_headers, check_seconds
 from ..._typing import Unpack
 from ...codec import Notification, ParseError, Request, Response, decode, encode_notification, encode_request
 from ...errors import CallTimeout, ConnectionLost, HandshakeError, InvalidResponse
 from ...framing.sse import Event
+from ...http.library import AsyncClient
 from ...profile import JSONRPC
 from ...session.tracker import unknown_response
 from ...transports.channel import Channel, Events
@@ -38,24 +39,23 @@ from ...transports.connection import Connection, State
 from ...transports.options import MessageOptions
 from ...types import IdKey, MessageId, id_key
 from ..protocol.meta import object_members
-from .client_session import NegotiatedSession, RequestHeaders, session_headers, session_of
 from .event_reader import END_SECONDS, Cursor, EventReader, SessionEnded
+from .headers import RequestHeaders
 from .sending import (
     EVENT_STREAM,
     STRAY,
     Body,
     HttpAuth,
     HttpSender,
+    NegotiatedSession,
     content_type,
     fail_after,
     move_on_after,
     read,
+    session_headers,
+    session_of,
     status_error,
 )
-
-if TYPE_CHECKING:
-    import httpx
-    import httpx2
 
 __all__ = ["CONNECT_SECONDS", "MAX_REQUESTS", "MAX_STREAM_BYTES", "READ_SECONDS", "HttpAuth", "StreamableHttpClient"]
 
@@ -177,7 +177,7 @@ class StreamableHttpClient(Connection):
         *,
         headers: Mapping[str, str] | None = None,
         auth: HttpAuth | None = None,
-        http_client: httpx.AsyncClient | httpx2.AsyncClient | None = None,
+        http_client: AsyncClient | None = None,
         connect_seconds: float | None = CONNECT_SECONDS,
         read_seconds: float | None = READ_SECONDS,
         max_stream_bytes: int | None = MAX_STREAM_BYTES,
@@ -270,40 +270,33 @@ class StreamableHttpClient(Connection):
     def _write(self, data: bytes) -> None:
         """Begin to send a message."""
         self._unsent_bytes += len(data)
-        message = decode(data, JSONRPC, raw=True)
-        if isinstance(message, Request):
-            headers = self._headers_of(message)
-            body, ids = Body(data, self._written), {id_key(message.id): message.id}
-            self._begin(_Post(body, message.method, ids, headers or {}, is_modern=headers is not None))
-            if message.method == "initialize":
-                self._initialize = message
-        elif isinstance(message, list):
-            ids = {id_key(item.id): item.id for item in message if isinstance(item, Request)}
-            if ids:
-                self._begin(_Post(Body(data, self._written), "", ids, {}))
-            else:
-                self._notify(data, "", {})
-        elif isinstance(message, Notification) and message.method == "notifications/cancelled":
-            self._cancel(message, data)
-        elif isinstance(message, Notification):
-            self._notify(data, message.method, self._headers_of(message) or {})
-        else:
+        message: Any = decode(data, JSONRPC, raw=True)
+        if isinstance(message, (Response, ParseError)):
             self._begin_request(self._run_response(data, id_key(message.id)))
+            return
+        if isinstance(message, list):
+            method, headers = "", None
+            ids = {id_key(item.id): item.id for item in message if isinstance(item, Request)}
+        else:
+            method, headers = message.method, self._headers_of(message)
+            ids = {id_key(message.id): message.id} if isinstance(message, Request) else {}
+        if ids:
+            post = _Post(Body(data, self._written), method, ids, headers or {}, is_modern=headers is not None)
+            self._posts |= dict.fromkeys(ids, post)
+            post.task = self._begin_request(self._run_request(post, self._last_notice))
+            if method == "initialize":
+                self._initialize = message
+        elif method == "notifications/cancelled":
+            self._cancel(message, data)
+        else:
+            notice = self._run_notice(data, method, headers or {}, self._last_notice)
+            self._last_notice = self._task(notice, self._notices)
 
     def _headers_of(self, message: Request[Any] | Notification[Any]) -> dict[str, str] | None:
         """Return the headers that depend on a message; None if it belongs to a revision with sessions."""
         if self._session is not None or message.method == "initialize":
             return None
         return self._headers.of(message)
-
-    def _begin(self, post: _Post) -> None:
-        for key in post.ids:
-            self._posts[key] = post
-        post.task = self._begin_request(self._run_request(post, self._last_notice))
-
-    def _notify(self, data: bytes, method: str, headers: dict[str, str]) -> None:
-        notice = self._run_notice(data, method, headers, self._last_notice)
-        self._last_notice = self._task(notice, self._notices)
 
     def _cancel(self, message: Notification[Any], data: bytes) -> None:
         """Free the connection of a cancelled request, and notify the server if it needs that."""

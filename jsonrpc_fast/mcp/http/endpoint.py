@@ -20,9 +20,11 @@ from ...codec import Notification, ParseError, Request, decode, encode
 from ...errors import StateError
 from ...http.base import JSON_TYPE, refusal_response
 from ...http.endpoint import closing_fields, serve_other
-from ...http.failures import RefusedFailures
-from ...http.guard import Cancellable
+from ...http.failures import UserFailures
+from ...http.guard import within
 from ...http.requests import (
+    RETRY_SOON,
+    WHITESPACE,
     Access,
     Admitted,
     Header,
@@ -45,7 +47,8 @@ from ..protocol.versions import HANDSHAKE_VERSIONS
 from ..server.lifespan import LifespanHolder
 from ..server.serving import ConnectionFactory
 from .authorization import Authorization
-from .event_store import GuardedStore, MemoryEventStore
+from .event_log import EventLog
+from .event_store import MemoryEventStore
 from .headers import (
     NAME_MEMBERS,
     PARAM_HEADER_PREFIX,
@@ -55,7 +58,7 @@ from .headers import (
     accepts,
     is_modern,
 )
-from .responses import EVENT_TYPE, RETRY_SOON, AsgiRequest, ResponseSender
+from .responses import EVENT_TYPE, AsgiRequest, ResponseSender
 from .sessions import SessionRequests
 from .settings import HttpSettings
 from .stateless import StatelessRequests
@@ -102,15 +105,14 @@ class McpEndpoint:
         self._admitted = Admitted()
         self._max_body_bytes = settings.max_body_bytes or self._profile.limits.message_bytes
         store = MemoryEventStore() if isinstance(settings.event_store, Unset) else settings.event_store
-        if store is not None and type(store) is not MemoryEventStore:
-            store = GuardedStore(store)
-        self._responder = ResponseSender(store, settings.retry_ms, settings.keep_alive_seconds)
+        log = None if store is None else EventLog(store)
+        self._responder = ResponseSender(log, settings.retry_ms, settings.keep_alive_seconds)
         self._authorization: Authorization | None = settings.authorization
         legacy = [version for version in server.versions if version in HANDSHAKE_VERSIONS]
         self._has_legacy = bool(legacy)
         self._has_modern = len(legacy) < len(server.versions)
         self._allowed_methods = ("GET", "POST", "DELETE") if legacy else ("POST",)
-        self._session_requests = SessionRequests(server, settings, session_options, self._responder, store)
+        self._session_requests = SessionRequests(server, settings, session_options, self._responder)
         self._stateless_requests = StatelessRequests(server, settings, session_options, self._responder)
         self._idle: asyncio.Future[None] | None = None
         self.requests: int = 0
@@ -136,7 +138,7 @@ class McpEndpoint:
         self.requests += 1
         try:
             if len(headers) != len(fields):
-                _check_single([(name, value.strip(b" \t")) for name, value in fields])
+                _check_single([(name, value.strip(WHITESPACE)) for name, value in fields])
                 if b"accept" in headers:  # a list, which may stand in several lines (RFC 9110, section 5.3)
                     headers[b"accept"] = b",".join([value for name, value in fields if name == b"accept"])
             if not self._lifespan.is_entered:  # a mounted application gets no events of a lifespan
@@ -155,7 +157,7 @@ class McpEndpoint:
                 self._idle.set_result(None)
 
     async def _enter_lifespan(self) -> None:
-        with RefusedFailures("The server cannot begin.", _log_lifespan):
+        with UserFailures("The server cannot begin.", _log_lifespan):
             try:
                 await self._lifespan.enter()
             except TimeoutError as error:
@@ -179,21 +181,14 @@ class McpEndpoint:
             self._check(method, path, headers, host is not None and is_loopback(host))
             self._admitted.remember(fields)
         if self._authorization is not None:
-            request.claims, request.subject = await self._authorization.authorize(method, _stripped(headers))
+            request.claims, request.subject = await self._authorization.authorize(method, headers)
         if method != "POST":
             await (self._session_requests.get if method == "GET" else self._session_requests.delete)(request)
             return
         length = get(b"content-length")
-        declared = None if length is None else declared_length(length.strip(b" \t"), self._max_body_bytes)
+        declared = None if length is None else declared_length(length.strip(WHITESPACE), self._max_body_bytes)
         reading = read_body(request.receive, self._max_body_bytes, declared)
-        try:
-            guarded = Cancellable(reading, reading.send(None), seconds=self._settings.body_seconds)
-        except StopIteration as end:  # the body has arrived already
-            body = end.value
-        else:
-            body = await guarded
-            if guarded.is_cancelled:
-                raise Refusal(408, "The body did not arrive in time.")
+        body: Any = await within(self._settings.body_seconds, reading, 408, "The body did not arrive in time.")
         if body is None:  # the client has disconnected
             return
         message: Any = decode(body, self._profile, raw=self._server.keeps_raw)
@@ -212,7 +207,7 @@ class McpEndpoint:
 
     def _check(self, method: str, path: str, headers: Mapping[bytes, bytes], is_local: bool) -> None:
         """Check what clients repeat with each request."""
-        headers = _stripped(headers)
+        headers = {name: value.strip(WHITESPACE) for name, value in headers.items()}
         self._access.check(headers.get(b"host"), headers.get(b"origin"), is_local)
         if path not in self._paths:
             raise Refusal(404, "There is nothing here.")
@@ -292,11 +287,6 @@ def _name_of(message: Request[Any] | Notification[Any]) -> str | None:
     member = NAME_MEMBERS.get(message.method)
     name = None if member is None else member_of(message.params, member)
     return name if type(name) is str else None
-
-
-def _stripped(headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return headers without the whitespace around their values: see `value_of`."""
-    return {name: value.strip(b" \t") for name, value in headers.items()}
 
 
 def _check_single(fields: list[Header]) -> None:

@@ -6,14 +6,23 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ...errors import ConnectionLost, HttpStatusError, InvalidResponse
 from ...framing.sse import Event, EventDecoder
-from .client_session import NegotiatedSession, session_headers
 from .headers import LAST_EVENT_ID_HEADER
-from .sending import EVENT_STREAM, TRANSIENT_STATUSES, HttpSender, content_type, move_on_after, pieces_of, status_error
+from .sending import (
+    EVENT_STREAM,
+    TRANSIENT_STATUSES,
+    HttpSender,
+    NegotiatedSession,
+    content_type,
+    move_on_after,
+    pieces_of,
+    session_headers,
+    status_error,
+)
 
 MAX_ATTEMPTS: Final = 5
 """How often in succession resuming a stream may fail."""
@@ -58,6 +67,7 @@ class Cursor:
         return max(base, min(base * 2.0**failures, _MAX_BACKOFF_SECONDS))
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class EventReader:
     """Reads the streams of one client.
 
@@ -70,11 +80,10 @@ class EventReader:
         may_read: Set while streams are read; otherwise the server has to wait.
     """
 
-    def __init__(self, sender: HttpSender, max_event_bytes: int, max_stream_bytes: int | None) -> None:
-        self.may_read: asyncio.Event = asyncio.Event()
-        self._sender = sender
-        self._max_event_bytes = max_event_bytes
-        self._max_stream_bytes = max_stream_bytes
+    _sender: HttpSender
+    _max_event_bytes: int
+    _max_stream_bytes: int | None
+    may_read: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def events(self, http_response: Any, cursor: Cursor) -> AsyncGenerator[Event, None]:
         """Yield the events of a stream until it ends, or breaks with an exception of httpx.

@@ -11,19 +11,15 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from ..._checks import check_count, check_seconds
-from ...errors import ConnectionLost, EventsLost
-from ...handlers.cancellation import is_foreign_cancellation
+from ...errors import EventsLost
 from ...transports.waiters import Waiters
-from ..applications import EventStore
 
 _BYTES_PER_EVENT: Final = 100
 """About how much memory an event needs in addition to its data."""
@@ -215,81 +211,3 @@ class MemoryEventStore:
 
 def _size(data: bytes | None) -> int:
     return _BYTES_PER_EVENT + len(data or b"")
-
-
-class GuardedStore:
-    """The `EventStore` of the user, of which the endpoint sees only what `EventStore` allows.
-
-    A foreign cancellation is treated as a store that does not respond: ConnectionLost. So is any exception that
-    `EventStore` does not name and that is raised by reading; it is reported here, while the caller reports what keeps
-    events from being stored. A result of another type is a TypeError. Errors from `forget` are reported but not raised.
-
-    Args:
-        store: The store of the user.
-    """
-
-    def __init__(self, store: EventStore) -> None:
-        self._store = store
-
-    async def append(self, stream: str, data: bytes | None) -> str | None:
-        with _Failures():
-            return _id(await self._store.append(stream, data))
-
-    async def end(self, stream: str) -> None:
-        with _Failures():
-            await self._store.end(stream)
-
-    async def stream_of(self, event_id: str) -> str | None:
-        with _Failures(ConnectionLost, are_reported=True):
-            return _id(await self._store.stream_of(event_id))
-
-    async def follow(self, event_id: str) -> AsyncIterator[tuple[str, bytes]]:
-        with _Failures(ConnectionLost, EventsLost, are_reported=True):
-            events: Any = self._store.follow(event_id)
-            try:
-                async for id, data in events:
-                    if type(id) is not str or type(data) is not bytes:
-                        raise TypeError("follow must yield pairs of a str and bytes")
-                    yield id, data
-            finally:
-                if hasattr(events, "aclose"):  # an iterator needs none
-                    await events.aclose()
-
-    async def forget(self, session: str) -> None:
-        with suppress(ConnectionLost), _Failures(are_reported=True):
-            await self._store.forget(session)
-
-
-class _Failures:
-    """A context that calls a store of the user.
-
-    Args:
-        allowed: The exceptions that are raised as they are.
-        are_reported: Whether others are reported, and raised as ConnectionLost. If not, only a foreign cancellation is
-            raised so: the caller reports.
-    """
-
-    def __init__(self, *allowed: type[Exception], are_reported: bool = False) -> None:
-        self._allowed = allowed
-        self._are_reported = are_reported
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        is_failure = isinstance(error, Exception) and self._are_reported and not isinstance(error, self._allowed)
-        if error is not None and (is_failure or is_foreign_cancellation(error)):
-            if self._are_reported:
-                report(error)
-            raise ConnectionLost("the event store failed") from error
-
-
-def _id(found: str | None) -> str | None:
-    if found is not None and type(found) is not str:
-        raise TypeError(f"an id must be a str, not {type(found).__name__}")
-    return found
-
-
-def report(error: BaseException) -> None:
-    """Report a failure of a store to the exception handler of the loop."""
-    asyncio.get_running_loop().call_exception_handler({"message": "an event store failed", "exception": error})

@@ -1,4 +1,4 @@
-"""The headers of MCP's Streamable HTTP, without IO: names and values, the tools that ask for more, a server's checks.
+"""The headers of MCP's Streamable HTTP, without IO: names and values, what a client sends, what a server checks.
 
 Rules:
   - Up to 2025-11-25 a request names its session with `Mcp-Session-Id`, and its version, if it does, with
@@ -15,13 +15,16 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..._checks import HEADER_NAME, HEADER_VALUE
-from ...codec import Request
+from ..._repr import shorten
+from ...codec import Notification, Request, Response
 from ...codes import McpErrorCode
-from ...errors import RpcError, invalid_params
+from ...errors import InvalidResponse, RpcError, invalid_params
+from ...http.requests import WHITESPACE
 from ..protocol.meta import (
     CLIENT_CAPABILITIES_KEY,
     HEADER_KEY,
@@ -67,23 +70,10 @@ BEARER_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _BASE64: Final = "=?base64?"
 _BASE64_END: Final = "?="
 _TYPES: Final = ("string", "integer", "boolean")
-_SCHEMAS: Final = frozenset(
-    (
-        "additionalProperties",
-        "contains",
-        "contentSchema",
-        "else",
-        "if",
-        "items",
-        "not",
-        "propertyNames",
-        "then",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-    )
-)
-_SCHEMA_LISTS: Final = frozenset(("allOf", "anyOf", "items", "oneOf", "prefixItems"))
 _SCHEMA_MAPS: Final = frozenset(("$defs", "definitions", "dependentSchemas", "patternProperties"))
+_DATA: Final = frozenset(("const", "default", "enum", "examples"))
+"""The keywords whose values are no schemas, whatever is in them."""
+_MAX_TOOLS: Final = 10_000
 _LEGACY: Final = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
 _MAX_ACCEPT_BYTES: Final = 1024
 _INTEGER: Final = re.compile(r"(-?[0-9]{1,16})(?:\.0+)?")
@@ -92,12 +82,9 @@ Path = tuple[str, ...]
 
 
 def value_of(headers: Mapping[bytes, bytes], name: bytes) -> bytes | None:
-    """Return the value of a header; None without it.
-
-    Some ASGI servers leave the whitespace around a value, which is not part of it (RFC 9110, section 5.5).
-    """
+    """Return the value of a header; None without it. See `WHITESPACE`."""
     value = headers.get(name)
-    return None if value is None else value.strip(b" \t")
+    return None if value is None else value.strip(WHITESPACE)
 
 
 def encode_value(value: str | int | bool) -> str:
@@ -188,10 +175,8 @@ def _parts(schema: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
                 left += [(None if path is None else (*path, name), sub) for name, sub in value.items()]
             elif keyword in _SCHEMA_MAPS and isinstance(value, dict):
                 left += [(None, sub) for sub in value.values()]
-            elif keyword in _SCHEMA_LISTS and isinstance(value, list):
-                left += [(None, sub) for sub in value]
-            elif keyword in _SCHEMAS:
-                left.append((None, value))
+            elif keyword not in _DATA:
+                left += [(None, sub) for sub in (value if isinstance(value, list) else [value])]
 
 
 def is_modern(message: Any, version: bytes | None) -> bool:
@@ -201,7 +186,7 @@ def is_modern(message: Any, version: bytes | None) -> bool:
         message: The decoded message or batch.
         version: The header `MCP-Protocol-Version`.
     """
-    if version is not None and version not in _LEGACY and version.strip(b" \t") not in _LEGACY:
+    if version is not None and version not in _LEGACY and version.strip(WHITESPACE) not in _LEGACY:
         return True
     if type(message) is not Request:
         return False
@@ -222,16 +207,11 @@ def check_modern(headers: Mapping[bytes, bytes], message: Request) -> None:
     for key in (PROTOCOL_VERSION_KEY, CLIENT_CAPABILITIES_KEY):
         if key not in meta:
             raise invalid_params(f"_meta lacks {key}")
-    version, method = headers.get(VERSION), headers.get(METHOD)
-    if version is None or version.strip(b" \t").decode("latin-1") != meta[PROTOCOL_VERSION_KEY]:
-        raise _mismatch("MCP-Protocol-Version", version)
-    if method is None or method.strip(b" \t").decode("latin-1") != message.method:
-        raise _mismatch("Mcp-Method", method)
+    _check("MCP-Protocol-Version", _text(headers, VERSION), meta[PROTOCOL_VERSION_KEY])
+    _check("Mcp-Method", _text(headers, METHOD), message.method)
     member = NAME_MEMBERS.get(message.method)
     if member is not None and isinstance(named := member_of(message.params, member), str):
-        name = value_of(headers, NAME)
-        if name is None or _decoded("Mcp-Name", name) != named:
-            raise _mismatch("Mcp-Name", name)
+        _check("Mcp-Name", _decoded("Mcp-Name", _text(headers, NAME)), named)
 
 
 def check_parameters(headers: Mapping[bytes, bytes], expected: Mapping[str, Path], arguments: Any) -> None:
@@ -247,16 +227,30 @@ def check_parameters(headers: Mapping[bytes, bytes], expected: Mapping[str, Path
     """
     values = parameter_values(expected, arguments)
     for name in expected:
-        value, header = values.get(name), value_of(headers, name.encode())
-        if value is None and header is None:
-            continue
-        if value is None:
-            raise _mismatch(name, header, "has no argument")
-        if header is None:
-            raise _mismatch(name, header)
-        given = _decoded(name, header)
-        if given != decode_value(value) and not _is_same_number(given, value):
-            raise _mismatch(name, header)
+        value, given = values.get(name), _decoded(name, _text(headers, name.encode()))
+        if value is not None:
+            wanted = decode_value(value)
+            _check(name, wanted if given is not None and _is_same_number(given, value) else given, wanted)
+        elif given is not None:
+            raise _mismatch(f"{name} has no argument")
+
+
+def _text(headers: Mapping[bytes, bytes], name: bytes) -> str | None:
+    value = headers.get(name)
+    return None if value is None else value.strip(WHITESPACE).decode("latin-1")
+
+
+def _decoded(name: str, text: str | None) -> str | None:
+    try:
+        return None if text is None else decode_value(text)
+    except ValueError:
+        raise _mismatch(f"{name} is malformed") from None
+
+
+def _check(name: str, given: str | None, expected: object) -> None:
+    """Check that a header is what the body says."""
+    if given != expected or given is None:
+        raise _mismatch(f"{name} is missing" if given is None else f"{name} is not what the body says")
 
 
 def _is_same_number(given: str, value: str) -> bool:
@@ -265,16 +259,61 @@ def _is_same_number(given: str, value: str) -> bool:
     return match is not None and _INTEGER.fullmatch(value) is not None and int(match[1]) == int(value)
 
 
-def _decoded(name: str, header: bytes) -> str:
-    try:
-        return decode_value(header.decode("latin-1"))
-    except ValueError:
-        raise _mismatch(name, header, "is malformed") from None
+def _mismatch(fault: str) -> RpcError:
+    return RpcError(McpErrorCode.HEADER_MISMATCH, f"Header mismatch: the header {fault}")
 
 
-def _mismatch(name: str, header: bytes | None, fault: str = "is not what the body says") -> RpcError:
-    fault = "is missing" if header is None else fault
-    return RpcError(McpErrorCode.HEADER_MISMATCH, f"Header mismatch: the header {name} {fault}")
+@dataclass(slots=True, eq=False, repr=False)
+class RequestHeaders:
+    """Makes the headers of messages. Tools whose calls need headers of their own are learnt from `tools/list`."""
+
+    _version: str | None = None  # of the last request
+    _tools: dict[str, dict[str, Path]] = field(default_factory=dict)
+
+    def of(self, message: Request[Any] | Notification[Any]) -> dict[str, str] | None:
+        """Return the headers of a message; None if it belongs to a revision with sessions."""
+        params = message.params
+        version = object_members(member_of(params, "_meta")).get(PROTOCOL_VERSION_KEY)
+        if isinstance(message, Notification) and version is None:
+            version = self._version
+        if not isinstance(version, str) or version in HANDSHAKE_VERSIONS:
+            return None
+        self._version = version
+        headers = {PROTOCOL_VERSION_HEADER: encode_value(version), METHOD_HEADER: encode_value(message.method)}
+        name = member_of(params, NAME_MEMBERS.get(message.method, ""))
+        if isinstance(name, str):
+            headers[NAME_HEADER] = encode_value(name)
+            if message.method == "tools/call" and name in self._tools:
+                headers.update(parameter_values(self._tools[name], member_of(params, "arguments")))
+        return headers
+
+    def without_invalid_tools(self, response: Response, report: Callable[[Exception], None]) -> Response:
+        """Learn the headers of listed tools, and leave out tools whose annotations are invalid.
+
+        Args:
+            response: The response to `tools/list`.
+            report: Called with the fault of each tool that is left out.
+        """
+        result = object_members(response.result)
+        tools = result.get("tools")
+        if not isinstance(tools, list):
+            return response
+        kept = []
+        for tool in tools:
+            name = tool.get("name") if isinstance(tool, dict) else None
+            try:
+                headers = parameter_headers(tool.get("inputSchema")) if isinstance(name, str) else {}
+            except ValueError as fault:
+                report(InvalidResponse(f"the tool {shorten(name)} is left out: {fault}"))
+                continue
+            kept.append(tool)
+            if isinstance(name, str):
+                self._tools.pop(name, None)
+                if headers and len(self._tools) < _MAX_TOOLS:
+                    self._tools[name] = headers
+        if len(kept) == len(tools):
+            return response
+        return Response(response.id, {**result, "tools": kept})
 
 
 def accepts(accept: bytes | None, *types: bytes) -> bool:

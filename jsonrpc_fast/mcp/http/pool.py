@@ -15,6 +15,7 @@ import functools
 import os
 from collections import deque
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from http.cookiejar import CookieJar
 from types import ModuleType
 from typing import Any, Final
@@ -38,6 +39,7 @@ def _tls_context(library: ModuleType, *environment: str | None) -> Any:
     return library.create_ssl_context()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ClientPool:
     """A pool of `AsyncClient`.
 
@@ -47,14 +49,13 @@ class ClientPool:
         begin: Starts a task that closes a client.
     """
 
-    def __init__(self, library: ModuleType, auth: Any, begin: Callable[[Coroutine[Any, Any, None]], object]) -> None:
-        self._library = library
-        self._auth = auth
-        self._begin = begin
-        self._cookies = CookieJar()
-        self._clients: set[Any] = set()
-        self._idle: deque[tuple[Any, float]] = deque()  # with the time since when
-        self._closing: asyncio.Future[Any] | None = None
+    _library: ModuleType
+    _auth: Any
+    _begin: Callable[[Coroutine[Any, Any, None]], object]
+    _cookies: CookieJar = field(default_factory=CookieJar)
+    _clients: set[Any] = field(default_factory=set)
+    _idle: deque[tuple[Any, float]] = field(default_factory=deque)  # with the time since when
+    _closing: asyncio.Future[Any] | None = None
 
     def take(self) -> Any:
         """Return a client that has no request in flight.

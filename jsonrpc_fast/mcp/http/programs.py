@@ -30,7 +30,7 @@ from ..._checks import check_count, check_seconds
 from ..._logs import logger_of
 from ...codec import Request
 from ...handlers.failures import on_failure
-from ...http.requests import Refusal
+from ...http.requests import RETRY_SOON, Refusal
 from ...profile import MCP_2025_11_25, Profile
 from ...session import SessionOptions
 from ...session.requests import Destination
@@ -43,7 +43,6 @@ from ..server.lifespan import Lifespan
 from ..server.serving import ClientConnection, ConnectionFactory
 from ..server.task_store import TaskStore
 from .endpoint import McpEndpoint
-from .responses import RETRY_SOON
 from .serving import run_http
 from .sessions import MIN_IDLE_SECONDS
 from .transport import HttpTransport

@@ -21,13 +21,13 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import jwt
 
-from ...http.requests import Refusal
-from .verifiers import ALGORITHMS, KEY_TYPES, LEEWAY_SECONDS
+from ...http.requests import RETRY_SOON, Refusal
+from .verifiers import ALGORITHMS, KEY_TYPES, LEEWAY_SECONDS, requiring
 
 PROOF_SECONDS: Final = 60.0
 """How old a proof may be."""
@@ -55,10 +55,7 @@ class ProofVerifier:
     def __init__(self, *, required: bool = False) -> None:
         self.is_required: bool = required
         self.algorithms: tuple[str, ...] = ALGORITHMS
-        ours = {f"verify_{name}": False for name in ("exp", "nbf", "iat", "iss", "aud", "sub", "jti")}
-        required_claims = ["ath", "htm", "htu", "iat", "jti"]
-        options = {"enforce_minimum_key_length": True, "require": required_claims, **ours}
-        self._jwt = jwt.PyJWT(cast("Any", options))
+        self._jwt = requiring("ath", "htm", "htu", "iat", "jti")
         self._used: OrderedDict[bytes, float] = OrderedDict()  # until when, the oldest first
 
     def fault(self, claims: Any, token: str, proof: str | None, method: str, resource: str) -> tuple[str, str] | None:
@@ -92,7 +89,7 @@ class ProofVerifier:
         is_number = type(made) is int or type(made) is float
         is_timely = is_number and now - PROOF_SECONDS - LEEWAY_SECONDS < made < now + LEEWAY_SECONDS
         is_ours = said["htm"] == method and said["ath"] == digest and _place_of(said["htu"]) == _place_of(resource)
-        if not is_timely or not is_ours or not isinstance(said["jti"], str):
+        if not is_timely or not is_ours:
             return "invalid_dpop_proof", "The proof belongs to another request."
         if not self._is_first(hashlib.sha256(f"{key} {said['jti']}".encode()).digest(), now):
             return "invalid_dpop_proof", "The proof was used before."
@@ -122,7 +119,7 @@ class ProofVerifier:
         if digest in self._used:
             return False
         if len(self._used) >= MAX_PROOFS:
-            raise Refusal(503, "Too many proofs.", [(b"retry-after", b"1")])
+            raise Refusal(503, "Too many proofs.", [RETRY_SOON])
         self._used[digest] = now + PROOF_SECONDS + 2 * LEEWAY_SECONDS
         return True
 

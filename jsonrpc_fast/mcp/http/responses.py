@@ -8,8 +8,6 @@ Rules:
   - An event is stored before it is sent, and carries the id that the store gave it. The first event for a client of
     2025-11-25 has only an id, and tells when to reconnect.
   - When the client of a stored stream disconnects, the rest of the stream goes to the store.
-  - When the store fails, the stream continues without ids. A client that tries to resume it gets an error, and not a
-    part with a gap.
   - A client that reads nothing for `write_seconds` is treated as disconnected.
 """
 
@@ -17,24 +15,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from types import CoroutineType, MappingProxyType
+from types import CoroutineType
 from typing import Any, Final
 
-from ...errors import LOOP_EXITS, EventsLost
 from ...handlers.failures import on_failure
 from ...http.base import JSON_TYPE
 from ...http.guard import WATCH_SECONDS, Cancellable
-from ...http.requests import Header, Receive, Send
-from ..applications import EventStore
-from .event_store import MemoryEventStore, report
+from ...http.requests import Header, Receive, Refusal, Send
+from .event_log import EventLog
 from .transport import MessageStream
 
 EVENT_TYPE: Final = b"text/event-stream"
 NO_LENGTH: Final = (b"content-length", b"0")
-RETRY_SOON: Final = (b"retry-after", b"1")
 
 _EVENT_HEADERS: Final[list[Header]] = [
     (b"content-type", EVENT_TYPE),
@@ -44,10 +39,10 @@ _EVENT_HEADERS: Final[list[Header]] = [
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
 _WATCHER_SECONDS: Final = 1.0
 _WRITE_BYTES: Final = 64 * 1024
-_MAX_LOST: Final = 10_000
 _SENT: Final = object()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class AsgiRequest:
     """An HTTP request of ASGI, whether its client is still there, and how its response is sent.
 
@@ -69,25 +64,16 @@ class AsgiRequest:
         watcher: The task that watches for the disconnection of the client, if there is one.
     """
 
+    receive: Receive
+    _send: Send
+    _write_seconds: float | None
+    scope: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[bytes, bytes] = field(default_factory=dict)
     claims: Any = None
     subject: object = None
     is_gone: bool = False
     is_begun: bool = False
     watcher: asyncio.Task[None] | None = None
-
-    def __init__(
-        self,
-        receive: Receive,
-        send: Send,
-        write_seconds: float | None,
-        scope: Mapping[str, Any] = MappingProxyType({}),
-        headers: Mapping[bytes, bytes] = MappingProxyType({}),
-    ) -> None:
-        self.scope: Mapping[str, Any] = scope
-        self.headers: Mapping[bytes, bytes] = headers
-        self.receive: Receive = receive
-        self._send = send
-        self._write_seconds = write_seconds
 
     def watch(self, on_gone: Callable[[], None]) -> None:
         """Watch for the disconnection of the client."""
@@ -130,12 +116,10 @@ class AsgiRequest:
         start = {"type": "http.response.start", "status": status, "headers": headers}
         return self._write(start, {"type": "http.response.body", "body": body})
 
-    def send_json(self, status: int, data: bytes, headers: Iterable[Header] = ()) -> Awaitable[bool]:
+    def send_json(self, status: int, data: bytes, headers: Collection[Header] = ()) -> Awaitable[bool]:
         """Send a response of JSON-RPC."""
         data = data.rstrip(b"\n")
-        fields = [JSON_TYPE, (b"content-length", b"%d" % len(data)), *headers]
-        start = {"type": "http.response.start", "status": status, "headers": fields}
-        return self._write(start, {"type": "http.response.body", "body": data})
+        return self.send_whole(status, [JSON_TYPE, (b"content-length", b"%d" % len(data)), *headers], data)
 
     async def _write(self, *messages: dict[str, Any]) -> bool:
         self.is_begun = True
@@ -161,70 +145,38 @@ async def _awaited(sending: Awaitable[None]) -> None:
     await sending
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ResponseSender:
     """Writes the messages of streams as responses.
 
     Args:
-        store: The event store; None: streams cannot be resumed.
+        log: Stores the events; None: streams cannot be resumed.
         retry_ms: After how many milliseconds a client reconnects.
         keep_alive_seconds: After this time without a message, a comment is written.
     """
 
-    def __init__(self, store: EventStore | None, retry_ms: int, keep_alive_seconds: float) -> None:
-        self._store = store
-        self._priming = b"id: %b\nretry: " + b"%d" % retry_ms + b"\ndata: \n\n"
-        self._keep_alive_seconds = keep_alive_seconds
-        self._pumps: set[asyncio.Task[None]] = set()
-        self._lost: OrderedDict[str, None] = OrderedDict()  # streams that are only partly in the store
+    log: EventLog | None
+    _retry_ms: int
+    _keep_alive_seconds: float
+    _pumps: set[asyncio.Task[None]] = field(default_factory=set)
 
-    async def respond(
-        self,
-        stream: MessageStream,
-        request: AsgiRequest,
-        headers: Iterable[Header] = (),
-        status_of: Callable[[bytes], int] | None = None,
-    ) -> bool:
+    async def respond(self, stream: MessageStream, request: AsgiRequest, work: Awaitable[None] | None = None) -> bool:
         """Respond to a POST with the messages of its stream. It may be watched afterwards.
 
         Args:
             stream: The stream.
             request: The POST.
-            headers: Further headers of the response.
-            status_of: Returns the status for a response as JSON; by default 200.
+            work: The rest of a handler, which puts its response into the stream. It goes on in this task; if it takes
+                longer than WATCH_SECONDS, another task responds.
 
         Returns:
             False if the client disconnected before the end.
         """
-        try:
-            if not stream.is_ended:
-                await asyncio.sleep(0)  # most functions end in their first turn: then no timer is needed
-            if not stream.is_ended:
-                await stream.wait(WATCH_SECONDS)
-            if not stream.is_ended:
-                request.watch(stream.wake)
-                await stream.wait(self._keep_alive_seconds)
-            if text := stream.take_response():
-                return await request.send_json(200 if status_of is None else status_of(text), text, headers)
-            await self._begin(stream, request, headers)
-            await self._write(stream, request)
-            return not request.is_gone and await request.end()
-        finally:
-            if stream.is_stored or not stream.is_finished:
-                self._leave(stream)
-
-    async def finish(self, work: Awaitable[None], respond: Callable[[], Any]) -> bool:
-        """Continue the handler of a POST in its task, and respond. A handler that takes longer has a task that does so.
-
-        Args:
-            work: Ends with the handler.
-            respond: As `respond`, of the stream that the response is put into.
-
-        Returns:
-            False if the client disconnected before the end.
-        """
+        if work is None:
+            return await self._respond(stream, request)
         loop = asyncio.get_running_loop()
         writers: list[asyncio.Task[bool]] = []
-        timer = loop.call_later(WATCH_SECONDS, lambda: writers.append(loop.create_task(respond())))
+        timer = loop.call_later(WATCH_SECONDS, lambda: writers.append(loop.create_task(self._respond(stream, request))))
 
         def give_up() -> None:  # something else has cancelled the task
             for writer in writers:
@@ -235,7 +187,25 @@ class ResponseSender:
                 await work
         finally:
             timer.cancel()
-        return await (writers[0] if writers else respond())
+        return await (writers[0] if writers else self._respond(stream, request))
+
+    async def _respond(self, stream: MessageStream, request: AsgiRequest) -> bool:
+        try:
+            if not stream.is_ended:
+                await asyncio.sleep(0)  # most functions end in their first turn: then no timer is needed
+            if not stream.is_ended:
+                await stream.wait(WATCH_SECONDS)
+            if not stream.is_ended:
+                request.watch(stream.wake)
+                await stream.wait(self._keep_alive_seconds)
+            if text := stream.take_response():
+                return await request.send_json(stream.status_of(text), text, stream.fields)
+            await self._begin(stream, request)
+            await self._write(stream, request)
+            return not request.is_gone and await request.end()
+        finally:
+            if stream.is_stored or not stream.is_finished:
+                self._leave(stream)
 
     async def listen(self, stream: MessageStream, request: AsgiRequest) -> None:
         """Respond to a GET with the messages of a stream that outlives it, until one of the sides closes it."""
@@ -247,20 +217,16 @@ class ResponseSender:
             await request.end()
         finally:
             await stream.wait_until_stored()
-            if name is not None and name not in self._lost:
-                await self._end(stream, name)
+            await self._end(stream, name)
 
     async def resume(self, event_id: str, request: AsgiRequest) -> None:
         """Respond to a GET with the events after one that the client has got, until their stream ends.
 
         Raises:
-            EventsLost: Events are missing. If the response has begun, it was cut off.
+            Refusal: See `EventLog.follow`. If the response has begun, it was cut off.
         """
-        assert self._store is not None
-        # The store may have later events of this stream: to send them would hide the gap.
-        if event_id.rpartition("-")[0] in self._lost:
-            raise EventsLost("the store failed after this event")
-        events = self._store.follow(event_id)
+        assert self.log is not None
+        events = self.log.follow(event_id)
         waiting: asyncio.Future[Any] = asyncio.ensure_future(_next(events))
         try:
             await asyncio.wait([waiting], timeout=WATCH_SECONDS)
@@ -287,15 +253,15 @@ class ResponseSender:
                 await asyncio.wait([waiting])
             elif not waiting.cancelled():
                 waiting.exception()
-            with contextlib.suppress(Exception):
-                await events.aclose()  # type: ignore[attr-defined]
+            with contextlib.suppress(Refusal):
+                await events.aclose()
             await request.stop_watching()
 
-    async def _begin(self, stream: MessageStream, request: AsgiRequest, headers: Iterable[Header] = ()) -> None:
+    async def _begin(self, stream: MessageStream, request: AsgiRequest) -> None:
         if not request.is_begun:
-            await request.begin(200, [*_EVENT_HEADERS, *headers])
+            await request.begin(200, [*_EVENT_HEADERS, *stream.fields])
         if stream.is_resumable and (id := await self._append(stream, None)) is not None:
-            await request.write(self._priming % id.encode())
+            await request.write(b"id: %b\nretry: %d\ndata: \n\n" % (id.encode(), self._retry_ms))
 
     async def _write(self, stream: MessageStream, request: AsgiRequest) -> None:
         """Write the messages of a stream until it ends, is to be closed, or the connection is not used any more."""
@@ -303,7 +269,7 @@ class ResponseSender:
             if len(stream):
                 await request.write(await self._take(stream))
             elif stream.is_ended:
-                if stream.name is not None and stream.is_stored:
+                if stream.is_stored:
                     await self._end(stream, stream.name)
                 return
             elif stream.wants_close:
@@ -325,52 +291,11 @@ class ResponseSender:
         return b"".join(events)
 
     async def _append(self, stream: MessageStream, data: bytes | None) -> str | None:
-        """Store an event. If this is cancelled, the event is still stored, and the stream is treated as stored."""
-        store = self._store
-        if store is None or stream.name is None:  # the store has failed
-            return None
-        if type(store) is MemoryEventStore:  # never waits
-            id = await store.append(stream.name, data)
-            stream.is_stored |= id is not None
-            return id
-        # A store that is cancelled in the middle may have stored the event or not.
-        was_stored, stream.is_stored = stream.is_stored, True
-        stream.appending = asyncio.ensure_future(self._appended(store, stream, stream.name, data))
-        id = await asyncio.shield(stream.appending)
-        stream.appending = None
-        stream.is_stored = stream.name is not None and (was_stored or id is not None)
-        return id
+        return None if self.log is None else await self.log.append(stream, data)
 
-    async def _appended(self, store: EventStore, stream: MessageStream, name: str, data: bytes | None) -> str | None:
-        try:
-            return await store.append(name, data)
-        except LOOP_EXITS:
-            raise
-        except Exception as error:
-            self._lose(stream, name, error)
-            return None
-
-    async def _end(self, stream: MessageStream, name: str) -> None:
-        """End a stream in the store. If this is cancelled, the stream is treated as stored."""
-        if self._store is None:
-            return
-        try:
-            await self._store.end(name)
-        except LOOP_EXITS:
-            raise
-        except Exception as error:
-            self._lose(stream, name, error)
-        stream.is_stored = False
-
-    def _lose(self, stream: MessageStream, name: str, error: Exception) -> None:
-        """Continue a stream without the store, which has failed for it."""
-        if stream.name == name:  # a stream of a session gets a new name with each GET
-            stream.name = None
-            stream.is_stored = stream.is_resumable = stream.wants_close = False
-        self._lost[name] = None
-        if len(self._lost) > _MAX_LOST:
-            self._lost.popitem(last=False)
-        report(error)
+    async def _end(self, stream: MessageStream, name: str | None) -> None:
+        if self.log is not None:
+            await self.log.end(stream, name)
 
     def _leave(self, stream: MessageStream) -> None:
         """Store or drop the rest of a stream whose connection is closed."""
@@ -392,8 +317,7 @@ class ResponseSender:
                 await stream.wait()
         if stream.name is None:
             stream.detach()
-        else:
-            await self._end(stream, stream.name)
+        await self._end(stream, stream.name)
 
     async def close(self) -> None:
         """End the storing of streams, which should have ended."""

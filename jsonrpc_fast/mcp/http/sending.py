@@ -1,4 +1,4 @@
-"""The HTTP requests of a client, on httpx2 or httpx: redirects, limits, and errors as exceptions of this package.
+"""The HTTP requests of a client, on httpx2 or httpx: sessions, redirects, limits, and errors of this package.
 
 Rules:
   - Redirects are followed within the origin only, so that credentials and messages never reach another one.
@@ -12,15 +12,19 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from ...codec import Response
 from ...errors import CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse
 from ...handlers.cancellation import is_foreign_cancellation
 from ...handlers.failures import on_failure
 from ...http import library as libraries
 from ...http.inflating import ACCEPTED, PIECE_BYTES, Inflater
-from .headers import SESSION_ID_HEADER
+from ..protocol.meta import object_members
+from ..protocol.versions import HANDSHAKE_VERSIONS
+from .headers import PROTOCOL_VERSION_HEADER, SESSION_ID_HEADER
 from .pool import ClientPool
 
 try:
@@ -40,6 +44,7 @@ TRANSIENT_STATUSES: Final = (408, 425, 429, 500, 502, 503, 504)
 EVENT_STREAM: Final = "text/event-stream"
 
 _CLIENT: Final = "jsonrpc_fast.client"  # the client of an HTTP response, among its extensions
+_WITH_VERSION_HEADER: Final = HANDSHAKE_VERSIONS[HANDSHAKE_VERSIONS.index("2025-06-18") :]
 _MAX_REDIRECTS: Final = 5
 _SESSION_ID: Final = re.compile(r"[!-~]{1,1024}")
 STRAY: Final = "the sending of a request was cancelled"
@@ -98,7 +103,7 @@ class HttpSender:
         url: str,
         headers: Mapping[str, str] | None,
         auth: HttpAuth | None,
-        http_client: httpx.AsyncClient | httpx2.AsyncClient | None,
+        http_client: libraries.AsyncClient | None,
         connect_seconds: float | None,
         read_seconds: float | None,
         begin: Callable[[Coroutine[Any, Any, None]], object],
@@ -228,16 +233,47 @@ def status_error(http_response: Any) -> HttpStatusError:
     return HttpStatusError(http_response.status_code, shown, b"")
 
 
-def session_id(http_response: Any) -> str | None:
-    """Return the session id in the headers of an HTTP response.
+@dataclass(frozen=True, slots=True, eq=False)
+class NegotiatedSession:
+    """What `initialize` agreed on.
+
+    Attributes:
+        id: The session id; None if the server gave none.
+        version: The revision of the protocol.
+    """
+
+    id: str | None
+    version: str
+
+
+def session_headers(session: NegotiatedSession | None) -> dict[str, str]:
+    """Return the headers of the requests of a session."""
+    headers = {}
+    if session is not None:
+        if session.id is not None:
+            headers[SESSION_ID_HEADER] = session.id
+        if session.version in _WITH_VERSION_HEADER:
+            headers[PROTOCOL_VERSION_HEADER] = session.version
+    return headers
+
+
+def session_of(http_response: Any, response: Response) -> NegotiatedSession | None:
+    """Return the session that a response to `initialize` begins; None if it begins none.
+
+    Args:
+        http_response: The HTTP response that carries it.
+        response: The response.
 
     Raises:
-        InvalidResponse: The id is malformed.
+        InvalidResponse: The session id is malformed.
     """
+    version = object_members(response.result).get("protocolVersion")
+    if response.error is not None or not isinstance(version, str) or version not in HANDSHAKE_VERSIONS:
+        return None
     id = http_response.headers.get(SESSION_ID_HEADER)
     if id is not None and not _SESSION_ID.fullmatch(id):
         raise InvalidResponse("the session id of the server is malformed")
-    return None if id is None else str(id)
+    return NegotiatedSession(id, version)
 
 
 def _is_same_origin(url: Any, target: Any) -> bool:

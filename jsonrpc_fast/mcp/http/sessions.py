@@ -24,21 +24,19 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import nullcontext
 from contextvars import Context
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ...codec import ParseError, Request, encode, encode_error
 from ...codes import ErrorCode
-from ...errors import ConnectionLost, EventsLost
-from ...http.requests import Refusal
+from ...http.requests import RETRY_SOON, Refusal
 from ...session import SessionOptions
-from ..applications import EventStore
 from ..protocol.versions import HANDSHAKE_VERSIONS, Revision
 from ..server.serving import ClientConnection, ConnectionFactory
+from .event_log import EventLog, no_events
 from .event_store import session_of
 from .headers import LAST_EVENT_ID, SESSION_ID, VERSION, accepts, value_of
-from .responses import EVENT_TYPE, NO_LENGTH, RETRY_SOON, AsgiRequest, ResponseSender
+from .responses import EVENT_TYPE, NO_LENGTH, AsgiRequest, ResponseSender
 from .settings import HttpSettings
 from .transport import HttpTransport
 
@@ -52,14 +50,19 @@ _MAX_SWEPT: Final = 1000  # in one turn of the loop
 _SWEEP_SECONDS: Final = 0.05
 _LISTENER: Final = "get"
 """The streams of GETs have names that begin so."""
-_NO_SESSION_ID: Final = "The header Mcp-Session-Id is missing."
 _NO_SESSION: Final = "There is no session with this id."
-_NO_STORE: Final = "The store of events does not respond."
-_NO_EVENTS: Final = "The events after this one are not there any more."
 
 
-def _new_id(subject: object, prefix: str) -> str:
-    random = prefix + secrets.token_urlsafe(ID_BYTES)
+def _id_in(request: AsgiRequest) -> str:
+    """Return the id of the session that a request names."""
+    id = value_of(request.headers, SESSION_ID)
+    if id is None:
+        raise Refusal(400, "The header Mcp-Session-Id is missing.")
+    return id.decode("latin-1")
+
+
+def _new_id(subject: object, prefix: str | None) -> str:
+    random = ("" if prefix is None else f"{prefix}.") + secrets.token_urlsafe(ID_BYTES)
     return random + _digest(random, subject)
 
 
@@ -122,6 +125,7 @@ class HttpSession:
         return not self.requests and not self.transport.streams
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class SessionTable:
     """The sessions, the least recently used first.
 
@@ -131,12 +135,11 @@ class SessionTable:
         on_end: Called with each session that the table ends.
     """
 
-    def __init__(self, max_sessions: int, idle_seconds: float | None, on_end: Callable[[HttpSession], None]) -> None:
-        self._sessions: OrderedDict[str, HttpSession] = OrderedDict()
-        self._max_sessions = max_sessions
-        self._idle_seconds = idle_seconds
-        self._on_end = on_end
-        self._timer: asyncio.TimerHandle | None = None
+    _max_sessions: int
+    _idle_seconds: float | None
+    _on_end: Callable[[HttpSession], None]
+    _sessions: OrderedDict[str, HttpSession] = field(default_factory=OrderedDict)
+    _timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -145,16 +148,22 @@ class SessionTable:
         """Return whether a session may begin, after ending one that is idle if necessary."""
         if len(self._sessions) < self._max_sessions:
             return True
+        session = self._idle_for(MIN_IDLE_SECONDS)
+        if session is not None:
+            self.end(session)
+        return session is not None
+
+    def _idle_for(self, seconds: float) -> HttpSession | None:
+        """Return the session that has been idle longest, if it has been so for some seconds."""
         now = asyncio.get_running_loop().time()
         for _ in range(_MAX_SWEPT):
-            session = next(iter(self._sessions.values()))
-            if session.used > now - MIN_IDLE_SECONDS:
+            session = next(iter(self._sessions.values()), None)
+            if session is None or session.used > now - seconds:
                 break
             if session.is_idle:
-                self.end(session)
-                return True
-            self._use(session, now)  # the next call need not look at it again
-        return False
+                return session
+            self._use(session, now)  # to the end of the order, where the next calls do not meet it
+        return None
 
     def add(self, session: HttpSession) -> None:
         """Add a session that has begun."""
@@ -205,22 +214,18 @@ class SessionTable:
         """End sessions that have been idle for too long."""
         self._timer = None
         assert self._idle_seconds is not None
-        now = asyncio.get_running_loop().time()
         for _ in range(_MAX_SWEPT):
-            session = next(iter(self._sessions.values()), None)
+            session = self._idle_for(self._idle_seconds)
             if session is None:
-                return
-            if not session.is_idle:
-                self._use(session, now)  # to the end of the order, where no sweep meets it for `idle_seconds`
-            elif session.used + self._idle_seconds > now:
-                self._sweep_at(session.used + self._idle_seconds)
-                return
-            else:
-                self.end(session)
-        if self._sessions:  # a sweep of all of them in one turn would hold up the requests
-            self._sweep_at(now + _SWEEP_SECONDS)
+                break
+            self.end(session)
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is not None:  # a sweep of all of them in one turn would hold up the requests
+            now = asyncio.get_running_loop().time()
+            self._sweep_at(max(oldest.used + self._idle_seconds, now + _SWEEP_SECONDS))
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class SessionRequests:
     """Answers the requests with a session of one endpoint.
 
@@ -229,29 +234,24 @@ class SessionRequests:
         settings: The options of the endpoint.
         options: Options of `Session` for each session.
         responder: Writes the responses.
-        store: The event store; None: no stream can be resumed.
 
     Attributes:
         sessions: The sessions.
     """
 
-    def __init__(
-        self,
-        server: ConnectionFactory,
-        settings: HttpSettings,
-        options: SessionOptions,
-        responder: ResponseSender,
-        store: EventStore | None,
-    ) -> None:
-        self._server = server
-        self._versions = frozenset(version.encode() for version in server.versions if version in HANDSHAKE_VERSIONS)
-        self._settings = settings
-        self._options = options
-        self._responder = responder
-        self._store = store
-        self._prefix = "" if settings.session_prefix is None else f"{settings.session_prefix}."
-        self._ending: set[asyncio.Task[None]] = set()
-        self.sessions: SessionTable = SessionTable(settings.max_sessions, settings.idle_seconds, self._end_soon)
+    _server: ConnectionFactory
+    _settings: HttpSettings
+    _options: SessionOptions
+    _responder: ResponseSender
+    sessions: SessionTable = field(init=False)
+    _versions: frozenset[bytes] = field(init=False)
+    _ending: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.sessions = SessionTable(self._settings.max_sessions, self._settings.idle_seconds, self._end_soon)
+        self._versions = frozenset([version.encode() for version in HANDSHAKE_VERSIONS]).intersection(
+            [version.encode() for version in self._server.versions]
+        )
 
     async def begin(self, request: AsgiRequest, message: Request) -> None:
         """Respond to a POST of `initialize`.
@@ -271,12 +271,13 @@ class SessionRequests:
             await self._responder.respond(stream, request)
             await transport.close()
             return
-        id, now = _new_id(request.subject, self._prefix), asyncio.get_running_loop().time()
+        id, now = _new_id(request.subject, self._settings.session_prefix), asyncio.get_running_loop().time()
         session = HttpSession(id, request.subject, transport, served, now)
         self._server.connections.add(served)
         self.sessions.add(session)
         with session:
-            await self._responder.respond(stream, request, [(SESSION_ID, session.id.encode())])
+            stream.fields = [(SESSION_ID, session.id.encode())]
+            await self._responder.respond(stream, request)
 
     async def post(self, request: AsgiRequest, message: Any) -> None:
         """Respond to a POST in a session.
@@ -311,25 +312,20 @@ class SessionRequests:
                 stream = transport.open_stream(request, ids)
                 if ids:
                     stream.name, stream.is_resumable = session.stream_name(), self._is_resumable(revision)
-                if run is not None:
-                    work = session.connection.finish(run, stream)
-                    await self._responder.finish(work, partial(self._responder.respond, stream, request))
-                    return
-                transport.deliver(message, stream)
+                if run is None:
+                    transport.deliver(message, stream)
                 if ids:
-                    await self._responder.respond(stream, request)
+                    work = None if run is None else session.connection.finish(run, stream)
+                    await self._responder.respond(stream, request, work)
                 else:
                     await request.send_whole(202, [NO_LENGTH], b"")
 
     def _is_resumable(self, revision: Revision | None) -> bool:
         """Return whether a client can reconnect although it has got no message yet."""
-        return self._store is not None and revision is not None and revision.version >= "2025-11-25"
+        return self._responder.log is not None and revision is not None and revision.version >= "2025-11-25"
 
     def _session(self, request: AsgiRequest, *, needs_room: bool = True) -> HttpSession:
-        id = request.headers.get(SESSION_ID)
-        if id is None:
-            raise Refusal(400, _NO_SESSION_ID)
-        session = self.sessions.find(id.strip(b" \t").decode("latin-1"), request.subject)
+        session = self.sessions.find(_id_in(request), request.subject)
         if session is not None and not session.transport.is_connected:  # it has ended by itself, as a program does
             self.sessions.end(session)
             session = None
@@ -345,8 +341,8 @@ class SessionRequests:
             raise Refusal(503, "The session has too many requests in progress.", [RETRY_SOON])
 
     def _check_version(self, request: AsgiRequest) -> None:
-        version = request.headers.get(VERSION)
-        if version is not None and version.strip(b" \t") not in self._versions:
+        version = value_of(request.headers, VERSION)
+        if version is not None and version not in self._versions:
             raise Refusal(400, "This MCP-Protocol-Version is not supported.")
 
     async def get(self, request: AsgiRequest) -> None:
@@ -355,13 +351,12 @@ class SessionRequests:
         Raises:
             Refusal: The request cannot be served.
         """
-        if SESSION_ID not in request.headers:
-            raise Refusal(400, _NO_SESSION_ID)
+        id = _id_in(request)
         if not accepts(value_of(request.headers, b"accept"), EVENT_TYPE):
             raise Refusal(406, "The client must accept text/event-stream.")
         event_id = value_of(request.headers, LAST_EVENT_ID)
-        if event_id is not None and self._store is not None:
-            await self._resume(self._store, event_id.decode("latin-1"), request)
+        if event_id is not None and self._responder.log is not None:
+            await self._resume(self._responder.log, id, event_id.decode("latin-1"), request)
             return
         session = self._session(request)
         if session.transport.listener.request is not None:
@@ -381,19 +376,13 @@ class SessionRequests:
             if stream.request is request:
                 session.transport.set_listening(None)
 
-    async def _resume(self, store: EventStore, event_id: str, request: AsgiRequest) -> None:
+    async def _resume(self, log: EventLog, id: str, event_id: str, request: AsgiRequest) -> None:
         """Continue a stream after an event. The session may be one of another worker."""
-        id = request.headers[SESSION_ID].strip(b" \t").decode("latin-1")
         self._check_version(request)
         session = self.sessions.find(id, request.subject)
-        try:
-            name = await store.stream_of(event_id)
-        except ConnectionLost:
-            raise Refusal(503, _NO_STORE, [RETRY_SOON]) from None
+        name = await log.stream_of(event_id)
         if name is None or session_of(name) != id or not _belongs_to(id, request.subject):
-            if session is None:
-                raise Refusal(404, _NO_SESSION)
-            raise Refusal(410, _NO_EVENTS)
+            raise Refusal(404, _NO_SESSION) if session is None else no_events()
         is_listener = name.startswith(f"{id}/{_LISTENER}")
         if session is not None:
             self._check_room(session)
@@ -402,12 +391,10 @@ class SessionRequests:
         try:
             with nullcontext() if session is None else session:
                 await self._responder.resume(event_id, request)
-        except (EventsLost, ConnectionLost) as error:
-            if request.is_begun:
-                return
-            if isinstance(error, ConnectionLost):
-                raise Refusal(503, _NO_STORE, [RETRY_SOON]) from None
-            raise Refusal(410, _NO_EVENTS) from None
+        except Refusal:
+            if not request.is_begun:
+                raise
+            return
         if is_listener and session is not None and not request.is_gone:
             await self._listen(session, request)
         else:
@@ -432,9 +419,7 @@ class SessionRequests:
             grace_seconds: How long functions that run may take.
         """
         sessions = self.sessions.clear()
-        closing = [asyncio.ensure_future(self._close_session(session, grace_seconds)) for session in sessions]
-        if closing:
-            await asyncio.wait(closing)
+        await asyncio.gather(*[self._close_session(session, grace_seconds) for session in sessions])
 
     def _end_soon(self, session: HttpSession) -> None:
         task = asyncio.get_running_loop().create_task(self._end(session))
@@ -443,8 +428,8 @@ class SessionRequests:
 
     async def _end(self, session: HttpSession) -> None:
         await self._close_session(session, 0.0)
-        if self._store is not None:
-            await self._store.forget(session.id)
+        if self._responder.log is not None:
+            await self._responder.log.forget(session.id)
 
     async def _close_session(self, session: HttpSession, seconds: float) -> None:
         self._server.connections.discard(session.connection)

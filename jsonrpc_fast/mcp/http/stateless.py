@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ...codec import Notification, ParseError, Request, Response, decode, encode, encode_error
@@ -37,6 +38,7 @@ _MAX_SPARE: Final = 64
 """The maximum number of connections that wait for a request."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class StatelessRequests:
     """Answers the requests without a session of one endpoint.
 
@@ -47,18 +49,14 @@ class StatelessRequests:
         responder: Writes the responses.
     """
 
-    def __init__(
-        self, server: ConnectionFactory, settings: HttpSettings, options: SessionOptions, responder: ResponseSender
-    ) -> None:
-        self._server = server
-        self._settings = settings
-        self._options = options
-        self._responder = responder
-        self._has_sessions = any(version in HANDSHAKE_VERSIONS for version in server.versions)
-        self._parameters: dict[str, tuple[Any, dict[str, Path]]] = {}
-        self._served: set[ClientConnection] = set()
-        self._spare: deque[tuple[HttpTransport, ClientConnection]] = deque()
-        self._spare_changes = 0
+    _server: ConnectionFactory
+    _settings: HttpSettings
+    _options: SessionOptions
+    _responder: ResponseSender
+    _parameters: dict[str, tuple[Any, dict[str, Path]]] = field(default_factory=dict)
+    _served: set[ClientConnection] = field(default_factory=set)
+    _spare: deque[tuple[HttpTransport, ClientConnection]] = field(default_factory=deque)
+    _spare_changes: int = 0
 
     async def post(self, request: AsgiRequest, message: Any) -> None:
         """Respond to a POST.
@@ -80,7 +78,7 @@ class StatelessRequests:
             raise Refusal(400, "The body must be a request or a notification.")
         try:
             # A legacy-only client learns the supported revisions from this error.
-            if self._has_sessions or message.method != "initialize":
+            if message.method != "initialize" or not set(HANDSHAKE_VERSIONS).isdisjoint(self._server.versions):
                 check_modern(request.headers, message)
             if message.method == "tools/call":
                 self._check_parameters(request.headers, message.params)
@@ -102,25 +100,16 @@ class StatelessRequests:
         self._server.connections.add(served)
         self._served.add(served)
         stream = transport.open_stream(request, [message.id])
+        stream.status_of = _status
         is_complete = False
-
-        async def respond() -> bool:
-            is_complete = await self._responder.respond(stream, request, status_of=_status)
-            if not is_complete:
-                transport.cancel_requests()
-            return is_complete
-
         try:
             if run is None:
                 transport.deliver(message, stream)
-                is_complete = await respond()
-            else:
-                is_complete = await self._responder.finish(served.finish(run, stream), respond)
+            work = None if run is None else served.finish(run, stream)
+            is_complete = await self._responder.respond(stream, request, work)
         finally:
             self._server.connections.discard(served)
             self._served.discard(served)
-            if not is_complete:  # without a session nobody can ask for the rest
-                transport.cancel_requests()
             if is_complete and len(self._spare) < _MAX_SPARE:
                 self._spare.append((transport, served))
             else:

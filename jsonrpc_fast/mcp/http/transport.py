@@ -16,10 +16,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import Final
 
 from ...codec import Notification, encode
 from ...errors import LOOP_EXITS, ConnectionLost, StateError
+from ...http.requests import Header
 from ...profile import Profile
 from ...transports.channel import HIGH_WATER_BYTES
 from ...transports.protocol import Received, Sendable, Transport
@@ -33,18 +35,24 @@ MAX_KEPT_BYTES: Final = 64 * 1024
 """Maximum size of these messages in bytes. It is small because many clients never send a GET."""
 
 
+def _ok(_: bytes) -> int:
+    return 200
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class MessageStream:
     """A stream of messages, each one JSON text without a line break. See `Destination` and `HttpExchange`.
 
     Args:
         owner: The transport that it belongs to; None for a stream that belongs to no request, which is not counted.
         max_bytes: Maximum size of the messages that wait.
-        ids: The ids of the requests whose messages it carries.
-        request: The HTTP request that carried them.
+        pending: The ids of the requests without a response, whose messages it carries.
+        request: The HTTP request that carried them; for a stream that outlives its HTTP requests the GET that reads it,
+            or None.
 
     Attributes:
-        request: The same as the argument; for a stream that outlives its HTTP requests the GET that reads it, or None.
-        pending: The ids of the requests without a response.
+        status_of: Returns the status of the HTTP response for a response that is sent as JSON.
+        fields: Further headers of the HTTP response.
         name: Its name in the event store; None if it is not stored.
         is_resumable: Whether its client can reconnect although it has got no message yet.
         is_stored: Whether the client has got the id of an event, so that the rest goes to the store if it disconnects.
@@ -55,6 +63,12 @@ class MessageStream:
         size: The size of the messages that wait. The response is not counted: each request has one.
     """
 
+    _owner: HttpTransport | None
+    _max_bytes: int
+    pending: set[MessageId] = field(default_factory=set)
+    request: HttpRequest | None = None
+    status_of: Callable[[bytes], int] = _ok
+    fields: Collection[Header] = ()
     name: str | None = None
     is_resumable: bool = False
     is_stored: bool = False
@@ -64,20 +78,8 @@ class MessageStream:
     appending: asyncio.Future[str | None] | None = None
     size: int = 0
     _messages: deque[bytes] | None = None  # an idle stream has none
-    _response = b""  # after the messages
+    _response: bytes = b""  # after the messages
     _waiter: asyncio.Future[None] | None = None
-
-    def __init__(
-        self,
-        owner: HttpTransport | None,
-        max_bytes: int,
-        ids: Collection[MessageId] = (),
-        request: HttpRequest | None = None,
-    ) -> None:
-        self.request: HttpRequest | None = request
-        self.pending: set[MessageId] = set(ids)
-        self._max_bytes = max_bytes
-        self._owner = owner
 
     def __len__(self) -> int:
         return (0 if self._messages is None else len(self._messages)) + bool(self._response and self.is_ended)
@@ -163,10 +165,12 @@ class MessageStream:
         return response
 
     def detach(self) -> None:
-        """Drop waiting and further messages: no connection reads them."""
+        """Drop waiting and further messages: no connection reads them. Without a session that cancels the requests."""
         self.is_detached = True
         self._messages, self._response = None, b""
         self._count(-self.size)
+        if self._owner is not None and self._owner.is_shared:  # nobody can ask for the rest
+            self._owner.cancel_requests()
 
     async def wait_until_stored(self) -> None:
         """Wait for the end of the storing that a cancelled writer left."""
@@ -234,10 +238,8 @@ class HttpTransport(Transport):
 
     def open_stream(self, request: HttpRequest, ids: Collection[MessageId]) -> MessageStream:
         """Return a new stream for a POST with these requests, none of them in flight. Without any it has ended."""
-        stream = MessageStream(self, self._max_stream_bytes, ids, request)
-        stream.is_ended = not ids
-        for id in ids:
-            self.streams[id] = stream
+        stream = MessageStream(self, self._max_stream_bytes, set(ids), request, is_ended=not ids)
+        self.streams |= dict.fromkeys(ids, stream)
         return stream
 
     def deliver(self, message: Received, stream: MessageStream | None) -> None:

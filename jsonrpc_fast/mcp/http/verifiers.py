@@ -30,10 +30,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Collection, Iterable
-from contextlib import AsyncExitStack
+from collections.abc import Collection, Iterable
+from contextlib import nullcontext
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 from urllib.parse import quote
 
 from ..._checks import check_type
@@ -55,14 +55,6 @@ try:
 except ImportError as _error:
     raise ImportError('verifying tokens needs the extra `mcp-auth`: pip install "jsonrpc_fast[mcp-auth]"') from _error
 
-if TYPE_CHECKING:
-    import httpx
-    import httpx2
-
-    HttpClient = httpx.AsyncClient | httpx2.AsyncClient
-
-T = TypeVar("T")
-
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """The algorithms of signatures that may be allowed, all by default."""
 CACHE_SECONDS: Final = 600.0
@@ -82,6 +74,12 @@ KEY_TYPES: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 """The types of keys by how the names of their algorithms begin."""
 _RETRY_AFTER: Final = (b"retry-after", b"%d" % RETRY_SECONDS)
 _logger: Final = logger_of("mcp")
+
+
+def requiring(*claims: str) -> jwt.PyJWT:
+    """Return what verifies the signature of a JWT, and that it has some claims. The caller looks at their values."""
+    ours = {f"verify_{name}": False for name in ("exp", "nbf", "iat", "iss", "aud")}
+    return jwt.PyJWT(cast("Any", {"enforce_minimum_key_length": True, "require": [*claims], **ours}))
 
 
 class JwtVerifier:
@@ -109,7 +107,7 @@ class JwtVerifier:
         issuer: str,
         audience: str | Collection[str],
         algorithms: Collection[str] = ALGORITHMS,
-        http_client: HttpClient | None = None,
+        http_client: libraries.AsyncClient | None = None,
     ) -> None:
         check_type("issuer", issuer, str)
         self._audience = _texts("audience", audience)
@@ -118,9 +116,7 @@ class JwtVerifier:
             raise ValueError(f"algorithms must be of {', '.join(ALGORITHMS)}")
         self._fetcher = _Fetcher(jwks_url, http_client)
         self._issuer = issuer
-        required = {"enforce_minimum_key_length": True, "require": ["exp", "iss", "aud"]}
-        ours = {f"verify_{name}": False for name in ("exp", "nbf", "iat", "iss", "aud")}  # see _is_for_us
-        self._jwt = jwt.PyJWT(cast("Any", {**required, **ours}))
+        self._jwt = requiring("exp", "iss", "aud")
         self._set: list[dict[str, Any]] = []
         self._keys: dict[tuple[str | None, str], jwt.PyJWK] = {}
         self._fetched = self._tried = -inf
@@ -165,7 +161,7 @@ class JwtVerifier:
 
     async def _fetch(self, now: float) -> None:
         try:
-            found = await _within_limits(self._fetcher.fetch("GET"))
+            found = await self._fetcher.fetch("GET")
             if not isinstance(found.get("keys"), list):
                 raise InvalidResponse("the response is not a key set")
             self._set = [key for key in found["keys"] if isinstance(key, dict)]
@@ -223,7 +219,7 @@ class IntrospectionVerifier:
         client_secret: str,
         audience: str | Collection[str],
         issuer: str | None = None,
-        http_client: HttpClient | None = None,
+        http_client: libraries.AsyncClient | None = None,
     ) -> None:
         check_type("client_id", client_id, str)
         check_type("client_secret", client_secret, str)
@@ -241,7 +237,7 @@ class IntrospectionVerifier:
         """
         form = {"token": token, "token_type_hint": "access_token"}
         try:
-            found = await _within_limits(self._fetcher.fetch("POST", data=form, auth=self._credentials))
+            found = await self._fetcher.fetch("POST", data=form, auth=self._credentials)
             is_active = found["active"] is True
         except Exception as error:
             _log("the issuer did not say whether a token is valid", error)
@@ -252,31 +248,35 @@ class IntrospectionVerifier:
 class _Fetcher:
     """Requests to one URL that return an object of JSON."""
 
-    def __init__(self, url: str, client: HttpClient | None) -> None:
+    def __init__(self, url: str, client: libraries.AsyncClient | None) -> None:
         self._library = libraries.library_of(client)
         libraries.check_client(client, self._library, "AsyncClient")
         self._url = libraries.url_of(url, self._library)
         self._client = client
 
     async def fetch(self, method: str, **options: Any) -> dict[str, Any]:
+        """Send a request and return the object in the response.
+
+        Raises:
+            Exception: There is none, for any reason, within FETCH_SECONDS.
+        """
+        return await asyncio.wait_for(self._fetch(method, **options), FETCH_SECONDS)
+
+    async def _fetch(self, method: str, **options: Any) -> dict[str, Any]:
         headers = {"accept": "application/json", "accept-encoding": ACCEPTED}
-        async with AsyncExitStack() as stack:
-            client: Any = self._client
-            if client is None:
-                made = self._library.AsyncClient(verify=tls_context(self._library), timeout=FETCH_SECONDS)
-                client = await stack.enter_async_context(made)
-            streaming = client.stream(method, self._url, headers=headers, follow_redirects=False, **options)
-            response = await stack.enter_async_context(streaming)
+        clients: Any = nullcontext(self._client)
+        if self._client is None:
+            clients = self._library.AsyncClient(verify=tls_context(self._library), timeout=FETCH_SECONDS)
+        async with (
+            clients as client,
+            client.stream(method, self._url, headers=headers, follow_redirects=False, **options) as response,
+        ):
             if response.status_code != 200:
                 raise InvalidResponse(f"the status is {response.status_code}")
             found = loads(await read(response, MAX_RESPONSE_BYTES))
         if not isinstance(found, dict):
             raise InvalidResponse("the response is not an object")
         return found
-
-
-async def _within_limits(work: Awaitable[T]) -> T:
-    return await asyncio.wait_for(work, FETCH_SECONDS)
 
 
 def _is_for_us(claims: dict[str, Any], issuer: str | None, audience: frozenset[str]) -> bool:

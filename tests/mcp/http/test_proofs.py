@@ -150,7 +150,7 @@ ANOTHER_KEY = ("invalid_token", "The token is bound to another key.")
         (lambda: proof(iat="1"), OTHER),
         (lambda: proof(iat=True), OTHER),
         (lambda: proof(iat=10**400), OTHER),
-        (lambda: proof(jti=5), OTHER),
+        (lambda: proof(jti=5), MALFORMED),
     ],
 )
 @pytest.mark.filterwarnings("ignore:The RSA key")
