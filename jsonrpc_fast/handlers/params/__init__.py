@@ -4,7 +4,6 @@
     types        the type of a value: msgspec's or pydantic's
     docstrings   descriptions of parameters
     annotations  the parts of annotations
-    constraints  finds pydantic constraints that always fail
     problems     what is wrong with params, by JSON pointer
 
 Rules:

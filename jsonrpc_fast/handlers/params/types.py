@@ -6,7 +6,7 @@ Rules:
   - A union of several dataclasses, and an alias that refers to itself, such as `type Json = list[Json] | int`, are
     pydantic's, too, if it is installed.
   - Constraints of `msgspec.Meta`, annotated-types and pydantic apply to the conversion. A constraint that would have no
-    effect, or that its type does not support, raises TypeError. So does a type that neither library supports.
+    effect raises TypeError, and so does a type that neither library supports.
   - A `Raw` goes straight into the decoder, and a JSON value gives the same.
 """
 
@@ -24,7 +24,6 @@ from ...codec import Raw
 from ...codec._backend import dumps
 from ...errors import EncodeError
 from .annotations import has_pydantic, is_constraint, is_field, parts_of, with_meta
-from .constraints import check_constraints
 from .problems import INVALID, TOO_DEEP, Misfit, Problem, msgspec_pointers, msgspec_problem, pydantic_problems
 
 MSGSPEC_MISSING: Final = 'typed params need msgspec: pip install "jsonrpc_fast[typed]"'
@@ -120,7 +119,7 @@ class PydanticType:
         adapter: The `pydantic.TypeAdapter`.
 
     Raises:
-        TypeError: Pydantic does not support the type or a constraint of it, or a part of the type is from msgspec.
+        TypeError: Pydantic does not support the type, or a part of the type is from msgspec.
     """
 
     __slots__ = ("_names", "_validation_error", "adapter")
@@ -144,7 +143,6 @@ class PydanticType:
             self.adapter = pydantic.TypeAdapter(annotation)
         except pydantic.errors.PydanticUserError as error:
             raise TypeError(error.message.partition("\n")[0]) from None
-        check_constraints(self.adapter.core_schema)
 
     def convert(self, value: Any, *, strict: bool = True) -> Any:
         """Convert a value, as in `MsgspecType.convert`. `strict` has no effect: pydantic's type decides."""
