@@ -16,9 +16,9 @@ from ..support.tables import rows
 
 PAGE = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
 PROFILES = {
-    name: value
-    for name, value in vars(jsonrpc_fast).items()
-    if isinstance(value, jsonrpc_fast.Profile) and name.isupper()
+    name: getattr(jsonrpc_fast, name)
+    for name in jsonrpc_fast.__all__
+    if isinstance(getattr(jsonrpc_fast, name), jsonrpc_fast.Profile)
 }
 MARKED = table_rows(PAGE, "text with marks", "`decode`, HTTP", "first line of a stream", "later line")
 ROWS = table_rows(PAGE, "text", "`JSONRPC`", "other profiles")
