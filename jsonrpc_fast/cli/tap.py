@@ -214,15 +214,9 @@ def _is_in_foreground() -> bool:
 
 def _forward_to_server(target: Any, watcher: Watcher) -> None:
     """Pass on what the client writes until it ends, or until the server stops reading."""
-    try:
-        # No buffering in between: `os.read` returns what has arrived, so that nothing waits for a full chunk.
-        while chunk := _read(0):
-            watcher.add("->", chunk)
-            _write(target.fileno(), chunk)
-    except OSError:
-        # The server stopped reading, and the client must notice, as without the tap.
+    if not _forward("->", lambda: _read(0), target.fileno(), watcher):
+        # The client must notice that the server has stopped reading, as without the tap.
         _disconnect(0, os.O_RDONLY)
-    watcher.add("->", b"")
     with contextlib.suppress(OSError):
         target.close()
 
@@ -230,16 +224,25 @@ def _forward_to_server(target: Any, watcher: Watcher) -> None:
 def _forward_to_client(source: Any, ended: int, watcher: Watcher) -> None:
     """Pass on what the server writes until it ends; processes that it started may keep the pipe open longer."""
     descriptor = source.fileno()
-    try:
-        while _wait_readable(descriptor, ended) and (chunk := _read(descriptor)):
-            watcher.add("<-", chunk)
-            _write(1, chunk)
-    except OSError:
-        pass  # the client stopped reading, and the server notices when the pipe is closed
-    watcher.add("<-", b"")
+    # If the client stops reading, the server notices when the pipe is closed.
+    _forward("<-", lambda: _read(descriptor) if _wait_readable(descriptor, ended) else b"", 1, watcher)
     source.close()
     # The client must see the end now, not after the last lines of the log.
     _disconnect(1, os.O_WRONLY)
+
+
+def _forward(direction: Direction, read: Callable[[], bytes], target: int, watcher: Watcher) -> bool:
+    """Pass on what is read until it ends. Return False if the target cannot be written any more."""
+    try:
+        # No buffering in between: `read` returns what has arrived, so that nothing waits for a full chunk.
+        while chunk := read():
+            watcher.add(direction, chunk)
+            _write(target, chunk)
+    except OSError:
+        return False
+    finally:
+        watcher.add(direction, b"")
+    return True
 
 
 def _disconnect(descriptor: int, flags: int) -> None:

@@ -443,14 +443,11 @@ class Client:
         schema = self._output_schema(name)
         result = await self.call("tools/call", params, timeout=timeout)
         check = partial(checked_tool_result, schema)
-        if not is_modern:
-            task = result.get("task")
-            if not isinstance(task, dict):
-                raise invalid_result("tools/call", "/task must be an object")
-            return ClientTask(self.call, self.session.inputs, is_modern, task, None, check)
-        if result.get("resultType") == "task":
-            return ClientTask(self.call, self.session.inputs, is_modern, result, None, check)
-        return ClientTask(self.call, self.session.inputs, is_modern, {}, check(result), check)
+        is_task = not is_modern or result.get("resultType") == "task"
+        task = (result if is_task else {}) if is_modern else result.get("task")
+        if not isinstance(task, dict):
+            raise invalid_result("tools/call", "/task must be an object")
+        return ClientTask(self.call, self.session.inputs, is_modern, task, None if is_task else check(result), check)
 
     async def read_resource(self, uri: str, **options: Unpack[CallOptions]) -> dict[str, Any]:
         """Return a resource with its `contents`, each with a `text` or a `blob` in base64.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
@@ -17,8 +17,7 @@ from ..applications import gateway_of
 from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.versions import REVISIONS
 from .client import Client
-from .entries import LocalServer, ServerEntry, is_url, read_servers
-from .program import ProgramTransport
+from .entries import LocalServer, ServerEntry, entry_of, is_url, read_servers
 from .session import NotificationHandler, ServerRequestHandler
 
 if TYPE_CHECKING:
@@ -119,48 +118,42 @@ def connect(
         raise TypeError("arguments, env, cwd and stderr apply to a program")
     # The revision is not known yet, and one of them has batches.
     profile = REVISIONS[mode].profile if mode in REVISIONS else MCP_2025_11_25.replace(name="mcp", batches=True)
-    start: Callable[[], ProgramTransport] | None = None
-    transport: Transport | None = None
-    sign_in: Callable[[], Awaitable[None]] | None = None
-    if not isinstance(found, ServerEntry):
-        transport = found
-    elif entry.url:
-        if headers is not None:
-            entry = replace(entry, headers={**(entry.headers or {}), **headers})
-        if auth is not None:
-            entry = entry.authorized(auth, "auth")
-        sign_in = entry.sign_in
-        transport = entry.transport(profile, http_client=http_client)
-    else:
-        command, variables = (*entry.command, *arguments), {**entry.env, **(env or {})}
-        entry = replace(entry, command=command, env=variables, cwd=entry.cwd if cwd is None else cwd)
-        start = partial(entry.program, profile, stderr=stderr)
-    return Client(
-        transport,
-        start=start,
-        sign_in=sign_in,
-        max_restarts=max_restarts,
+    make = partial(
+        Client,
         mode=mode,
         handlers=handlers,
         on_notification=on_notification,
         info=info,
         capabilities=capabilities,
+        max_restarts=max_restarts,
         **options,
     )
+    if not isinstance(found, ServerEntry):
+        return make(found)
+    if entry.url:
+        if headers is not None:
+            entry = replace(entry, headers={**(entry.headers or {}), **headers})
+        if auth is not None:
+            entry = entry.authorized(auth, "auth")
+        return make(entry.transport(profile, http_client=http_client), sign_in=entry.sign_in)
+    command, variables = (*entry.command, *arguments), {**entry.env, **(env or {})}
+    entry = replace(entry, command=command, env=variables, cwd=entry.cwd if cwd is None else cwd)
+    return make(start=partial(entry.program, profile, stderr=stderr))
 
 
 def _found(server: object) -> ServerEntry | LocalServer | Transport:
     """Return where a server is, or the server or transport that was given; a gateway for several servers."""
     if isinstance(server, LocalServer):
         return server
-    is_file = isinstance(server, (str, os.PathLike)) and os.fspath(server).lower().endswith(".json")
-    if isinstance(server, Mapping) or (is_file and not is_url(server)):
-        entries = read_servers(cast("str | os.PathLike[str] | Mapping[str, Any]", server))
+    if isinstance(server, Mapping) or (
+        isinstance(server, (str, os.PathLike)) and os.fspath(server).lower().endswith(".json") and not is_url(server)
+    ):
+        entries = read_servers(server)
         return next(iter(entries.values())) if len(entries) == 1 else gateway_of(entries)
     if isinstance(server, (str, os.PathLike)):
         if isinstance(server, str) and _SCHEME.match(server) and not is_url(server):
             raise ValueError("server must be a program, or a URL that begins with http:// or https://: unknown scheme")
-        return ServerEntry(url=str(server)) if is_url(server) else ServerEntry((server,))
+        return entry_of("", server)
     if not is_transport(server):
         raise TypeError(f"server must be a program, a URL, a Server or a transport, not {type(server).__name__}")
     return cast("Transport", server)

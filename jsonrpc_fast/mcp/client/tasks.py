@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ _MAX_POLL_SECONDS: Final = 60.0
 _FINAL: Final = frozenset({"cancelled", "completed", "failed"})
 
 
+@dataclass(eq=False, repr=False)
 class ClientTask:
     """A task that `Client.start_task` returned.
 
@@ -39,26 +41,20 @@ class ClientTask:
         last: The members of the task, as the server last described them; {} if there is no task.
     """
 
-    def __init__(
-        self,
-        call: CallMethod,
-        inputs: InputsFor,
-        is_modern: bool,
-        task: dict[str, Any],
-        result: dict[str, Any] | None,
-        check: Callable[[dict[str, Any]], dict[str, Any]],
-    ) -> None:
-        id = task.get("taskId")
-        if result is None and not isinstance(id, str):
+    _call: CallMethod
+    _inputs: InputsFor
+    _is_modern: bool
+    last: dict[str, Any]
+    _result: dict[str, Any] | None
+    _check: Callable[[dict[str, Any]], dict[str, Any]]
+    id: str | None = field(init=False)
+    _served_inputs: set[str] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        id = self.last.get("taskId")
+        if self._result is None and not isinstance(id, str):
             raise invalid_result("tools/call", "/taskId must be a string")
-        self.id: str | None = id if result is None else None
-        self.last: dict[str, Any] = task
-        self._call = call
-        self._inputs = inputs
-        self._is_modern = is_modern
-        self._result = result
-        self._check = check
-        self._served_inputs: set[str] = set()
+        self.id = id if self._result is None else None
 
     @property
     def status(self) -> str:

@@ -472,7 +472,11 @@ class Upstream:
         if self._has_failed and not self._restarts.take(now):
             raise self._error("has ended too often")
         # Before the place is taken: a person may take minutes, and other servers could run meanwhile.
-        await self._sign_in()
+        try:
+            await self._entry.sign_in()
+        except SignInError as error:  # whose text shows nothing that was sent
+            _logger.warning("%s: %s", self.name, error)
+            raise self._error(_reason(error)) from None
         await self._places.enter(self)
         self._has_failed = True  # until it runs: whatever is raised below is a failure
         try:
@@ -485,13 +489,6 @@ class Upstream:
         session.add_close_callback(partial(self._on_loss, session))
         self._has_failed = False
         return session
-
-    async def _sign_in(self) -> None:
-        try:
-            await self._entry.sign_in()
-        except SignInError as error:  # whose text shows nothing that was sent
-            _logger.warning("%s: %s", self.name, error)
-            raise self._error(_reason(error)) from None
 
     async def _connect(self, deadline: float) -> _Session:
         # A client with a handshake is served by one, so that the server may ask it at any time.
@@ -564,15 +561,14 @@ class Upstream:
         """Whether the server runs, and its client has no request and no subscription that needs it."""
         return self.is_running and not self.requests and not self.subscriptions
 
-    def _end_soon(self) -> None:
+    def _end_soon(self) -> asyncio.Task[None]:
         if self._ending is None:
             self._ending = asyncio.ensure_future(self._end())
+        return self._ending
 
     async def end(self) -> None:
         """End the server; the next request starts it again."""
-        self._end_soon()
-        if self._ending is not None:
-            await asyncio.shield(self._ending)
+        await asyncio.shield(self._end_soon())
 
     async def _end(self) -> None:
         session, self._session = self._session, None
