@@ -124,8 +124,10 @@ async def _http(data: bytes) -> Hashable:
     else:
         check(CANARY.encode() not in exchange.got.body, "the input is in an answer", exchange.got.body)
     names = [name for name, _ in parsed.headers]
-    # WSGI does not tell an empty length, which is malformed, from an absent one (PEP 3333).
-    is_comparable = len(set(names)) == len(names) and (b"content-length", b"") not in parsed.headers
+    # WSGI does not tell an empty length, which is malformed, from an absent one (PEP 3333). Its frameworks read no body
+    # without a length, so an empty one is refused there.
+    has_length = b"content-length" in names and (b"content-length", b"") not in parsed.headers
+    is_comparable = len(set(names)) == len(names) and (has_length or (parsed.body and b"content-length" not in names))
     if is_comparable and not parsed.is_cut and data[0] & 128 == 0:
         _check_wsgi(wsgi, parsed, exchange)
     return exchange.got.status, number, len(exchange.got.body) > 0, parsed.method[:6]
