@@ -13,9 +13,8 @@ import enum
 import sys
 import uuid
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import lru_cache, partial
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -112,9 +111,7 @@ def _check_depth(value: Any, hook: Callable[[Any], Any]) -> None:
     stack: list[Iterator[Any]] = [iter((value,))]
     while stack:
         for container in stack[-1]:
-            kind: Any = type(container)
-            read = _reader(kind)
-            inner = _read_others(container, hook) if read is None else read(container)
+            inner = _parts_of(container, hook)
             if not _SCALARS.issuperset(map(type, inner)):
                 containers = [each for each in inner if type(each) not in _SCALARS]
                 if len(stack) >= _MAX_DEPTH:
@@ -125,74 +122,31 @@ def _check_depth(value: Any, hook: Callable[[Any], Any]) -> None:
             stack.pop()
 
 
-# Bounded, because the cache keeps classes alive, and a program may make them at run time.
-@lru_cache(1000)
-def _reader(kind: Any) -> Callable[[Any], Iterable[Any]] | None:
-    """Return the function that returns the values inside a value, None if that depends on more than its class.
-
-    It leaves out what msgspec does not write, because that may be circular.
-    """
+def _parts_of(value: Any, hook: Callable[[Any], Any]) -> Iterable[Any]:
+    """Return the values inside a value. What msgspec does not write may be circular, and is left out."""
+    kind: Any = type(value)
     if issubclass(kind, (enum.Enum, type)):
-        return _nothing
-    if issubclass(kind, (list, tuple)):
-        return _itself
+        return ()
+    if issubclass(kind, (list, tuple, set, frozenset)):
+        return value  # type: ignore[no-any-return]
     if issubclass(kind, dict):
-        return _of_dict
-    if issubclass(kind, (set, frozenset)):
-        return list
+        # Keys too: msgspec writes them through the same functions, so a key may be a deep tuple.
+        return [*dict.values(value), *(key for key in dict.keys(value) if type(key) is not str)]
+    own = getattr(value, "__dict__", {})
+    names: Iterable[str]
     if hasattr(kind, "__struct_fields__"):
-        return partial(_attributes, kind.__struct_fields__)
-    if isinstance(fields := getattr(kind, "__dataclass_fields__", None), dict):
-        return _dataclass_reader(kind, fields)
-    if hasattr(kind, "__attrs_attrs__"):
-        return partial(_of_attrs, [each.name for each in kind.__attrs_attrs__])
-    if hasattr(kind, "__pydantic_serializer__"):
-        return _nothing  # pydantic has a limit of its own
-    return None
-
-
-def _read_others(value: Any, hook: Callable[[Any], Any]) -> Iterable[Any]:
-    fields = _attribute(value, "__dataclass_fields__")  # a proxy of a dataclass has them too
-    if isinstance(fields, dict):
-        return _attributes(fields, value)
-    return (hook(value),)
-
-
-def _nothing(value: Any) -> Iterable[Any]:
-    return ()
-
-
-def _itself(value: Any) -> Iterable[Any]:
-    items: Iterable[Any] = value
-    return items
-
-
-# Keys too: msgspec writes them through the same functions, so a key may be a deep tuple.
-def _of_dict(value: dict[Any, Any]) -> Iterable[Any]:
-    return [*dict.values(value), *(key for key in dict.keys(value) if type(key) is not str)]
-
-
-def _of_attrs(names: list[str], value: Any) -> Iterable[Any]:
-    return _attributes([name for name in (*getattr(value, "__dict__", ()), *names) if not name.startswith("_")], value)
-
-
-def _dataclass_reader(kind: type, fields: Collection[str]) -> Callable[[Any], Iterable[Any]]:
-    """Return the reader of a dataclass. Attributes of the class, such as a ClassVar, are not written."""
-    names = frozenset(fields)
-    slots = [name for name in names if hasattr(getattr(kind, name, None), "__set__")]
-
-    def read(value: Any) -> Iterable[Any]:
-        own = getattr(value, "__dict__", {})
-        if own.keys() <= names:
-            found = [*own.values()]
-        else:
-            found = [own[name] for name in names if name in own]
-        return [*found, *_attributes(slots, value)] if slots else found
-
-    return read
-
-
-def _attributes(names: Iterable[str], value: Any) -> list[Any]:
+        names = kind.__struct_fields__
+    elif isinstance(fields := getattr(kind, "__dataclass_fields__", None), dict):
+        # An attribute of the class alone, such as a ClassVar, is not written.
+        names = [name for name in fields if name in own or hasattr(getattr(kind, name, None), "__set__")]
+    elif hasattr(kind, "__attrs_attrs__"):
+        names = [name for name in (*own, *(each.name for each in kind.__attrs_attrs__)) if not name.startswith("_")]
+    elif hasattr(kind, "__pydantic_serializer__"):
+        return ()  # pydantic has a limit of its own
+    elif isinstance(fields := _attribute(value, "__dataclass_fields__"), dict):  # of a proxy
+        names = fields
+    else:
+        return (hook(value),)
     return [_attribute(value, name) for name in names]
 
 
