@@ -122,9 +122,8 @@ def with_fast_path(plain_decode: F) -> F:
                         else:
                             params = value["params"]
                             is_usual = size == 4 and type(params) in rules.usual_params and not rules.has_text_limits
-                            if is_usual:
-                                colons = data.count(b":")
-                                is_usual = colons == 4 or not _has_duplicates(data, value, colons)
+                            if is_usual and (colons := data.count(b":")) != 4:
+                                is_usual = not _has_duplicates(data, value, colons)
                         if is_usual:
                             request = new(Request)
                             set_request_id(request, request_id)

@@ -357,10 +357,7 @@ def _scan_value(text: bytes, at: int, any_width: bool) -> ScannedValue:
         byte = text[at]
         if state == _AFTER or (state == _FIRST and byte == due[-1]):
             if byte == due[-1]:
-                count = 1
-                if text[at : at + 2] == b"]]":  # many arrays may end at once
-                    ending = due[at - _end_of_arrays(text, at).end() :]  # type: ignore[union-attr]
-                    count = len(ending) - len(ending.rstrip(b"]"))
+                count = _arrays_ending(text, at, due) if text[at : at + 2] == b"]]" else 1
                 del due[-count:]
                 at += count
                 if not due:
@@ -393,6 +390,12 @@ def _scan_value(text: bytes, at: int, any_width: bool) -> ScannedValue:
             if not due:
                 return ScannedValue(start, at, depth, wide)
             state = _AFTER
+
+
+def _arrays_ending(text: bytes, at: int, due: bytearray) -> int:
+    """How many of the open arrays end with the brackets at `at`."""
+    ending = due[at - _end_of_arrays(text, at).end() :]  # type: ignore[union-attr]
+    return len(ending) - len(ending.rstrip(b"]"))
 
 
 def _scan_scalar(text: bytes, at: int, any_width: bool) -> tuple[int, bool]:

@@ -216,8 +216,7 @@ class Dispatch:
         responses: list[bytes] = []
         tasks: dict[int, Any] = {}
         begun: list[Awaitable[Any]] = []
-        running = 0
-        waiter: Any = None
+        running, waiter = 0, None
         is_expired = False  # the deadline has passed
 
         def end(_: object) -> None:
@@ -259,9 +258,7 @@ class Dispatch:
             if timer is not None:
                 timer.cancel()
             # However this coroutine ends.
-            await _end(asyncio, list(tasks.values()))
-            for work in begun:
-                discard(work)  # a task that is cancelled before its first step never awaits its work
+            await _end(asyncio, list(tasks.values()), begun)
         for index, task in tasks.items():
             item = batch[index]
             try:
@@ -417,14 +414,16 @@ class DispatchByForm(Dispatch):
         return self._for(data).failed(data, error)
 
 
-async def _end(asyncio: Any, tasks: list[Any]) -> None:
-    """Cancel tasks, and wait until none of them runs."""
+async def _end(asyncio: Any, tasks: list[Any], begun: list[Awaitable[Any]]) -> None:
+    """Cancel tasks, wait until none of them runs, and discard what they have not awaited."""
     for task in tasks:
         task.cancel()
     while pending := [task for task in tasks if not task.done()]:
         # anyio cancels again and again: still wait for the tasks.
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait(pending)
+    for work in begun:
+        discard(work)  # a task that is cancelled before its first step never awaits its work
 
 
 def _context_of(item: Served, context: Any, peer: Any) -> RequestContext:
