@@ -28,21 +28,31 @@ INVALID: Final = "Invalid value"
 MAX_PROBLEMS: Final = 16
 """Maximum number of problems in one response."""
 
-# msgspec has no structured errors. Its texts look like "Expected `int`, got `str` - at `$.a[0]`".
-_TYPES: Final = {"int": "integer", "str": "string", "float": "number", "bool": "boolean"}
-"""The types of JSON Schema by msgspec's names, where these differ."""
-_BOUNDS: Final = {
-    ">": "is less than or equal to the minimum of",
-    ">=": "is less than the minimum of",
-    "<": "is greater than or equal to the maximum of",
-    "<=": "is greater than the maximum of",
+_REASONS: Final = {
+    "minimum": "is less than the minimum of {}",
+    "exclusiveMinimum": "is less than or equal to the minimum of {}",
+    "maximum": "is greater than the maximum of {}",
+    "exclusiveMaximum": "is greater than or equal to the maximum of {}",
+    "multipleOf": "is not a multiple of {}",
+    "pattern": 'does not match "{}"',
+    "minLength": "is shorter than {}",
+    "maxLength": "is longer than {}",
+    **dict.fromkeys(("minItems", "minProperties"), "has less than {}"),
+    **dict.fromkeys(("maxItems", "maxProperties"), "has more than {}"),
 }
+"""The reasons by the keyword of JSON Schema that refuses a value."""
 _UNITS: Final = {
-    "str": ("character", "characters"),
-    "array": ("item", "items"),
-    "object": ("property", "properties"),
+    "Length": ("character", "characters"),
+    "Items": ("item", "items"),
+    "Properties": ("property", "properties"),
 }
+"""What the keywords that begin with "min" or "max" and end so count."""
 
+# msgspec has no structured errors. Its texts look like "Expected `int`, got `str` - at `$.a[0]`".
+_MSGSPEC_TYPES: Final = {"int": "integer", "str": "string", "float": "number", "bool": "boolean"}
+"""The types of JSON Schema by msgspec's names, where these differ."""
+_MSGSPEC_BOUNDS: Final = {">": "exclusiveMinimum", ">=": "minimum", "<": "exclusiveMaximum", "<=": "maximum"}
+_MSGSPEC_SIZES: Final = {"str": "Length", "object": "Properties"}  # others are of items
 _MSGSPEC_EXPECTED: Final = re.compile(
     r"Expected `(?P<types>[^`]+)`(?:"
     r", got .*"
@@ -67,17 +77,19 @@ _PYDANTIC_TYPES: Final = {
     "string_type": "string",
     "none_required": "null",
 }
-_PYDANTIC_LIMITS: Final = {
-    "greater_than": (">", "gt"),
-    "greater_than_equal": (">=", "ge"),
-    "less_than": ("<", "lt"),
-    "less_than_equal": ("<=", "le"),
-    "string_too_short": (">=", "min_length"),
-    "string_too_long": ("<=", "max_length"),
-    "too_short": (">=", "min_length"),
-    "too_long": ("<=", "max_length"),
+_PYDANTIC_KEYWORDS: Final = {
+    "greater_than": ("exclusiveMinimum", "gt"),
+    "greater_than_equal": ("minimum", "ge"),
+    "less_than": ("exclusiveMaximum", "lt"),
+    "less_than_equal": ("maximum", "le"),
+    "multiple_of": ("multipleOf", "multiple_of"),
+    "string_pattern_mismatch": ("pattern", "pattern"),
+    "string_too_short": ("minLength", "min_length"),
+    "string_too_long": ("maxLength", "max_length"),
+    "too_short": ("minItems", "min_length"),
+    "too_long": ("maxItems", "max_length"),
 }
-"""The relation that a value breaks, and the name of its limit in the context."""
+"""The keyword of JSON Schema that a value breaks, and the name of its value in the context."""
 
 _PYDANTIC_CONTEXT: Final = frozenset(
     {
@@ -164,28 +176,25 @@ def msgspec_problem(error: Exception, pointer_of: Callable[[str], str]) -> Probl
 def _msgspec_reason(expected: re.Match[str]) -> str:
     types = expected["types"].split(" | ")
     if expected["bound"]:
-        return f"{_BOUNDS[expected['bound']]} {expected['limit']}"
+        return _reason(_MSGSPEC_BOUNDS[expected["bound"]], expected["limit"])
     if expected["factor"]:
-        return f"is not a multiple of {expected['factor']}"
+        return _reason("multipleOf", expected["factor"])
     if expected["pattern"]:
-        return f'does not match "{ast.literal_eval(expected["pattern"])}"'
+        return _reason("pattern", ast.literal_eval(expected["pattern"]))
     if expected["length"]:
         length = int(expected["length"])
         is_short = expected["relation"] == ">=" or int(expected["actual"] or length) < length
-        return _length_reason(types[0], is_short, length)
-    return _type_reason(_TYPES.get(name, name) for name in types)
+        return _reason(f"{'min' if is_short else 'max'}{_MSGSPEC_SIZES.get(types[0], 'Items')}", length)
+    return _type_reason(_MSGSPEC_TYPES.get(name, name) for name in types)
+
+
+def _reason(keyword: str, value: object) -> str:
+    unit = _UNITS.get(keyword[len("min") :])
+    return _REASONS[keyword].format(value if unit is None else f"{value} {unit[value != 1]}")
 
 
 def _type_reason(types: Iterable[str]) -> str:
     return "is not of type " + " or ".join(f'"{name}"' for name in types)
-
-
-def _length_reason(kind: str, is_short: bool, length: int) -> str:
-    one, several = _UNITS.get(kind, _UNITS["array"])
-    unit = one if length == 1 else several
-    if kind == "str":
-        return f"is {'shorter' if is_short else 'longer'} than {length} {unit}"
-    return f"has {'less' if is_short else 'more'} than {length} {unit}"
 
 
 def msgspec_pointers(names: Iterable[str]) -> Callable[[str], str]:
@@ -249,16 +258,11 @@ def _pydantic_reason(found: Any) -> str:
         return _PYDANTIC_REASONS[kind]
     if kind in _PYDANTIC_TYPES:
         return _type_reason([_PYDANTIC_TYPES[kind]])
-    if kind in _PYDANTIC_LIMITS:
-        relation, name = _PYDANTIC_LIMITS[kind]
-        if not kind.endswith(("short", "long")):
-            return f"{_BOUNDS[relation]} {context[name]}"
-        of = "str" if kind.startswith("string") else "object" if context.get("field_type") == "Dictionary" else "array"
-        return _length_reason(of, relation == ">=", context[name])
-    if kind == "multiple_of":
-        return f"is not a multiple of {context['multiple_of']}"
-    if kind == "string_pattern_mismatch":
-        return f'does not match "{context["pattern"]}"'
+    if kind in _PYDANTIC_KEYWORDS:
+        keyword, name = _PYDANTIC_KEYWORDS[kind]
+        if context.get("field_type") == "Dictionary":
+            keyword = keyword.replace("Items", "Properties")
+        return _reason(keyword, context[name])
     try:
         if context.keys() <= _PYDANTIC_CONTEXT:
             return PydanticKnownError(kind, context or None).message()
