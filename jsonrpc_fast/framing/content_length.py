@@ -179,21 +179,10 @@ class ContentLengthFrames:
     Content-Length allocates nothing.
     """
 
-    # The next byte belongs to a body while `_left` is not 0, else to headers. Of a body over the limit, the first
-    # `_head_left` bytes are kept and the rest is counted down.
+    # The next byte belongs to a body while `_left` is not 0, else to headers. The first `_wanted` bytes of a body
+    # become a frame: all of it, or the beginning of one over the limit. Then `_wanted` is 0, and the rest is dropped.
 
-    __slots__ = (
-        "_at_start",
-        "_body",
-        "_dropping",
-        "_head_left",
-        "_header",
-        "_left",
-        "_limit",
-        "_offset",
-        "_start",
-        "ended",
-    )
+    __slots__ = ("_at_start", "_body", "_fault", "_header", "_left", "_limit", "_offset", "_start", "_wanted", "ended")
 
     def __init__(self, limit: int) -> None:
         self.ended: bool = False
@@ -201,9 +190,9 @@ class ContentLengthFrames:
         self._at_start = True
         self._header: HeaderReader | None = None  # the reader of the current headers
         self._left = 0  # missing bytes of the body
-        self._body = bytearray()
-        self._dropping = False  # inside a body over the limit
-        self._head_left = 0  # missing bytes of the beginning of a body over the limit
+        self._body = bytearray()  # the part of the wanted bytes that has arrived
+        self._wanted = 0
+        self._fault: ParseErrorCode | None = None  # of the body: it is over the limit
         self._offset = 0  # the offset of the next byte
         self._start = 0  # the offset of the current headers or body
 
@@ -221,19 +210,15 @@ class ContentLengthFrames:
         self._offset += len(data)
         self._at_start = False
         self._header = None
-        self._left = 0
+        self._left = self._wanted = 0
         self._body = bytearray()
-        self._dropping = False
 
     def close(self) -> list[Frame]:
         """Return the fault of a stream that ends inside a frame, if it does."""
-        if self.ended:
+        if self._wanted:
+            return [Frame(bytes(self._body), None, self._start, self._fault or ParseErrorCode.TRUNCATED)]
+        if self.ended or self._left:  # the fault is reported
             return []
-        # The fault was reported when the beginning of the body was there, or is reported now with a part of it.
-        if self._dropping:
-            return [] if self._head_left == 0 else [self._too_large()]
-        if self._left:
-            return [Frame(bytes(self._body), None, self._start, ParseErrorCode.TRUNCATED)]
         fault = None if self._header is None else self._header.close()
         if self._header is None or fault is None:
             return []
@@ -258,35 +243,24 @@ class ContentLengthFrames:
             # With a length of 0 the next bytes are headers again: an empty body is no message.
             self._left = header.length
             self._start = self._offset
-            # The body is skipped without being stored. Only its beginning is kept, for the id in the fault.
-            self._dropping = header.length > self._limit
-            if self._dropping:
-                self._head_left = min(self._limit, HEAD_BYTES)
+            # A body over the limit is skipped without being stored, except its beginning, for the id in the fault.
+            is_too_large = header.length > self._limit
+            self._wanted = min(self._limit, HEAD_BYTES) if is_too_large else header.length
+            self._fault = ParseErrorCode.MESSAGE_TOO_LARGE if is_too_large else None
         return end
 
     def _read_body(self, chunk: bytes, at: int, frames: list[Frame]) -> int:
         size = min(self._left, len(chunk) - at)
         self._left -= size
         self._offset += size
-        if self._dropping:
-            if self._head_left:
-                head = chunk[at : at + min(size, self._head_left)]
-                self._body += head
-                self._head_left -= len(head)
-                if self._head_left == 0:
-                    frames.append(self._too_large())
-            self._dropping = self._left > 0
-        # A body in several chunks is collected; one that arrives whole is sliced once, below.
-        elif self._left or self._body:
-            self._body += chunk[at : at + size]
-            if not self._left:
-                frames.append(Frame(bytes(self._body), None, self._start))
+        if self._wanted:
+            part = chunk[at : at + min(size, self._wanted - len(self._body))]
+            # A body in several chunks is collected; one that arrives whole is sliced once.
+            if self._body or len(part) < self._wanted:
+                self._body += part
+                part = bytes(self._body) if len(self._body) == self._wanted else b""
+            if part:
+                frames.append(Frame(part, None, self._start, self._fault))
+                self._wanted = 0
                 self._body = bytearray()
-        else:
-            frames.append(Frame(chunk[at : at + size], None, self._start))
         return at + size
-
-    def _too_large(self) -> Frame:
-        head = bytes(self._body)
-        self._body = bytearray()
-        return Frame(head, None, self._start, ParseErrorCode.MESSAGE_TOO_LARGE)
