@@ -17,6 +17,7 @@ import binascii
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from ..._checks import HEADER_NAME, HEADER_VALUE
@@ -203,15 +204,16 @@ def check_modern(headers: Mapping[bytes, bytes], message: Request) -> None:
     Raises:
         RpcError: `_meta` lacks a required member (-32602), or a header is missing or differs (-32020).
     """
-    meta = object_members(member_of(message.params, "_meta"))
+    params, method = message.params, message.method
+    meta = object_members(member_of(params, "_meta"))
     for key in (PROTOCOL_VERSION_KEY, CLIENT_CAPABILITIES_KEY):
         if key not in meta:
             raise invalid_params(f"_meta lacks {key}")
-    _check("MCP-Protocol-Version", _text(headers, VERSION), meta[PROTOCOL_VERSION_KEY])
-    _check("Mcp-Method", _text(headers, METHOD), message.method)
-    member = NAME_MEMBERS.get(message.method)
-    if member is not None and isinstance(named := member_of(message.params, member), str):
-        _check("Mcp-Name", _decoded("Mcp-Name", _text(headers, NAME)), named)
+    _check("MCP-Protocol-Version", headers.get(VERSION), meta[PROTOCOL_VERSION_KEY])
+    _check("Mcp-Method", headers.get(METHOD), method)
+    member = NAME_MEMBERS.get(method)
+    if member is not None and isinstance(named := member_of(params, member), str):
+        _check("Mcp-Name", headers.get(NAME), named, decode_value)
 
 
 def check_parameters(headers: Mapping[bytes, bytes], expected: Mapping[str, Path], arguments: Any) -> None:
@@ -227,36 +229,42 @@ def check_parameters(headers: Mapping[bytes, bytes], expected: Mapping[str, Path
     """
     values = parameter_values(expected, arguments)
     for name in expected:
-        value, given = values.get(name), _decoded(name, _text(headers, name.encode()))
+        value, header = values.get(name), headers.get(name.encode())
         if value is not None:
-            wanted = decode_value(value)
-            _check(name, wanted if given is not None and _is_same_number(given, value) else given, wanted)
-        elif given is not None:
+            _check(name, header, decode_value(value), partial(_read_as, value))
+        elif header is not None:
             raise _mismatch(f"{name} has no argument")
 
 
-def _text(headers: Mapping[bytes, bytes], name: bytes) -> str | None:
-    value = headers.get(name)
-    return None if value is None else value.strip(WHITESPACE).decode("latin-1")
+def _check(name: str, header: bytes | None, said: object, read: Callable[[str], str] | None = None) -> None:
+    """Check that a header is what the body says.
+
+    Args:
+        name: The name of the header.
+        header: Its value; None without it.
+        said: What the body says.
+        read: Returns what a text stands for; by default that is the text.
+
+    Raises:
+        RpcError: It is missing or differs (-32020).
+    """
+    if header is None:
+        raise _mismatch(f"{name} is missing")
+    given = header.strip(WHITESPACE).decode("latin-1")
+    if read is not None:
+        try:
+            given = read(given)
+        except ValueError:
+            raise _mismatch(f"{name} is malformed") from None
+    if given != said:
+        raise _mismatch(f"{name} is not what the body says")
 
 
-def _decoded(name: str, text: str | None) -> str | None:
-    try:
-        return None if text is None else decode_value(text)
-    except ValueError:
-        raise _mismatch(f"{name} is malformed") from None
-
-
-def _check(name: str, given: str | None, expected: object) -> None:
-    """Check that a header is what the body says."""
-    if given != expected or given is None:
-        raise _mismatch(f"{name} is missing" if given is None else f"{name} is not what the body says")
-
-
-def _is_same_number(given: str, value: str) -> bool:
-    """Return whether two texts are the same integer, one of them perhaps written as a decimal fraction."""
-    match = _INTEGER.fullmatch(given)
-    return match is not None and _INTEGER.fullmatch(value) is not None and int(match[1]) == int(value)
+def _read_as(value: str, text: str) -> str:
+    """Return what a header stands for; if that is the same integer as `value`, in its form: 5 for 5.0."""
+    match = _INTEGER.fullmatch(text)
+    is_same = match is not None and _INTEGER.fullmatch(value) is not None and int(match[1]) == int(value)
+    return value if is_same else decode_value(text)
 
 
 def _mismatch(fault: str) -> RpcError:

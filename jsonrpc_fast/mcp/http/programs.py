@@ -28,7 +28,7 @@ from typing import Any, Final, Literal
 
 from ..._checks import check_count, check_seconds
 from ..._logs import logger_of
-from ...codec import Request
+from ...codec import Notification, Request, encode_error
 from ...handlers.failures import on_failure
 from ...http.requests import RETRY_SOON, Refusal
 from ...profile import MCP_2025_11_25, Profile
@@ -38,7 +38,7 @@ from ...transports.stdio.client import StdioClient
 from ...types import UNSET, MessageId, Unset
 from ..protocol.meta import LISTEN_METHOD, LOG_LEVEL_KEY, object_members
 from ..protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, REVISIONS, Revision
-from ..relay import FaultLog, Relay, SideName
+from ..relay import RELAY_ERROR, FaultLog, Relay, SideName
 from ..server.lifespan import Lifespan
 from ..server.serving import ClientConnection, ConnectionFactory
 from ..server.task_store import TaskStore
@@ -58,6 +58,7 @@ GONE_SECONDS: Final = 300.0
 _MAX_TOKENS: Final = 1000
 """The maximum number of requests with progress that a process serves without a session."""
 _PROFILE: Final = MCP_2025_11_25.replace(name="mcp", batches=True)  # one revision has batches
+_CLOSED: Final = "the session is closed"
 _RELATED: Final = frozenset({"notifications/message", "notifications/progress"})
 
 _logger: Final = logger_of("relay")
@@ -236,9 +237,13 @@ class ProgramConnection(ClientConnection):
             self._server.run_aside(self.close())
 
     async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
-        """End the relay and the process."""
+        """End the relay and the process, and before that the requests in flight, for the client and for the process."""
         if self._gone is not None:
             self._gone.cancel()
+        # Without its cancellation the program would let each function end before it does, until it is terminated.
+        for id, stream in self._transport.streams.copy().items():
+            stream.respond(id, encode_error(id, RELAY_ERROR, _CLOSED, delimited=False))
+            self._transport.deliver(Notification("notifications/cancelled", {"requestId": id}), None)
         if self._relay is not None:
             await self._relay.close()
 

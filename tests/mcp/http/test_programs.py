@@ -420,8 +420,16 @@ async def test_what_a_process_sends_late_never_reaches_the_next_request(log: boo
         assert fifth == [{"level": "info", "data": "own"}]
 
 
+SILENT = """
+import json, sys
+for line in sys.stdin:
+    print(json.loads(line)["method"], file=sys.stderr, flush=True)
+"""
+
+
 async def test_an_endpoint_closes_while_a_request_of_2026_07_28_is_in_flight() -> None:
-    server = ProgramServer([sys.executable, "-c", "import sys; sys.stdin.read()"])
+    lines: list[str] = []
+    server = ProgramServer([sys.executable, "-c", SILENT], stderr=lines.append)
     endpoint = McpEndpoint(server)
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -433,3 +441,5 @@ async def test_an_endpoint_closes_while_a_request_of_2026_07_28_is_in_flight() -
         await eventually(lambda: bool(server.connections))
         await endpoint.close(0.0)
         assert (await sent).json()["error"]["code"] == -32000
+        # The program learns that nobody waits for its response, or it would not end before it is terminated.
+        await eventually(lambda: lines == ["ping", "notifications/cancelled"])
