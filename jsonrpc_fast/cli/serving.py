@@ -44,13 +44,10 @@ def _serve_folder(options: argparse.Namespace, place: tuple[str, int] | None) ->
     from ..mcp.templates.server import TemplateFolder, serve_folder, serve_folder_over_http
 
     folder = TemplateFolder(path)
-    try:
-        if place is None:
-            return _on_stdio(options, lambda: serve_folder(folder))
-        hosts, origins = options.allow_host, options.allow_origin
-        return serve_folder_over_http(folder, *place, allowed_hosts=hosts, allowed_origins=origins)
-    finally:
-        folder.close()
+    if place is None:
+        return _on_stdio(options, lambda: serve_folder(folder))
+    hosts, origins = options.allow_host, options.allow_origin
+    return serve_folder_over_http(folder, *place, allowed_hosts=hosts, allowed_origins=origins)
 
 
 def _folder_of(given: str) -> Path:

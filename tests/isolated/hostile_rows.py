@@ -17,7 +17,7 @@ from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.http import Endpoint, WsgiEndpoint
 from jsonrpc_fast.mcp.http.sending import read
 from jsonrpc_fast.mcp.protocol.schemas import Schema
-from jsonrpc_fast.mcp.protocol.uris import UriTemplate, validate_uri
+from jsonrpc_fast.mcp.protocol.uris import UriTemplate, uri_faults
 from jsonrpc_fast.mcp.server import Server
 from jsonrpc_fast.session import LspConvention, Session
 
@@ -359,7 +359,7 @@ row(
     "MCP URI",
     "a URI over the limit, checked",
     fill(b"a", b"x:"),
-    lambda data: validate_uri(data.decode()).errors[0].value,
+    lambda data: uri_faults(data.decode())[0],
 )
 
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from jsonrpc_fast.mcp.server.results import ToolResult
 from jsonrpc_fast.mcp.server.server import Server
+from jsonrpc_fast.mcp.server.values.results import ToolResult
 
 logging.basicConfig(format="%(message)s")
 server = Server("typed", "1")

@@ -10,10 +10,10 @@ import msgspec
 
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp.protocol.definitions import ToolAnnotations
-from jsonrpc_fast.mcp.server.context import Context
-from jsonrpc_fast.mcp.server.results import ToolResult
+from jsonrpc_fast.mcp.server.request.context import Context
 from jsonrpc_fast.mcp.server.server import Server
-from jsonrpc_fast.mcp.server.tools import text_content
+from jsonrpc_fast.mcp.server.values.results import ToolResult
+from jsonrpc_fast.mcp.server.values.tools import text_content
 
 
 def sample() -> Server:

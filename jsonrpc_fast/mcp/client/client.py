@@ -41,7 +41,7 @@ from ..protocol.capabilities import ClientCapabilities, Implementation
 from ..protocol.contents import contents_fault, message_fault
 from ..protocol.meta import LOG_LEVEL_KEY, LOG_LEVELS, TASKS_EXTENSION
 from ..protocol.schemas import Schema
-from ..protocol.uris import validate_uri
+from ..protocol.uris import uri_faults
 from .handshake import PROBE_SECONDS, ClientHandshake, ServerContext
 from .limits import Restarts, seconds_left, wait_until
 from .program import EXIT_SECONDS, ProgramTransport, explained
@@ -455,8 +455,8 @@ class Client:
         Args:
             uri: The URI of the resource.
         """
-        if faults := validate_uri(uri).errors:
-            raise ValueError("; ".join([fault.value for fault in faults]))
+        if faults := uri_faults(uri):
+            raise ValueError("; ".join(faults))
         result = await self.call("resources/read", {"uri": uri}, **options)
         if self._is_of_extension(result):
             return result

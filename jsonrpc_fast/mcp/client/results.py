@@ -88,7 +88,7 @@ async def all_pages(
     Raises:
         ValueError: A page is invalid, or the pages exceed MAX_PAGES or MAX_LIST_BYTES.
     """
-    _, name, key = LIST_METHODS[method]
+    _, name, key, _ = LIST_METHODS[method]
     found: list[dict[str, Any]] = []
     params: dict[str, str] | None = None
     cursors: set[str] = set()

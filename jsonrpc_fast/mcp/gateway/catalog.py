@@ -202,7 +202,7 @@ class Catalog:
         Raises:
             RpcError: There is a cursor: every list has a single page (-32602).
         """
-        _, name, key = LIST_METHODS[method]
+        _, name, key, _ = LIST_METHODS[method]
         # No cursor was ever given out: the pages of all servers are read before the list is sent.
         if params.get(("cursor",)) is not None:
             raise invalid_params("Invalid cursor")

@@ -42,13 +42,13 @@ from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVELS, HandshakeRe
 from ..protocol.naming import Prefixes
 from ..protocol.records import EmptyObject
 from ..relay import RELAY_ERROR
-from ..server.context import HttpExchange
-from ..server.handshake import RequestRules, ServerHandshake
-from ..server.lifespan import Lifespan
-from ..server.request_state import STATE_SECONDS, StateKey, StateSeal
+from ..server.request.context import HttpExchange
+from ..server.request.handshake import RequestRules, ServerHandshake
+from ..server.request.lifespan import Lifespan
+from ..server.request.request_state import STATE_SECONDS, StateKey, StateSeal
+from ..server.request.subscriptions import URIS, ClientSubscriptions, SubscriptionStream
+from ..server.request.task_store import TaskStore
 from ..server.serving import ClientConnection, FrontSession, Served
-from ..server.subscriptions import URIS, ClientSubscriptions, SubscriptionStream
-from ..server.task_store import TaskStore
 from .catalog import CHANGES, Catalog
 from .modern import CALLS, ModernCall, ModernClient, ModernClients, Rounds
 from .payloads import Tokens, as_raw, member, text_member, with_members

@@ -38,7 +38,7 @@ from ...handlers import is_awaitable
 from ...http.failures import UserFailures
 from ...http.guard import within
 from ...http.requests import Refusal
-from ..server.scopes import SCOPE, as_scopes, declared_scopes, scopes_of
+from ..server.values.scopes import SCOPE, as_scopes, declared_scopes, scopes_of
 from .headers import BEARER_TOKEN, value_of
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"

@@ -44,7 +44,7 @@ from ...types import Unset
 from ..applications import HttpOptions
 from ..protocol.meta import member_of
 from ..protocol.versions import HANDSHAKE_VERSIONS
-from ..server.lifespan import LifespanHolder
+from ..server.request.lifespan import LifespanHolder
 from ..server.serving import ConnectionFactory
 from .authorization import Authorization
 from .event_log import EventLog

@@ -13,7 +13,7 @@ import contextlib
 import math
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from ...transports.stdio.child import signal_children
@@ -62,7 +62,6 @@ def run_http(
     *,
     grace_seconds: float = 5.0,
     uvicorn_options: Mapping[str, Any] | None = None,
-    alongside: Callable[[asyncio.Event], Awaitable[None]] | None = None,
 ) -> int:
     """Serve an endpoint until a signal arrives. Use it as a `main`.
 
@@ -72,7 +71,6 @@ def run_http(
         port: The port; 0: any free one.
         grace_seconds: How long functions that run may take after a signal.
         uvicorn_options: Further options of `uvicorn.Config`, such as `ssl_certfile` and `ssl_keyfile`.
-        alongside: Runs as long as the server, until its event is set.
 
     Returns:
         The exit code: 0, 3 if the server cannot start, 130 after SIGINT. SIGTERM and SIGHUP end the process as they do
@@ -87,16 +85,6 @@ def run_http(
         raise ImportError(_UVICORN_MISSING) from error
 
     class Server(uvicorn.Server):
-        async def serve(self, sockets: Any = None) -> None:
-            stop = asyncio.Event()
-            beside = None if alongside is None else asyncio.ensure_future(alongside(stop))
-            try:
-                await super().serve(sockets)
-            finally:
-                stop.set()
-                if beside is not None:
-                    await beside
-
         async def shutdown(self, sockets: Any = None) -> None:
             # uvicorn waits for the responses in progress before it tells the application to end.
             closing = asyncio.ensure_future(app.close(grace_seconds))

@@ -9,6 +9,7 @@ from ...codec import Raw
 from ...codec._payloads import decoded
 from ...codes import RPC_MESSAGES, ErrorCode
 from ...errors import RpcError
+from .definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
 from .versions import REVISIONS, VERSIONS
 
 PROTOCOL_VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
@@ -59,18 +60,20 @@ class ListMethod(NamedTuple):
         kind: The capability that it needs, and the kind for `list_changed`.
         member: The member of the result with the items.
         key: The member that identifies an item.
+        type: The class of an item.
     """
 
     kind: str
     member: str
     key: str
+    type: type[Definition]
 
 
 LIST_METHODS: Final = {
-    "prompts/list": ListMethod("prompts", "prompts", "name"),
-    "resources/list": ListMethod("resources", "resources", "uri"),
-    "resources/templates/list": ListMethod("resources", "resourceTemplates", "uriTemplate"),
-    "tools/list": ListMethod("tools", "tools", "name"),
+    "prompts/list": ListMethod("prompts", "prompts", "name", Prompt),
+    "resources/list": ListMethod("resources", "resources", "uri", Resource),
+    "resources/templates/list": ListMethod("resources", "resourceTemplates", "uriTemplate", ResourceTemplate),
+    "tools/list": ListMethod("tools", "tools", "name", Tool),
 }
 """The lists by method."""
 

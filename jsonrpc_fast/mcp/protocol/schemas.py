@@ -148,38 +148,36 @@ def measure(value: Any, max_depth: int, max_values: int) -> tuple[int, int]:
     return depth, count
 
 
-def _patterns(value: Any) -> Iterator[str]:
-    """The patterns in a schema of limited depth. This includes other objects with members of these names."""
-    if isinstance(value, dict):
-        if isinstance(pattern := value.get("pattern"), str):
-            yield pattern
-        if isinstance(properties := value.get("patternProperties"), dict):
-            yield from properties
-    for child in _children(value):
-        yield from _patterns(child)
+def _all_in(value: Any) -> Iterator[Any]:
+    """Yield a value and all that is nested in it."""
+    level = [value]
+    while level:
+        yield from level
+        level = [child for each in level for child in _children(each)]
+
+
+def _patterns(schema: Any) -> Iterator[str]:
+    """The patterns in a schema. This includes other objects with members of these names."""
+    for part in _all_in(schema):
+        if isinstance(part, dict):
+            if isinstance(pattern := part.get("pattern"), str):
+                yield pattern
+            if isinstance(properties := part.get("patternProperties"), dict):
+                yield from properties
 
 
 def _pattern_work(value: Any, power: int) -> int:
     """The sum over all strings and names in a value of limited size: their lengths to a power."""
     work = 0
-    level = [value]
-    while level:
-        inner: list[Any] = []
-        for each in level:
-            if isinstance(each, str):
-                work += len(each) ** power
-            elif isinstance(each, _CONTAINERS):
-                inner += _children(each)
-                if isinstance(each, dict):
-                    inner += each
-        level = inner
+    for part in _all_in(value):
+        texts = part if isinstance(part, dict) else [part]
+        work += sum(len(text) ** power for text in texts if isinstance(text, str))
     return work
 
 
 def _size(value: Any) -> int:
     """Count the values in a part of a schema; a long string is several."""
-    text = len(value) // _CHARACTERS_PER_VALUE if isinstance(value, str) else 0
-    return 1 + text + sum(map(_size, _children(value)))
+    return sum(1 + len(part) // _CHARACTERS_PER_VALUE if isinstance(part, str) else 1 for part in _all_in(value))
 
 
 _BESIDE: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")

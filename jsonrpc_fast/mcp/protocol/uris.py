@@ -9,11 +9,10 @@ Rules:
 from __future__ import annotations
 
 import base64
-import enum
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import jsonschema_rs
@@ -29,45 +28,19 @@ MAX_URI_CHARACTERS: Final = 8192
 _is_uri: Final = jsonschema_rs.Draft202012Validator({"type": "string", "format": "uri"}, validate_formats=True).is_valid
 
 
-class UriFault(enum.Enum):
-    """A fault of the URI of a resource. The value is the description for people."""
-
-    NOT_A_STRING = "the URI is not a string"
-    TOO_LONG = f"the URI has more than {MAX_URI_CHARACTERS} characters"
-    NOT_A_URI = "not a valid URI (RFC 3986)"
-    NO_PROVIDER = "a resource:// URI must name a provider"
-
-
-@dataclass(frozen=True, slots=True)
-class UriReport:
-    """The faults of a URI. `report["valid"]` and `report["errors"]` work, too."""
-
-    errors: tuple[UriFault, ...]
-
-    @property
-    def valid(self) -> bool:
-        """Whether the URI has no fault."""
-        return not self.errors
-
-    def __getitem__(self, name: Literal["valid", "errors"]) -> Any:
-        if name not in ("valid", "errors"):
-            raise KeyError(name)
-        return getattr(self, name)
-
-
-def validate_uri(uri: object) -> UriReport:
-    """Check the URI of a resource and report all faults."""
+def uri_faults(uri: object) -> list[str]:
+    """Return the faults of the URI of a resource, for people; [] if it is valid. They do not show the URI."""
     if not isinstance(uri, str):
-        return UriReport((UriFault.NOT_A_STRING,))
+        return ["the URI is not a string"]
     if len(uri) > MAX_URI_CHARACTERS:
-        return UriReport((UriFault.TOO_LONG,))
-    errors = []
+        return [f"the URI has more than {MAX_URI_CHARACTERS} characters"]
+    faults = []
     if not _is_valid(uri):
-        errors.append(UriFault.NOT_A_URI)
+        faults.append("not a valid URI (RFC 3986)")
     # The scheme is not case-sensitive (RFC 3986, section 3.1).
     if uri[:9].lower() == "resource:" and not _has_host(uri):
-        errors.append(UriFault.NO_PROVIDER)
-    return UriReport(tuple(errors))
+        faults.append("a resource:// URI must name a provider")
+    return faults
 
 
 def check_uri(uri: object) -> str:
@@ -76,10 +49,10 @@ def check_uri(uri: object) -> str:
     Raises:
         RpcError: The URI is not valid (-32602). The message names all faults, without the URI.
     """
-    report = validate_uri(uri)
-    if isinstance(uri, str) and report.valid:
+    faults = uri_faults(uri)
+    if isinstance(uri, str) and not faults:
         return uri
-    raise invalid_params("; ".join([fault.value for fault in report.errors]))
+    raise invalid_params("; ".join(faults))
 
 
 def not_found(uri: str, revision: Revision) -> RpcError:

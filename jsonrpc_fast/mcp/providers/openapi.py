@@ -24,8 +24,8 @@ from ..._checks import check_callable, check_count, check_type
 from ...codec._backend import dumps
 from ...codec._json import loads
 from ..protocol.definitions import ToolAnnotations
-from ..server.results import ToolError
 from ..server.server import Server
+from ..server.values.results import ToolError
 from .documents import Document, description_of, tool_name
 
 if TYPE_CHECKING:

@@ -29,9 +29,9 @@ from ...errors import ConnectionLost, RpcError, StateError
 from ..client.client import Client
 from ..protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
 from ..protocol.meta import SERVER_INFO_KEY
-from ..server.context import Context
+from ..server.functions.providers import FeatureKind, Provider
 from ..server.in_process import InProcess
-from ..server.providers import FeatureKind, Provider
+from ..server.request.context import Context
 
 D = TypeVar("D", bound=Definition)
 

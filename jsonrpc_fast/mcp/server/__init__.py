@@ -1,31 +1,14 @@
 """An MCP server: functions as tools, prompts and resources.
 
-    server             `Server`, and how it runs
-    decorators         the decorators that register functions
-    registry           what is registered and mounted
-    functions          signatures of registered functions
-    results            what functions may return to set more of a result
-    outputs            structured content: its schema, and the check of what a tool returned
-    blocks             content blocks
-    tasks              one task: a tool whose call goes on after its response
-    task_store         all tasks of a server, and the requests about them
-    tools              validation of arguments and results of tools
-    contents           content blocks, messages and contents from what functions return
-    context            `Context`: the request of a function, and messages to the client
-    forms              forms for the user, from types
-    lifespan           what the server opens before it serves
-    threads            sync functions in a thread, and their context
-    inputs             requests to modern clients, in several rounds
-    request_state      what a modern client carries from round to round
-    connection         one connection: its session and requests
-    in_process         a transport from a client in the same process
-    handshake          the server's side of the handshake, without IO
-    methods            the methods of MCP
-    middleware         functions around every method
-    providers          `Provider`: tools, prompts and resources from elsewhere
-    mounting           a server as the provider of another one
-    subscriptions      the changes that a client is notified of
-    paging             pages of lists, and cursors
+    server       `Server`, and how it runs
+    serving      what a server, a gateway and a program behind HTTP share
+    connection   one connection: its session and requests
+    methods      the methods of MCP
+    mounting     a server as the provider of another one
+    in_process   a transport from a client in the same process
+    functions/   the functions: registered, called, surrounded by middleware, provided from elsewhere
+    request/     one request: its rules, its context, its rounds, tasks and subscriptions
+    values/      what functions return and get: content blocks, results, forms
 
 Needs the extra `mcp`.
 """
@@ -42,14 +25,14 @@ from ..protocol.definitions import (
     Tool,
     ToolAnnotations,
 )
-from .blocks import AssistantMessage, Audio, EmbeddedResource, Image, ResourceLink, Text, UserMessage
-from .context import Context
-from .forms import Elicited
-from .middleware import Middleware
-from .providers import Provider
-from .results import ToolError, ToolResult, WholeResult
+from .functions.middleware import Middleware
+from .functions.providers import Provider
+from .request.context import Context
+from .request.task_store import TaskStore
 from .server import Server
-from .task_store import TaskStore
+from .values.blocks import AssistantMessage, Audio, EmbeddedResource, Image, ResourceLink, Text, UserMessage
+from .values.forms import Elicited
+from .values.results import ToolError, ToolResult, WholeResult
 
 __all__ = [
     "Annotations",

@@ -5,22 +5,20 @@ Rules:
   - Requests are checked again only if the transport's profile is looser than the server's. Results are checked before
     they are sent: an invalid result becomes error -32603 and is logged.
   - A call of a tool without a context needs nothing of the session: over HTTP it is served in the task of its request.
-  - A client that does not read gets no notifications of changes until it reads again, then one for each change. Log
-    messages are dropped in the meantime.
+  - A client that does not read gets no notifications of changes until it reads again, then one for each change.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import CoroutineType
 from typing import Any, Final, NamedTuple
 
 from ..._checks import check_type
-from ...codec import Notification, Raw, Request, Response
-from ...codec._payloads import decoded
-from ...errors import LOOP_EXITS, ConnectionLost, RpcError, StateError, invalid_params
+from ...codec import Raw, Request, Response
+from ...errors import LOOP_EXITS, RpcError, invalid_params
 from ...handlers import is_awaitable
 from ...handlers.middleware import within
 from ...profile import Profile
@@ -31,24 +29,21 @@ from ...transports.protocol import Transport, is_strict_enough
 from ...types import UNSET, Unset
 from ...validator import JsonRpcValidator, Report
 from ..protocol.capabilities import ServerCapabilities
-from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVELS, TASKS_EXTENSION, HandshakeResult
+from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, TASKS_EXTENSION, HandshakeResult
 from ..protocol.uris import check_uri
 from ..protocol.versions import Revision
-from .context import Context, open_inputs, opened_inputs
-from .functions import RegisteredFunction
-from .handshake import RequestRules, ServerHandshake
-from .inputs import Inputs, cannot_send, check_input_required
+from .functions.functions import RegisteredFunction
+from .functions.middleware import run_within
+from .functions.registry import RegisteredTool
 from .methods import CAPABILITIES, Method, Methods, call_method
-from .middleware import run_within
-from .registry import RegisteredTool
+from .request.context import Context, open_inputs, opened_inputs
+from .request.handshake import RequestRules, ServerHandshake
+from .request.inputs import Inputs, check_input_required
+from .request.outgoing import Outgoing, check_level
+from .request.subscriptions import TASK_IDS, ClientSubscriptions, SubscriptionStream
+from .request.tasks import Task
 from .serving import ClientConnection, FrontSession
-from .subscriptions import TASK_IDS, ClientSubscriptions, SubscriptionStream
-from .tasks import Task
 
-DEFAULT_LOG_LEVEL: Final = "info"
-"""The minimum level of log messages for a legacy client that has set none."""
-
-_MAX_UNWRITTEN_BYTES: Final = 1024 * 1024  # a client with more unwritten bytes than this does not read
 _BLOCKED_SECONDS: Final = 0.5
 _WITHOUT_SLOT: Final = frozenset({*LIST_METHODS, "tasks/result"})
 """Methods that may wait for providers (the lists) or for a task (its result)."""
@@ -76,6 +71,9 @@ class ServerConnection(ClientConnection):
         profile: The rules for the client's messages.
         transport: A transport that is not started.
         options: Options of `Session`.
+
+    Attributes:
+        outgoing: Sends messages to the client.
     """
 
     def __init__(
@@ -97,7 +95,6 @@ class ServerConnection(ClientConnection):
         self._must_validate = not is_strict_enough(transport, profile)
         self._subscriptions = ClientSubscriptions(self._capabilities)
         self._open_streams: dict[SubscriptionStream, _OpenStream] = {}
-        self._log_level = DEFAULT_LOG_LEVEL
         self._has_state = False
         self._changed_lists: dict[str, None] = {}  # the client is not yet notified of these
         self._changed_uris: dict[str, None] = {}
@@ -107,8 +104,8 @@ class ServerConnection(ClientConnection):
         # With middleware: what serves a request, and a notification, inside it.
         self._invoke = within(self._call_method, methods.middleware) if methods.middleware else None
         self._handle = within(self._call_notification, methods.middleware)
-        self._transport = transport
         self._session = FrontSession(self, transport, options)
+        self.outgoing: Outgoing = Outgoing(handshake, self._session, transport)
 
     async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
         """End the subscriptions, let the functions finish, and close the connection: see `Session.close`."""
@@ -133,7 +130,7 @@ class ServerConnection(ClientConnection):
         if isinstance(rules, HandshakeResult):
             return rules.result
         members = params if type(params) is dict else {}
-        context = Context(request, rules, members, self, self._methods)
+        context = Context(request, rules, members, self.outgoing, self._methods.shared)
         if rules.revision.is_modern and ("inputResponses" in members or "requestState" in members):
             open_inputs(context)
         method = self._own_methods.get(name)
@@ -184,7 +181,7 @@ class ServerConnection(ClientConnection):
         if result.get("resultType") == "input_required":
             check_input_required(message.method, result, rules)
             params: Any = message.params
-            result = Inputs(message.method, params, self._methods.seal, subject).result(result)
+            result = Inputs(message.method, params, self._methods.shared.seal, subject).result(result)
         return self._handshake.complete(rules.revision, message.method, result)
 
     def _on_notification(self, request: SessionContext, params: Any) -> Any:
@@ -194,7 +191,7 @@ class ServerConnection(ClientConnection):
         if function is None or rules is None or not is_due:
             return None
         members = params if isinstance(params, dict) else {}
-        return self._handle(members, Context(request, rules, members, self, self._methods))
+        return self._handle(members, Context(request, rules, members, self.outgoing, self._methods.shared))
 
     def _call_method(self, params: dict[str, Any], context: Context) -> Any:
         """Serve a request inside the middleware, which may have changed the params."""
@@ -242,10 +239,12 @@ class ServerConnection(ClientConnection):
         return self._handshake.complete(rules.revision, request.method, result)
 
     def _set_level(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
-        level = params.get("level")
-        if level not in LOG_LEVELS:
-            raise invalid_params(f"level must be one of {', '.join(LOG_LEVELS)}")
-        self._log_level = level
+        level: Any = params.get("level")
+        try:
+            check_level(level)
+        except ValueError as error:
+            raise invalid_params(str(error)) from None
+        self.outgoing.log_level = level
         return {}
 
     def _subscribe(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
@@ -267,7 +266,7 @@ class ServerConnection(ClientConnection):
         end = asyncio.get_running_loop().create_future()
         end.add_done_callback(partial(self._close_stream, stream))
         self._open_streams[stream] = _OpenStream(end, context.revision, context.destination)
-        self._send([stream.acknowledgement()], context.destination)
+        self.outgoing.send([stream.acknowledgement()], context.destination)
         return end
 
     def _close_stream(self, stream: SubscriptionStream, end: asyncio.Future[Any]) -> None:
@@ -279,50 +278,6 @@ class ServerConnection(ClientConnection):
         for stream, open in self._open_streams.items():
             if not open.end.done():
                 open.end.set_result(self._handshake.complete(open.revision, LISTEN_METHOD, {"_meta": stream.meta()}))
-
-    # The connection of a context.
-
-    async def call(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None,
-        timeout: float | Unset | None,
-        destination: Destination | None,
-    ) -> dict[str, Any]:
-        if not self._handshake.may_send(Request(0, method)):
-            raise cannot_send()
-        members = None if params is None else dict(params)
-        result = decoded(await self._session.call(method, members, timeout=timeout, destination=destination))
-        if not isinstance(result, dict):  # possible if the transport's profile is not MCP's
-            raise ValueError(f"the client's response to {method} is invalid: the result must be an object")
-        return result
-
-    async def notify(self, method: str, params: dict[str, Any] | None, destination: Destination | None) -> None:
-        if not self._handshake.may_send(Notification(method)):
-            raise cannot_send()
-        await self._session.notify(method, params, destination=destination)
-
-    def log(
-        self,
-        level: str,
-        data: Any,
-        logger: str | None,
-        rules: RequestRules | None = None,
-        destination: Destination | None = None,
-    ) -> None:
-        """Send a log message if the client wants its level. `rules` are those of the request it belongs to."""
-        if level not in LOG_LEVELS:
-            raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}")
-        if rules is not None and rules.revision.is_modern:
-            minimum = rules.log_level
-        else:
-            minimum = self._log_level if self._handshake.session is not None else None
-        if minimum is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(minimum) or self._is_blocked:
-            return
-        params = {"level": level, "data": data}
-        if logger is not None:
-            params["logger"] = logger
-        self._send([Notification("notifications/message", params)], destination)
 
     # Changes.
 
@@ -339,36 +294,24 @@ class ServerConnection(ClientConnection):
 
     def task_changed(self, task: Task) -> None:
         """Notify the client that a task has changed, if it subscribed to it. A client that does not read is not."""
-        if not self._is_blocked:
+        if not self.outgoing.is_blocked:
             for stream, notification in self._subscriptions.task_changed(task.id, task.details):
-                self._send([notification], self._open_streams[stream].destination)
+                self.outgoing.send([notification], self._open_streams[stream].destination)
 
     def _notify_soon(self) -> None:
         if not self._changed_lists and not self._changed_uris:
             asyncio.get_running_loop().call_soon(self._notify_changes)
 
     def _notify_changes(self) -> None:
-        if self._is_blocked:
+        if self.outgoing.is_blocked:
             asyncio.get_running_loop().call_later(_BLOCKED_SECONDS, self._notify_changes)
             return
         lists, uris = self._changed_lists, self._changed_uris
         self._changed_lists, self._changed_uris = {}, {}
         for kind in lists:
-            self._send(self._subscriptions.list_changed(kind, self._handshake.is_initialized))
+            self.outgoing.send(self._subscriptions.list_changed(kind, self._handshake.is_initialized))
         for uri in uris:
-            self._send(self._subscriptions.resource_updated(uri, self._handshake.is_initialized))
-
-    @property
-    def _is_blocked(self) -> bool:
-        """Whether the client does not read at the moment."""
-        return self._transport.write_buffer_bytes > _MAX_UNWRITTEN_BYTES
-
-    def _send(self, notifications: Iterable[Notification], destination: Destination | None = None) -> None:
-        for notification in notifications:
-            try:
-                self._session.notify_soon(notification.method, notification.params, destination=destination)
-            except (ConnectionLost, StateError):
-                return
+            self.outgoing.send(self._subscriptions.resource_updated(uri, self._handshake.is_initialized))
 
 
 def _raise_error(report: Report) -> None:

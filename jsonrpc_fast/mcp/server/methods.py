@@ -17,9 +17,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
-from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
@@ -37,21 +36,21 @@ from ...handlers.params.problems import Misfit
 from ...types import NEVER_AWAITABLE, MessageId
 from ..protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
 from ..protocol.faults import SchemaFault
-from ..protocol.meta import LIST_METHODS, MAX_COMPLETIONS, ListMethod, method_not_found
-from ..protocol.uris import UnsafePart, check_uri, is_unsafe_part, is_unsafe_uri, not_found
+from ..protocol.meta import LIST_METHODS, MAX_COMPLETIONS, method_not_found
+from ..protocol.uris import UnsafePart, check_uri, is_unsafe_uri, not_found
 from ..protocol.versions import Revision
-from .contents import made_blocks, made_contents, made_prompt
-from .context import Context
-from .functions import RegisteredFunction
-from .lifespan import Lifespan
-from .middleware import Middleware, run_within
-from .paging import paginate
-from .providers import FeatureKind, Provider
-from .registry import Completer, Mount, RegisteredTool, Registry
-from .request_state import STATE_SECONDS, StateSeal
-from .results import ToolError, WholeResult
-from .task_store import TASK_METHODS, TaskStore
-from .tools import error_result, provided_result, tool_definition
+from .functions.functions import RegisteredFunction
+from .functions.middleware import Middleware, run_within
+from .functions.providers import FeatureKind, Provider
+from .functions.registry import Mount, Registered, RegisteredTool, Registry
+from .request.context import Context, ContextServer
+from .request.lifespan import Lifespan
+from .request.request_state import StateSeal
+from .request.task_store import TASK_METHODS, TaskStore
+from .values.contents import made_contents, made_prompt
+from .values.paging import paginate
+from .values.results import ToolError, WholeResult
+from .values.tools import error_result, tool_definition, whole_result
 
 Method = Callable[[dict[str, Any], Context], Any]
 """Serves a request: takes params and context, returns the result; a function or a coroutine function."""
@@ -65,7 +64,6 @@ CAPABILITIES: Final = ("completions", "prompts", "resources", "tools")
 """The capabilities that methods need."""
 
 _LOGGED_ID_CHARACTERS: Final = 64
-_UNKNOWN: Final = ("", None, False)
 _MAX_SHADOWED: Final = 1000
 _NONE: Final[Mapping[str, Definition]] = MappingProxyType({})
 _logger: Final = logger_of("mcp")
@@ -75,72 +73,21 @@ class UnknownName(RpcError):
     """There is no tool, prompt or resource with this name."""
 
 
-class _List(NamedTuple):
-    """A list that clients ask for.
-
-    Attributes:
-        method: What the protocol says of it.
-        type: The class of an item.
-        name: Returns the unique name of an item.
-        own: Returns the registered items, by name.
-        provided: Returns the items of a provider.
-    """
-
-    method: ListMethod
-    type: type[Definition]
-    name: Callable[[Any], str]
-    own: Callable[[Registry], Mapping[str, Definition]]
-    provided: Callable[[Provider, Context], Awaitable[Sequence[Definition]]]
-
-
-_LISTS: Final = {
-    "prompts/list": _List(
-        LIST_METHODS["prompts/list"],
-        Prompt,
-        attrgetter("name"),
-        lambda registry: {name: each.prompt for name, each in registry.prompts.items()},
-        lambda provider, context: provider.list_prompts(context),
-    ),
-    "resources/list": _List(
-        LIST_METHODS["resources/list"],
-        Resource,
-        attrgetter("uri"),
-        lambda registry: {uri: each.resource for uri, each in registry.resources.items()},
-        lambda provider, context: provider.list_resources(context),
-    ),
-    "resources/templates/list": _List(
-        LIST_METHODS["resources/templates/list"],
-        ResourceTemplate,
-        attrgetter("uri_template"),
-        lambda registry: {uri: each.template for uri, each in registry.resource_templates.items()},
-        lambda provider, context: provider.list_resource_templates(context),
-    ),
-    "tools/list": _List(
-        LIST_METHODS["tools/list"],
-        Tool,
-        attrgetter("name"),
-        lambda registry: {name: each.checked.tool for name, each in registry.tools.items()},
-        lambda provider, context: provider.list_tools(context),
-    ),
-}
-"""The lists by method."""
-
-
 class Methods:
     """The methods that all connections of a server share.
 
     Args:
         registry: The tools, prompts and resources.
         page_size: Number of items on one page of a list; None: all of them.
-        lifespan: The lifespan of the server, if it has one.
-        tasks: The tasks; by default a store of its own.
-        seal: Makes and opens the `requestState` of modern clients; by default with a random key.
+        lifespan: The lifespan of the server.
+        tasks: The tasks.
+        seal: Makes and opens the `requestState` of modern clients.
         middleware: Functions around every method, the outermost first.
 
     Attributes:
         tasks: The tasks.
-        seal: The same.
-        middleware: The same.
+        shared: What functions reach through their context.
+        middleware: The same as the argument.
 
     Raises:
         ValueError: `page_size` is less than 1.
@@ -149,37 +96,30 @@ class Methods:
     def __init__(
         self,
         registry: Registry,
-        page_size: int | None = None,
+        page_size: int | None,
         *,
-        lifespan: Lifespan | None = None,
-        tasks: TaskStore | None = None,
-        seal: StateSeal | None = None,
-        middleware: Sequence[Middleware] = (),
+        lifespan: Lifespan,
+        tasks: TaskStore,
+        seal: StateSeal,
+        middleware: Sequence[Middleware],
     ) -> None:
         check_count("page_size", page_size, 1)
-        self.tasks: TaskStore = TaskStore() if tasks is None else tasks
-        self.seal: StateSeal = StateSeal(None, "", STATE_SECONDS) if seal is None else seal
+        self.tasks: TaskStore = tasks
+        self.shared: ContextServer = ContextServer(seal, lifespan, self._read)
         self.middleware: Sequence[Middleware] = middleware
         self._registry = registry
-        self._lifespan = lifespan
         self._page_size = page_size
-        # The capability, the function, and whether it is async.
-        self._methods: dict[str, tuple[str, Method | None, bool]] = {
-            "completion/complete": ("completions", self._complete, True),
-            "prompts/get": ("prompts", self._get_prompt, True),
-            "resources/read": ("resources", self._read_resource, True),
-            "tools/call": ("tools", self._call_tool, True),
-            **{method: (each.method.kind, partial(self._list, each), True) for method, each in _LISTS.items()},
+        # The capability and the function.
+        self._methods: dict[str, tuple[str, Method | None]] = {
+            "completion/complete": ("completions", self._complete),
+            "prompts/get": ("prompts", self._get_prompt),
+            "resources/read": ("resources", self._read_resource),
+            "tools/call": ("tools", self._call_tool),
+            **{method: (each.kind, partial(self._list, method)) for method, each in LIST_METHODS.items()},
         }
-        self._own_lists = {method: partial(self._list_own, each) for method, each in _LISTS.items()}
         self._shadowed: set[str] = set()  # names that were logged
 
-    @property
-    def lifespan_value(self) -> Any:
-        """The value of the lifespan; None without one."""
-        return None if self._lifespan is None else self._lifespan.value
-
-    async def read(self, uri: str, context: Context) -> dict[str, Any]:
+    async def _read(self, uri: str, context: Context) -> dict[str, Any]:
         """Return the `ReadResourceResult` of a resource, for a function of this server: see `Context.read_resource`."""
         return await self._read_resource({"uri": uri}, context)
 
@@ -200,14 +140,13 @@ class Methods:
         if method in registry.methods:
             return partial(call_method, registry.methods[method]), True
         if registry.has_tasks and method in TASK_METHODS:
-            is_result = method == "tasks/result"
-            return self.tasks.result if is_result else partial(self.tasks.serve, method), is_result
-        capability, function, is_async = self._methods.get(method, _UNKNOWN)
+            return partial(self.tasks.serve, method), method == "tasks/result"
+        capability, function = self._methods.get(method, ("", None))
         if function is None or capability not in declared:
             raise method_not_found()
-        if not registry.mounts and method in self._own_lists:  # nothing has to be awaited
-            return self._own_lists[method], False
-        return function, is_async
+        if not registry.mounts and method in LIST_METHODS:  # nothing has to be awaited
+            return partial(self._list_own, method), False
+        return function, True
 
     def own_tool(self, params: dict[str, Any], declared: AbstractSet[str]) -> RegisteredTool | None:
         """Return the registered tool that a call names; None if it is of a provider, or may run as a task.
@@ -240,34 +179,35 @@ class Methods:
         return method(params, context)
 
     def _list_own(
-        self, what: _List, params: dict[str, Any], context: Context, others: Mapping[str, Definition] = _NONE
+        self, method: str, params: dict[str, Any], context: Context, others: Mapping[str, Definition] = _NONE
     ) -> dict[str, Any]:
         """The page of a list that `params` ask for."""
-        items = {**others, **what.own(self._registry)}
+        items = {**others, **self._registry.own(method)}
         page, next_cursor = paginate(
             items.items(), params.get("cursor"), key=lambda named: named[0], page_size=self._page_size
         )
-        result: dict[str, Any] = {what.method.member: [_written(item, context.revision) for _, item in page]}
+        result: dict[str, Any] = {LIST_METHODS[method].member: [_written(item, context.revision) for _, item in page]}
         return result if next_cursor is None else {**result, "nextCursor": next_cursor}
 
-    async def _list(self, what: _List, params: dict[str, Any], context: Context) -> dict[str, Any]:
-        mounts = [mount for mount in self._registry.mounts if what.method.kind in mount.provider.kinds]
-        found = await asyncio.gather(*[_provided(what, mount, context) for mount in mounts], return_exceptions=True)
-        own = what.own(self._registry)
+    async def _list(self, method: str, params: dict[str, Any], context: Context) -> dict[str, Any]:
+        kind, member, key, _ = LIST_METHODS[method]
+        mounts = [mount for mount in self._registry.mounts if kind in mount.provider.kinds]
+        found = await asyncio.gather(*[_provided(method, mount, context) for mount in mounts], return_exceptions=True)
+        own = self._registry.own(method)
         others: dict[str, Definition] = {}
         for items in found:
             if isinstance(items, BaseException):
                 if not isinstance(items, Exception):
                     raise items
-                _logger.error("%s of a provider failed: it is left out", what.method.member, exc_info=items)
+                _logger.error("%s of a provider failed: it is left out", member, exc_info=items)
                 continue
             for item in items:
-                name = what.name(item)
+                name = item.member(key)
                 if name in own or name in others:
-                    self._warn_of(what.method.member, name)
+                    self._warn_of(member, name)
                 else:
                     others[name] = item
-        return self._list_own(what, params, context, others)
+        return self._list_own(method, params, context, others)
 
     def _warn_of(self, member: str, name: str) -> None:
         """Log once that a provider has a name that is taken."""
@@ -279,11 +219,14 @@ class Methods:
         tool = self._registry.tools.get(name := _text(params, "name"))
         if tool is None:
             return await self._call_provided(name, _object(params, "arguments"), context)
-        run = partial(self._run_tool, tool, params)
-        if tool.task_support == "forbidden" and not (self._registry.has_tasks and "task" in params):
-            result: dict[str, Any] = await _awaited(run(context))
+
+        async def run() -> dict[str, Any]:
+            result: dict[str, Any] = await _awaited(self._run_tool(tool, params, context))
             return result
-        return await self.tasks.serve_call(tool.task_support, tool.task_start, context, partial(_called, run))
+
+        if tool.task_support == "forbidden" and not (self._registry.has_tasks and "task" in params):
+            return await run()
+        return await self.tasks.serve_call(tool.task_support, tool.task_start, context, run)
 
     async def _call_provided(self, name: str, arguments: dict[str, Any], context: Context) -> dict[str, Any]:
         """Call the tool of a provider."""
@@ -291,7 +234,7 @@ class Methods:
             try:
                 value = await provider.call_tool(inner, arguments, context)
                 if value is not None:
-                    return provided_result(value, context.revision)
+                    return whole_result(value, context.revision)
             except RpcError:
                 raise
             except ToolError as error:
@@ -368,7 +311,7 @@ class Methods:
             raise UnknownName(ErrorCode.INVALID_PARAMS, "Unknown prompt")
         converted = _converted(registered.function, arguments, strict=False)
         value = await _awaited(registered.function.call(converted, context))
-        description = registered.prompt.description
+        description = registered.definition.description
         try:
             if isinstance(value, WholeResult) and "messages" not in (value := _whole(value)):
                 return value
@@ -381,12 +324,9 @@ class Methods:
             raise invalid_params("uri is missing")
         uri = check_uri(params["uri"])
         value: Any = None
-        mime_type: Any = UNSET
-        meta: Any = UNSET
-        name = "of a provider"
-        if (fixed := self._registry.resources.get(uri)) is not None:
-            mime_type, name, meta = fixed.resource.mime_type, fixed.resource.name, fixed.resource.meta
-            value = await _awaited(fixed.function.call({}, context))
+        registered: Registered[Resource] | Registered[ResourceTemplate] | None = self._registry.resources.get(uri)
+        if registered is not None:
+            value = await _awaited(registered.function.call({}, context))
         else:
             for provider, _ in self._providers("resources", uri):
                 if value is None and (provider.unsafe_uris or not is_unsafe_uri(uri)):
@@ -395,12 +335,11 @@ class Methods:
                 if value is not None:
                     break
                 try:
-                    parts = template.uris.match(uri)
+                    parts = None if template.uris is None else template.uris.match(uri)
                 except UnsafePart:  # no other template may serve a URI that this one refuses
                     raise not_found(uri, context.revision) from None
                 if parts is not None:
-                    shown = template.template
-                    mime_type, name, meta = shown.mime_type, shown.name, shown.meta
+                    registered = template
                     try:
                         converted = template.function.convert(parts, strict=False)
                     except Misfit:
@@ -409,12 +348,13 @@ class Methods:
         if value is None:
             unknown = not_found(uri, context.revision)
             raise UnknownName(unknown.code, unknown.message, unknown.data)
+        shown = None if registered is None else registered.definition
         try:
             if isinstance(value, WholeResult) and "contents" not in (value := _whole(value)):
                 return value
-            return made_contents(uri, value, None if mime_type is UNSET else mime_type, None if meta is UNSET else meta)
+            return made_contents(uri, value, shown)
         except (TypeError, EncodeError) as error:
-            raise _invalid_value(f"resource {name}", error) from error
+            raise _invalid_value(f"resource {'of a provider' if shown is None else shown.name}", error) from error
 
     async def _complete(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         reference, argument = _object(params, "ref"), _object(params, "argument")
@@ -422,37 +362,28 @@ class Methods:
         if len(typed) > MAX_TYPED_CHARACTERS:
             raise invalid_params(f"argument/value has more than {MAX_TYPED_CHARACTERS} characters")
         others = _texts(_object(params, "context"), "arguments", "context/arguments")
-        completers: Mapping[str, Completer] | None = None
-        names: Sequence[str] = ()
-        providers: list[tuple[Provider, Mapping[str, Any]]] = []
+        kind: FeatureKind
+        registered: Registered[Prompt] | Registered[ResourceTemplate] | None
         if reference.get("type") == "ref/prompt":
-            prompt = _text(reference, "name", "ref/name")
-            if (registered := self._registry.prompts.get(prompt)) is not None:
-                completers, names = registered.completers, tuple(registered.function.parameters)
-            else:
-                providers = [
-                    (provider, {"type": "ref/prompt", "name": inner})
-                    for provider, inner in self._providers("prompts", prompt)
-                ]
+            kind, key, named = "prompts", "name", _text(reference, "name", "ref/name")
+            registered = self._registry.prompts.get(named)
         elif reference.get("type") == "ref/resource":
-            uri = _text(reference, "uri", "ref/uri")
-            if (template := self._registry.resource_templates.get(uri)) is not None:
-                completers, names = template.completers, template.uris.names
-                if not template.uris.unsafe_parts and any(map(is_unsafe_part, (typed, *others.values()))):
-                    raise invalid_params("a part of the URI is unsafe")
-            else:
-                providers = [(provider, reference) for provider, _ in self._providers("resources", uri)]
+            kind, key, named = "resources", "uri", _text(reference, "uri", "ref/uri")
+            registered = self._registry.resource_templates.get(named)
         else:
             raise invalid_params('ref/type must be "ref/prompt" or "ref/resource"')
-        for provider, inner in providers:
-            found = await provider.complete(inner, {"name": name, "value": typed}, others, context)
-            if found is not None:
-                return {"completion": _completion(found["values"], found.get("total"), found.get("hasMore"))}
-        if completers is None:
+        if registered is None:
+            for provider, inner in self._providers(kind, named):
+                asked = {**reference, key: inner}
+                found = await provider.complete(asked, {"name": name, "value": typed}, others, context)
+                if found is not None:
+                    return {"completion": _completion(found["values"], found.get("total"), found.get("hasMore"))}
             raise UnknownName(ErrorCode.INVALID_PARAMS, "ref is unknown")
-        if name not in names:
+        if not registered.allows([typed, *others.values()]):
+            raise invalid_params("a part of the URI is unsafe")
+        if name not in registered.function.parameters:
             raise invalid_params("argument/name is unknown")
-        completer = completers.get(name, ())
+        completer = registered.completers.get(name, ())
         if callable(completer):
             values = list(await _awaited(completer(typed, others)))
         else:
@@ -461,19 +392,20 @@ class Methods:
         return {"completion": _completion(values)}
 
 
-async def _provided(what: _List, mount: Mount, context: Context) -> list[Definition]:
+async def _provided(method: str, mount: Mount, context: Context) -> list[Definition]:
     """Return the items of a provider, with the names that they have here.
 
     Raises:
         Exception: The provider raised it, or no client can read what it returned.
     """
+    kind, _, _, type_ = LIST_METHODS[method]
     items: list[Definition] = []
-    for item in await what.provided(mount.provider, context):
+    for item in await mount.provider.list_items(method, context):
         shown = item
-        if mount.prefix and what.method.kind != "resources":
+        if mount.prefix and kind != "resources":
             shown = msgspec.structs.replace(item, name=mount.prefix + item.name)
         written = to_json(_written(shown, context.revision))
-        what.type.from_dict(written)
+        type_.from_dict(written)
         dumps(written)
         items.append(shown)
     return items
@@ -501,12 +433,9 @@ async def _finish_tool(
 
 def _tool_result(tool: RegisteredTool, value: Any, revision: Revision) -> dict[str, Any]:
     try:
-        if type(value) is not WholeResult:
-            return tool.checked.result(value, revision)
-        result = _whole(value)
-        if "content" in result:
-            result["content"] = made_blocks(result["content"], revision)
-        return result
+        if type(value) is WholeResult:
+            return whole_result(value.members, revision)
+        return tool.checked.result(value, revision)
     except (TypeError, EncodeError) as error:
         raise _invalid_value(f"tool {tool.checked.tool.name}", error) from error
 
@@ -540,10 +469,6 @@ async def call_method(function: RegisteredFunction, params: Mapping[str, Any], c
 
 async def _awaited(value: Any) -> Any:
     return await value if is_awaitable(value) else value
-
-
-async def _called(function: Callable[[Context], Any], context: Context) -> Any:
-    return await _awaited(function(context))
 
 
 def _invalid_value(what: str, error: Exception) -> TypeError:

@@ -10,21 +10,17 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
-import msgspec
-
-from ..protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
+from ..protocol.definitions import Definition
 from ..protocol.meta import LIST_METHODS
-from .context import Context, MountedContext
-from .lifespan import Lifespan
+from .functions.providers import FeatureKind, Provider
+from .functions.registry import Registry
 from .methods import Methods, UnknownName
-from .providers import FeatureKind, Provider
-from .registry import Registry
-
-D = TypeVar("D", bound=Definition)
+from .request.context import Context, mounted
+from .request.lifespan import Lifespan
 
 
 class ServerProvider(Provider):
@@ -65,25 +61,25 @@ class ServerProvider(Provider):
     def lifespan(self) -> AbstractAsyncContextManager[Any] | None:
         return self._lifespan if self._lifespan.exists else None
 
-    async def list_tools(self, context: Context) -> list[Tool]:
-        found = await self._list("tools/list", Tool.from_dict, context)
-        # The tasks of the inner server are not served through the outer one.
-        return [msgspec.structs.replace(tool, execution=msgspec.UNSET) for tool in found]
+    async def list_items(self, method: str, context: Context) -> list[Definition]:
+        items: list[Definition] = []
+        params: dict[str, Any] = {}
+        # The inner server may have a page size of its own.
+        while (page := await self._serve(method, params, context)) is not None:
+            for item in page[LIST_METHODS[method].member]:
+                # The tasks of the inner server are not served through the outer one.
+                members = {name: value for name, value in item.items() if name != "execution"}
+                items.append(LIST_METHODS[method].type.from_dict(members))
+            if "nextCursor" not in page:
+                break
+            params = {"cursor": page["nextCursor"]}
+        return items
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Context) -> dict[str, Any] | None:
         return await self._serve("tools/call", {"name": name, "arguments": arguments}, context)
 
-    async def list_prompts(self, context: Context) -> list[Prompt]:
-        return await self._list("prompts/list", Prompt.from_dict, context)
-
     async def get_prompt(self, name: str, arguments: dict[str, str], context: Context) -> dict[str, Any] | None:
         return await self._serve("prompts/get", {"name": name, "arguments": arguments}, context)
-
-    async def list_resources(self, context: Context) -> list[Resource]:
-        return await self._list("resources/list", Resource.from_dict, context)
-
-    async def list_resource_templates(self, context: Context) -> list[ResourceTemplate]:
-        return await self._list("resources/templates/list", ResourceTemplate.from_dict, context)
 
     async def read_resource(self, uri: str, context: Context) -> dict[str, Any] | None:
         return await self._serve("resources/read", {"uri": uri}, context)
@@ -95,20 +91,9 @@ class ServerProvider(Provider):
         result = await self._serve("completion/complete", params, context)
         return None if result is None else result["completion"]
 
-    async def _list(self, method: str, read: Callable[[object], D], context: Context) -> list[D]:
-        items: list[D] = []
-        params: dict[str, Any] = {}
-        # The inner server may have a page size of its own.
-        while (page := await self._serve(method, params, context)) is not None:
-            items += map(read, page[LIST_METHODS[method].member])
-            if "nextCursor" not in page:
-                break
-            params = {"cursor": page["nextCursor"]}
-        return items
-
     async def _serve(self, method: str, params: dict[str, Any], context: Context) -> dict[str, Any] | None:
         """Return the result of a request; None if its name, URI or method is unknown."""
-        inner = MountedContext(context, method, self._methods)
+        inner = mounted(context, method, self._methods.shared)
         try:
             return await self._methods.serve_mounted(params, inner)
         except UnknownName:

@@ -34,18 +34,18 @@ from ...transports.protocol import Transport
 from ..protocol.capabilities import Icon, Implementation, ServerCapabilities
 from ..protocol.versions import REVISIONS, VERSIONS, in_order
 from .connection import ServerConnection
-from .decorators import Decorators
-from .handshake import ServerHandshake
-from .lifespan import Lifespan, MakeLifespan
+from .functions.decorators import Decorators
+from .functions.middleware import Middleware
+from .functions.providers import Provider
+from .functions.registry import ShownErrors
 from .methods import Methods
-from .middleware import Middleware
 from .mounting import ServerProvider
-from .providers import Provider
-from .registry import ShownErrors
-from .request_state import STATE_SECONDS, StateKey, StateSeal
+from .request.handshake import ServerHandshake
+from .request.lifespan import Lifespan, MakeLifespan
+from .request.request_state import STATE_SECONDS, StateKey, StateSeal
+from .request.task_store import TASK_METHODS, TaskStore
+from .request.tasks import Task
 from .serving import Served
-from .task_store import TASK_METHODS, TaskStore
-from .tasks import Task
 
 
 class Server(Decorators, Served):
@@ -246,7 +246,7 @@ class Server(Decorators, Served):
             ValueError: The level is unknown.
         """
         for connection in self.connections:
-            connection.log(level, data, logger)
+            connection.outgoing.log(level, data, logger)
 
     def _task_changed(self, task: Task) -> None:
         if task.is_modern:

@@ -23,10 +23,10 @@ from ...types import UNSET, Unset
 from ..applications import Application, HttpOptions, http_serving
 from ..protocol.versions import VERSIONS, Revision
 from ..session import McpSession
-from .handshake import ServerHandshake
 from .in_process import InProcess
-from .lifespan import Lifespan
-from .task_store import TaskStore
+from .request.handshake import ServerHandshake
+from .request.lifespan import Lifespan
+from .request.task_store import TaskStore
 
 
 class ServeOptions(TransportOptions, SessionOptions, total=False):

@@ -18,6 +18,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -175,17 +176,11 @@ class _Process:
             start_new_session=True,  # Ctrl-C at the terminal reaches the server only
         )
         with on_failure(self.kill):
-            self._read(_Deadline(self._process, _START_SECONDS), _RESPONSE_BYTES)
+            self._exchange(b"", _START_SECONDS, _RESPONSE_BYTES)
 
     def call(self, request: dict[str, Any], seconds: float, max_bytes: int) -> dict[str, Any]:
         """Return the response to a request. Raises RenderTimeout, and RuntimeError if the process has ended."""
-        line = json.dumps(request).encode() + b"\n"
-        deadline = _Deadline(self._process, seconds)
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # it has ended: reading reports that
-            self._process.stdin.write(line)
-            self._process.stdin.flush()
-        return self._read(deadline, max_bytes)
+        return self._exchange(json.dumps(request).encode() + b"\n", seconds, max_bytes)
 
     def is_alive(self) -> bool:
         """Return whether the process still runs: someone may have killed it while it was idle."""
@@ -200,39 +195,22 @@ class _Process:
                 with contextlib.suppress(OSError):  # unwritten data
                     pipe.close()
 
-    def _read(self, deadline: _Deadline, max_bytes: int) -> dict[str, Any]:
+    def _exchange(self, request: bytes, seconds: float, max_bytes: int) -> dict[str, Any]:
+        assert self._process.stdin is not None
         assert self._process.stdout is not None
+        timer = threading.Timer(seconds, self._process.kill)
+        timer.daemon = True  # the interpreter must not wait for a deadline at its exit
+        end = time.monotonic() + seconds
+        timer.start()
+        with contextlib.suppress(OSError):  # it has ended: reading reports that
+            self._process.stdin.write(request)
+            self._process.stdin.flush()
         line = self._process.stdout.readline(max_bytes)
-        if deadline.end():
+        timer.cancel()
+        # Even if the line is whole: the timer may kill the process now, and the next call would fail.
+        if time.monotonic() >= end:
             raise RenderTimeout
         if not line.endswith(b"\n"):
             raise RuntimeError("the rendering process ended")
         response: dict[str, Any] = json.loads(line)
         return response
-
-
-class _Deadline:
-    """Kill a process after some seconds, unless the deadline is ended before."""
-
-    def __init__(self, process: subprocess.Popen[bytes], seconds: float) -> None:
-        self._process = process
-        self._lock = threading.Lock()
-        self._is_over = False
-        self._has_passed = False
-        self._timer = threading.Timer(seconds, self._expire)
-        # The interpreter must not wait for a deadline at its exit.
-        self._timer.daemon = True
-        self._timer.start()
-
-    def end(self) -> bool:
-        """End the deadline. Returns whether it has passed and the process was killed."""
-        with self._lock:
-            self._is_over = True
-        self._timer.cancel()
-        return self._has_passed
-
-    def _expire(self) -> None:
-        with self._lock:
-            if not self._is_over:
-                self._has_passed = True
-                self._process.kill()

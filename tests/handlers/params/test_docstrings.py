@@ -6,7 +6,7 @@ import inspect
 
 from jsonrpc_fast.handlers.params.docstrings import read_docstring
 from jsonrpc_fast.mcp.server import Server
-from jsonrpc_fast.mcp.server.functions import RegisteredFunction
+from jsonrpc_fast.mcp.server.functions.functions import RegisteredFunction
 
 from ...support.tables import rows
 
@@ -115,5 +115,5 @@ def test_descriptions_reach_tools_and_prompts() -> None:
     assert server.tools["find"].checked.tool.description == (
         "Find a flight.\n\nThe cheapest one.\n\nReturns:\n    A flight."
     )
-    [start, _] = server.prompts["find"].prompt.to_dict()["arguments"]
+    [start, _] = server.prompts["find"].definition.to_dict()["arguments"]
     assert start == {"name": "start", "description": "Where to begin, in any language.", "required": True}

@@ -12,8 +12,8 @@ from jsonrpc_fast import JSONRPC, MCP_2025_11_25, Error, Limits, Profile, Respon
 from jsonrpc_fast.codes import SessionErrorCode
 from jsonrpc_fast.mcp.protocol.definitions import Prompt, Resource
 from jsonrpc_fast.mcp.protocol.meta import LOG_LEVEL_KEY, SUBSCRIPTION_ID_KEY
-from jsonrpc_fast.mcp.server.context import Context
-from jsonrpc_fast.mcp.server.providers import Provider
+from jsonrpc_fast.mcp.server.functions.providers import Provider
+from jsonrpc_fast.mcp.server.request.context import Context
 from jsonrpc_fast.mcp.server.server import Server
 from jsonrpc_fast.transports import memory_pair
 
@@ -317,7 +317,7 @@ async def test_a_client_that_does_not_read_does_not_fill_the_memory() -> None:
                 server.log("error", "x" * 1000)
             server.list_changed("tools")
             await asyncio.sleep(0)
-        assert connection._transport.write_buffer_bytes < 2 * 1024 * 1024
+        assert connection.outgoing.transport.write_buffer_bytes < 2 * 1024 * 1024
         client.transport.resume_reading()
         await client.notification("notifications/tools/list_changed")
         while connection._changed_lists:  # until the client reads again

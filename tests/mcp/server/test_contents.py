@@ -18,11 +18,11 @@ from mcp_types import EmbeddedResource, ResourceLink, TextContent, TextResourceC
 from pydantic import BaseModel
 
 from jsonrpc_fast.mcp.protocol.versions import REVISIONS, VERSIONS
-from jsonrpc_fast.mcp.server.contents import made_blocks
-from jsonrpc_fast.mcp.server.context import Context
-from jsonrpc_fast.mcp.server.providers import Provider
-from jsonrpc_fast.mcp.server.results import ToolResult, WholeResult
+from jsonrpc_fast.mcp.server.functions.providers import Provider
+from jsonrpc_fast.mcp.server.request.context import Context
 from jsonrpc_fast.mcp.server.server import Server
+from jsonrpc_fast.mcp.server.values.contents import made_blocks
+from jsonrpc_fast.mcp.server.values.results import ToolResult, WholeResult
 
 from ...support.mcp_conversation import converse
 from ...support.mcp_schemas import Schemas

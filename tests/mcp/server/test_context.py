@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast.errors import ConnectionLost, StateError
-from jsonrpc_fast.mcp.server.context import Context
+from jsonrpc_fast.mcp.server.request.context import Context
 from jsonrpc_fast.mcp.server.server import Server
 
 from ...support.mcp_conversation import converse

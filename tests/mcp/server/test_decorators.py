@@ -11,9 +11,9 @@ import annotated_types
 import pytest
 from pydantic import BaseModel, Field
 
-from jsonrpc_fast.mcp.server.context import Context
-from jsonrpc_fast.mcp.server.results import ToolResult
+from jsonrpc_fast.mcp.server.request.context import Context
 from jsonrpc_fast.mcp.server.server import Server
+from jsonrpc_fast.mcp.server.values.results import ToolResult
 
 from ...support.mcp_conversation import converse
 from ...support.mcp_sample import sample

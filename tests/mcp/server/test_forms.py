@@ -16,7 +16,7 @@ import pytest
 from typing_extensions import NotRequired, TypedDict
 
 from jsonrpc_fast.mcp.server import Context, Elicited, Server, UserMessage
-from jsonrpc_fast.mcp.server.forms import form_of
+from jsonrpc_fast.mcp.server.values.forms import form_of
 
 from ...support.mcp_conversation import Conversation, answered, converse
 from ...support.mcp_schemas import schema_of

@@ -15,8 +15,8 @@ import msgspec
 import pydantic
 import pytest
 
-from jsonrpc_fast.mcp.server.context import Context
-from jsonrpc_fast.mcp.server.functions import RegisteredFunction
+from jsonrpc_fast.mcp.server.functions.functions import RegisteredFunction
+from jsonrpc_fast.mcp.server.request.context import Context
 
 from ...support.tables import rows
 

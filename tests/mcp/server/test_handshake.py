@@ -14,7 +14,7 @@ from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp.protocol.capabilities import Implementation, ServerCapabilities
 from jsonrpc_fast.mcp.protocol.meta import CLIENT_INFO_KEY, LOG_LEVEL_KEY, LOG_LEVELS, HandshakeResult
 from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REVISIONS, VERSIONS
-from jsonrpc_fast.mcp.server.handshake import RequestRules, ServerHandshake
+from jsonrpc_fast.mcp.server.request.handshake import RequestRules, ServerHandshake
 
 from ...support.mcp_schemas import schema_of
 from ...support.tables import rows

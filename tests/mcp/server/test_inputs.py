@@ -15,10 +15,10 @@ import pytest
 from jsonrpc_fast import RpcError, mcp
 from jsonrpc_fast.errors import CallTimeout
 from jsonrpc_fast.mcp.protocol.versions import VERSIONS
-from jsonrpc_fast.mcp.server.context import Context
-from jsonrpc_fast.mcp.server.inputs import MAX_STATE_BYTES
-from jsonrpc_fast.mcp.server.results import WholeResult
+from jsonrpc_fast.mcp.server.request.context import Context
+from jsonrpc_fast.mcp.server.request.inputs import MAX_STATE_BYTES
 from jsonrpc_fast.mcp.server.server import Server
+from jsonrpc_fast.mcp.server.values.results import WholeResult
 from jsonrpc_fast.transports import memory_pair
 
 from ...peers import asking_server

@@ -10,7 +10,7 @@ from jsonrpc_fast import Notification
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp.protocol.capabilities import ListChanged, Resources, ServerCapabilities
 from jsonrpc_fast.mcp.protocol.meta import SUBSCRIPTION_ID_KEY
-from jsonrpc_fast.mcp.server.subscriptions import MAX_STREAMS, MAX_URIS, ClientSubscriptions
+from jsonrpc_fast.mcp.server.request.subscriptions import MAX_STREAMS, MAX_URIS, ClientSubscriptions
 
 ALL = ServerCapabilities(
     prompts=ListChanged(list_changed=True),

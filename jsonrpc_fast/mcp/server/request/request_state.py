@@ -24,9 +24,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, runtime_checkable
 
-from ..._checks import check_seconds
-from ..._logs import logger_of
-from ...errors import RpcError, invalid_params
+from ...._checks import check_seconds
+from ...._logs import logger_of
+from ....errors import RpcError, invalid_params
 
 MAX_STATE_BYTES: Final = 1024 * 1024
 """Maximum size of what a token holds: the responses of all rounds but the last, and the values of the function."""

@@ -12,12 +12,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ...codec._backend import dumps
-from ...errors import EncodeError
-from ...handlers.json_values import to_json
-from ..protocol.contents import ROLES, block_fault, contents_fault, items_fault, members_fault
-from ..protocol.uris import blob_contents, text_contents, validate_uri
-from ..protocol.versions import VERSIONS, Revision
+from msgspec import UNSET
+
+from ....codec._backend import dumps
+from ....errors import EncodeError
+from ....handlers.json_values import to_json
+from ...protocol.contents import ROLES, block_fault, contents_fault, items_fault, members_fault
+from ...protocol.definitions import Resource, ResourceTemplate
+from ...protocol.uris import blob_contents, text_contents, uri_faults
+from ...protocol.versions import VERSIONS, Revision
 
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")  # and the length is a multiple of 4
 _SINCE: Final = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
@@ -115,19 +118,20 @@ def made_prompt(value: Any, revision: Revision, description: str | None) -> dict
     return result if description is None else {"description": description, **result}
 
 
-def made_contents(uri: str, value: Any, mime_type: str | None, meta: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def made_contents(uri: str, value: Any, shown: Resource | ResourceTemplate | None = None) -> dict[str, Any]:
     """Return the `ReadResourceResult` for what the function of a resource returned.
 
     Args:
         uri: The URI of the resource.
         value: A str, bytes, contents (`{"uri": …, "text": …}` or with a `blob`), a list of these, a result
             (`{"contents": […]}`), or any other object in JSON, which becomes JSON as text.
-        mime_type: The MIME type of the resource.
-        meta: `_meta` for contents that the function returned without it.
+        shown: The resource, or its template: its MIME type is that of the contents, and its `_meta` that of contents
+            without one. None: the resource is not registered here.
 
     Raises:
         TypeError: The value is anything else.
     """
+    mime_type = None if shown is None or shown.mime_type is UNSET else shown.mime_type
     result: dict[str, Any] = {}
     items: Any = value
     if not isinstance(value, (str, bytes, bytearray, memoryview, list, tuple)):
@@ -141,8 +145,8 @@ def made_contents(uri: str, value: Any, mime_type: str | None, meta: Mapping[str
         items = [items]
     _check(items_fault([*items], "/contents"))
     contents = [_made_contents(uri, item, f"/contents/{index}", mime_type) for index, item in enumerate(items)]
-    if meta is not None:
-        contents = [{"_meta": meta, **each} for each in contents]
+    if shown is not None and shown.meta is not UNSET:
+        contents = [{"_meta": shown.meta, **each} for each in contents]
     return {**result, "contents": contents}
 
 
@@ -157,7 +161,7 @@ def _made_contents(uri: str, item: Any, path: str, mime_type: str | None) -> dic
         members = _present(members)
         _check(contents_fault(members, path))
         _check_base64(members, "blob", path)
-        if not validate_uri(members["uri"]).valid:
+        if uri_faults(members["uri"]):
             raise TypeError(f"{path}/uri must be a valid URI")
         return members
     return text_contents(uri, dumps(members).decode(), mime_type or "application/json")
@@ -176,7 +180,7 @@ def _made_block(value: Any, path: str, revision: Revision) -> dict[str, Any]:
     elif kind == "resource":
         _check_base64(block["resource"], "blob", f"{path}/resource")
     for uri in (block.get("uri"), block["resource"]["uri"] if kind == "resource" else None):
-        if uri is not None and kind in ("resource", "resource_link") and not validate_uri(uri).valid:
+        if uri is not None and kind in ("resource", "resource_link") and uri_faults(uri):
             raise TypeError(f"{path} must have a valid URI")
     if VERSIONS.index(_SINCE.get(kind, VERSIONS[0])) <= VERSIONS.index(revision.version):
         return block

@@ -15,15 +15,15 @@ Sources: specification 2025-11-25 "Lifecycle", 2026-07-28 "Versioning and Compat
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Container, Sequence
-from itertools import chain
 from typing import Any, Final, Literal, NamedTuple
 
-from ...codec import Notification, Request
-from ...codes import ErrorCode, McpErrorCode
-from ...errors import RpcError, invalid_params
-from ..protocol.capabilities import ClientCapabilities, Implementation, ServerCapabilities, required_capabilities
-from ..protocol.meta import (
+from ....codec import Notification, Request
+from ....codes import ErrorCode, McpErrorCode
+from ....errors import RpcError, invalid_params
+from ...protocol.capabilities import ClientCapabilities, Implementation, ServerCapabilities, required_capabilities
+from ...protocol.meta import (
     CLIENT_CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
     LOG_LEVEL_KEY,
@@ -37,7 +37,7 @@ from ..protocol.meta import (
     method_not_found,
     object_members,
 )
-from ..protocol.versions import (
+from ...protocol.versions import (
     HANDSHAKE_VERSIONS,
     MODERN_VERSIONS,
     REVISIONS,
@@ -55,9 +55,7 @@ _SERVED_PLAINLY: Final = {
 """By version: the requests of a session that the handshake only looks up, if they have no `_meta`."""
 _NO_CAPABILITIES: Final = ClientCapabilities()
 _TEXTS: Final = {str}
-_MAX_CLIENTS: Final = 256
 _MAX_CHARACTERS: Final = 256
-_known_clients: dict[tuple[Any, ...], Implementation] = {}  # of modern clients
 _MODERN_MEMBERS: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
 _BEFORE_INITIALIZED: Final = frozenset({"notifications/message", "notifications/progress", "notifications/cancelled"})
 
@@ -265,10 +263,13 @@ class ServerHandshake:
         else:
             capabilities = _record(ClientCapabilities, meta, CLIENT_CAPABILITIES_KEY, version)
         info = meta.get(CLIENT_INFO_KEY)  # optional here, unlike in `initialize`
-        if type(info) is dict and len(info) == 2 and {*map(type, info.values())} == _TEXTS:
-            info = _client_info(version, *info.items())
-        elif info is not None:
-            info = _record(Implementation, meta, CLIENT_INFO_KEY, version)
+        if info is not None:
+            # Clients repeat it with each request. What is remembered has a bound.
+            is_usual = type(info) is dict and {*info} == {"name", "version"} and {*map(type, info.values())} == _TEXTS
+            if is_usual and len(info["name"]) + len(info["version"]) < _MAX_CHARACTERS:
+                info = _client_info(version, *info.items())
+            else:
+                info = _record(Implementation, meta, CLIENT_INFO_KEY, version)
         level = meta.get(LOG_LEVEL_KEY)
         if level is not None and level not in LOG_LEVELS:
             raise invalid_params(f"{LOG_LEVEL_KEY} must be one of {', '.join(LOG_LEVELS)}")
@@ -297,15 +298,9 @@ class ServerHandshake:
         return list(reversed(self._modern_versions))
 
 
+@functools.lru_cache(256)
 def _client_info(version: str, *items: tuple[str, str]) -> Implementation:
-    """The record of a client that sends only texts. Clients repeat theirs with each request."""
-    key = version, *items
-    found = _known_clients.get(key)
-    if found is None:
-        found = _record(Implementation, {CLIENT_INFO_KEY: dict(items)}, CLIENT_INFO_KEY, version)
-        if len(_known_clients) < _MAX_CLIENTS and sum(map(len, chain(*items))) < _MAX_CHARACTERS:
-            _known_clients[key] = found
-    return found
+    return Implementation.from_dict(dict(items), version)
 
 
 def _version_of(members: dict[str, Any], name: str) -> str:

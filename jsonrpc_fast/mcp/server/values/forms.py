@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, TypeVar
 
-from ...handlers.params.problems import Misfit
-from ...handlers.params.types import ValueType, type_of
-from ...handlers.schemas import value_schema
-from ..protocol.schemas import Schema
+from ....handlers.params.problems import Misfit
+from ....handlers.params.types import ValueType, type_of
+from ....handlers.schemas import value_schema
+from ...protocol.schemas import Schema
 
 T = TypeVar("T")
 

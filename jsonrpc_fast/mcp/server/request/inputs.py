@@ -21,11 +21,11 @@ import types
 from collections.abc import Generator, Mapping
 from typing import Any, Final
 
-from ...codec._backend import dumps
-from ...codec._json import loads
-from ...codes import ErrorCode
-from ...errors import EncodeError, RpcError, invalid_params
-from ..protocol.meta import MAX_INPUTS
+from ....codec._backend import dumps
+from ....codec._json import loads
+from ....codes import ErrorCode
+from ....errors import EncodeError, RpcError, invalid_params
+from ...protocol.meta import MAX_INPUTS
 from .handshake import RequestRules
 from .request_state import MAX_STATE_BYTES, StateSeal
 

@@ -24,13 +24,13 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol, TypeAlias
 
-from ..protocol.definitions import Prompt, Resource, ResourceTemplate, Tool
-from .context import Context
-from .results import ToolResult
+from ...protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
+from ..request.context import Context
+from ..values.results import ToolResult
 
 FeatureKind: TypeAlias = Literal["tools", "prompts", "resources"]
 
@@ -82,6 +82,21 @@ class Provider:
     def tool_scopes(self, name: str) -> Collection[str]:
         """Return the scopes that a call of a tool needs over HTTP: see `scopes` of `Server.tool`."""
         return ()
+
+    async def list_items(self, method: str, context: Context) -> Sequence[Definition]:
+        """Return the items of a list, from the method for that list.
+
+        Args:
+            method: The method of the request, such as "tools/list".
+            context: The request.
+        """
+        lists: dict[str, Callable[[Context], Awaitable[Sequence[Definition]]]] = {
+            "prompts/list": self.list_prompts,
+            "resources/list": self.list_resources,
+            "resources/templates/list": self.list_resource_templates,
+            "tools/list": self.list_tools,
+        }
+        return await lists[method](context)
 
     async def list_prompts(self, context: Context) -> Sequence[Prompt]:
         """Return the prompts that a client sees."""

@@ -7,13 +7,13 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple, get_args
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, NamedTuple, TypeVar, get_args
 
 from msgspec import UNSET
 
-from ..protocol.capabilities import (
+from ...protocol.capabilities import (
     ListChanged,
     Resources,
     ServerCapabilities,
@@ -21,21 +21,20 @@ from ..protocol.capabilities import (
     ServerTasks,
     ToolTasks,
 )
-from ..protocol.definitions import Prompt, Resource, ResourceTemplate
-from ..protocol.meta import TASKS_EXTENSION
-from ..protocol.naming import Prefixes
-from ..protocol.records import EmptyObject
-from ..protocol.uris import UriTemplate
+from ...protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
+from ...protocol.meta import LIST_METHODS, TASKS_EXTENSION
+from ...protocol.naming import Prefixes
+from ...protocol.records import EmptyObject
+from ...protocol.uris import UriTemplate, is_unsafe_part
+from ..request.tasks import TaskStart, TaskSupport
+from ..values.tools import CheckedTool
 from .functions import RegisteredFunction
 from .providers import FeatureKind, Provider
-from .tools import CheckedTool
 
-TaskSupport = Literal["forbidden", "optional", "required"]
-"""Whether a tool runs as a task: never, if the client wishes and can, or always."""
+D = TypeVar("D", bound=Definition)
+
 ShownErrors = bool | tuple[type[Exception], ...]
 """Whose texts a tool shows to the client: none, all exceptions, or these."""
-TaskStart = Literal["call", "function"]
-"""When a task starts: at once, or when the function calls `Context.start_task`."""
 
 _TASKS: Final = ServerTasks(
     list=EmptyObject(), cancel=EmptyObject(), requests=ServerTaskRequests(tools=ToolTasks(call=EmptyObject()))
@@ -74,32 +73,24 @@ class RegisteredTool:
     shown_errors: tuple[type[Exception], ...] = ()
     scopes: frozenset[str] = frozenset()
 
+    @property
+    def definition(self) -> Tool:
+        return self.checked.tool
+
 
 @dataclass(frozen=True, slots=True)
-class RegisteredPrompt:
-    """A prompt, its function, and completers by argument."""
+class Registered(Generic[D]):
+    """A prompt, a resource or a resource template, its function, and completers by argument."""
 
-    prompt: Prompt
+    definition: D
     function: RegisteredFunction
     completers: Mapping[str, Completer]
+    uris: UriTemplate | None = None
+    """The URIs of a resource template."""
 
-
-@dataclass(frozen=True, slots=True)
-class RegisteredResource:
-    """A resource and its function."""
-
-    resource: Resource
-    function: RegisteredFunction
-
-
-@dataclass(frozen=True, slots=True)
-class RegisteredTemplate:
-    """A resource template, its function, and completers by part."""
-
-    template: ResourceTemplate
-    uris: UriTemplate
-    function: RegisteredFunction
-    completers: Mapping[str, Completer] = field(default_factory=dict)
+    def allows(self, parts: Iterable[str]) -> bool:
+        """Return whether the function may get these values: see `UriTemplate.unsafe_parts`."""
+        return self.uris is None or self.uris.unsafe_parts or not any(map(is_unsafe_part, parts))
 
 
 class Registry:
@@ -119,9 +110,15 @@ class Registry:
 
     def __init__(self) -> None:
         self.tools: dict[str, RegisteredTool] = {}
-        self.prompts: dict[str, RegisteredPrompt] = {}
-        self.resources: dict[str, RegisteredResource] = {}
-        self.resource_templates: dict[str, RegisteredTemplate] = {}
+        self.prompts: dict[str, Registered[Prompt]] = {}
+        self.resources: dict[str, Registered[Resource]] = {}
+        self.resource_templates: dict[str, Registered[ResourceTemplate]] = {}
+        self._lists: dict[str, dict[str, Any]] = {
+            "prompts/list": self.prompts,
+            "resources/list": self.resources,
+            "resources/templates/list": self.resource_templates,
+            "tools/list": self.tools,
+        }
         self.methods: dict[str, RegisteredFunction] = {}
         self.notifications: dict[str, RegisteredFunction] = {}
         self.mounts: list[Mount] = []
@@ -154,16 +151,16 @@ class Registry:
         Raises:
             KeyError: Nothing is registered by this name.
         """
-        if kind == "resources" and name in self.resource_templates:
-            del self.resource_templates[name]
-        else:
-            del self._of(kind)[name]
+        del next((found for found in self._of(kind) if name in found), {})[name]
         self._changed(kind)
+
+    def own(self, method: str) -> dict[str, Definition]:
+        """Return the registered items of a list, by name, URI or URI template."""
+        return {name: registered.definition for name, registered in self._lists[method].items()}
 
     def names(self, kind: FeatureKind) -> set[str]:
         """Return the names, or URIs and templates, that are registered here or known of the providers."""
-        own = {*self._of(kind), *(self.resource_templates if kind == "resources" else ())}
-        return own.union(*[mount.names(kind) for mount in self.mounts])
+        return set().union(*self._of(kind), *[mount.names(kind) for mount in self.mounts])
 
     def tool_scopes(self, name: str) -> frozenset[str]:
         """Return the scopes that a call of a tool needs over HTTP; none for an unknown tool."""
@@ -177,13 +174,8 @@ class Registry:
         tool = self.tools.get(name)
         return None if tool is None else tool.checked.tool.input_schema
 
-    def _of(self, kind: FeatureKind) -> dict[str, Any]:
-        registered: dict[FeatureKind, dict[str, Any]] = {
-            "tools": self.tools,
-            "prompts": self.prompts,
-            "resources": self.resources,
-        }
-        return registered[kind]
+    def _of(self, kind: FeatureKind) -> list[dict[str, Any]]:
+        return [self._lists[method] for method, each in LIST_METHODS.items() if each.kind == kind]
 
     def _mount(self, provider: Provider, prefix: str) -> None:
         mount = Mount(provider, prefix)

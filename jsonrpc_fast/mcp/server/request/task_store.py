@@ -19,20 +19,20 @@ import asyncio
 import contextlib
 import contextvars
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
-from ..._checks import check_count
-from ..._logs import logger_of
-from ...codes import RPC_MESSAGES, ErrorCode
-from ...errors import ConnectionLost, RpcError, StateError, invalid_params
-from ...handlers.failures import on_failure
-from ...session.running import detached
-from ...types import UNSET
-from ..protocol.meta import RELATED_TASK_KEY, TASKS_EXTENSION, method_not_found
-from .context import Context, copy_to
-from .paging import paginate
-from .registry import TaskStart, TaskSupport
-from .tasks import Owner, Question, Task
+from ...._checks import check_count
+from ...._logs import logger_of
+from ....codes import RPC_MESSAGES, ErrorCode
+from ....errors import ConnectionLost, RpcError, StateError, invalid_params
+from ....handlers.failures import on_failure
+from ....session.running import detached
+from ....types import UNSET
+from ...protocol.meta import RELATED_TASK_KEY, TASKS_EXTENSION, method_not_found
+from ..values.paging import paginate
+from .context import Context, allow_task
+from .tasks import Owner, Question, Task, TaskStart, TaskSupport
 
 MAX_RESULT_WAITERS: Final = 16
 """Maximum number of `tasks/result` requests that wait for one task."""
@@ -43,42 +43,6 @@ _MODERN_METHODS: Final = frozenset({"tasks/cancel", "tasks/get", "tasks/update"}
 _LEGACY_VERSION: Final = "2025-11-25"
 _MAX_ID_CHARACTERS: Final = 256
 _logger: Final = logger_of("mcp")
-
-
-class TaskContext(Context):
-    """The context of a function that may run as a task."""
-
-    __slots__ = ("_start", "_task")
-
-    def __init__(self, context: Context, start: Callable[[], Task] | None) -> None:
-        copy_to(self, context)
-        self._start = start
-        self._task: Task | None = None
-
-    async def start_task(self) -> None:
-        """Start the task: see `Context.start_task`."""
-        if self._start is not None:
-            start, self._start = self._start, None
-            self._task = start()
-            self._ask = self._task.ask
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether the client has cancelled the request or the task."""
-        return super().is_cancelled if self._task is None else self._task.status == "cancelled"
-
-    def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
-        """Report progress: see `Context.report_progress`. The tasks of 2026-07-28 show it as their status message."""
-        if self._task is None:
-            return super().report_progress(progress, total, message)
-        if message is not None:
-            self._task.change(self._task.status, message)
-        return False
-
-    def log(self, level: str, data: Any, logger: str | None = None) -> None:
-        """Send a log message: see `Context.log`. The tasks of 2026-07-28 send none."""
-        if self._task is None or not self._task.is_modern:
-            super().log(level, data, logger)
 
 
 class TaskStore:
@@ -132,7 +96,7 @@ class TaskStore:
         support: TaskSupport,
         starts: TaskStart,
         context: Context,
-        function: Callable[[Context], Awaitable[dict[str, Any]]],
+        function: Callable[[], Awaitable[dict[str, Any]]],
     ) -> dict[str, Any]:
         """Serve a call of a tool, as a task or not.
 
@@ -140,7 +104,7 @@ class TaskStore:
             support: Whether the tool runs as a task.
             starts: When the task starts.
             context: The context of the call.
-            function: Runs the tool, with a context that belongs to the task.
+            function: Runs the tool.
 
         Returns:
             The result of the tool, or the result that describes the task.
@@ -150,14 +114,14 @@ class TaskStore:
                 are too many tasks (-32603).
         """
         if not self._is_task(support, context):
-            return await function(context)
+            return await function()
         return await self._start(starts if context.revision.is_modern else "call", context, function)
 
-    def serve(self, method: str, params: dict[str, Any], context: Context) -> dict[str, Any]:
-        """Serve a request about tasks and return its result.
+    def serve(self, method: str, params: dict[str, Any], context: Context) -> Any:
+        """Serve a request about tasks. Return its result; for "tasks/result", a coroutine of it.
 
         Args:
-            method: One of TASK_METHODS, but not "tasks/result".
+            method: One of TASK_METHODS.
             params: The params of the request.
             context: The context of the request.
 
@@ -169,6 +133,8 @@ class TaskStore:
         if method == "tasks/list":
             return self._list(params, context)
         task = self._find(params, context)
+        if method == "tasks/result":
+            return self._result(task, context)
         if method == "tasks/get":
             return task.details() if task.is_modern else task.describe()
         if method == "tasks/cancel":
@@ -223,16 +189,15 @@ class TaskStore:
         return is_wanted
 
     async def _start(
-        self, starts: TaskStart, context: Context, function: Callable[[Context], Awaitable[dict[str, Any]]]
+        self, starts: TaskStart, context: Context, function: Callable[[], Awaitable[dict[str, Any]]]
     ) -> dict[str, Any]:
         # The call ends in one of two ways: with the tool's result, or with the description of a task that has started.
         started: asyncio.Future[Task] = asyncio.get_running_loop().create_future()
         created: dict[str, Any] = {}
 
-        def start() -> Task:
+        def start(current: asyncio.Task[Any]) -> Task:
             task = self._add(context)
-            current = task.run = asyncio.current_task()
-            assert current is not None
+            task.run = current
             self._runs.add(current)
             current.add_done_callback(self._runs.discard)
             current.add_done_callback(lambda run: _report_end(run, task))
@@ -241,10 +206,13 @@ class TaskStore:
             return task
 
         async def run() -> dict[str, Any] | None:
-            own = TaskContext(context, start)
+            # Not the task that calls `start_task`: for a function in a thread that is another one.
+            current = asyncio.current_task()
+            assert current is not None
+            allow_task(context, partial(start, current))
             if starts == "call":
-                await own.start_task()
-            result = await function(own)
+                await context.start_task()
+            result = await function()
             if not started.done():
                 return result
             started.result().finish(_checked(result))
@@ -330,14 +298,8 @@ class TaskStore:
         result: dict[str, Any] = {"tasks": [task.describe() for task in page]}
         return result if next_cursor is None else {**result, "nextCursor": next_cursor}
 
-    async def result(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
-        """Serve `tasks/result`: send the requests of a task until it ends, and return the result of the call.
-
-        Raises:
-            RpcError: The error of the call; or as in `serve`.
-        """
-        _check_method("tasks/result", context)
-        task = self._find(params, context)
+    async def _result(self, task: Task, context: Context) -> dict[str, Any]:
+        """Send the requests of a task until it ends, and return the result of the call, or raise its error."""
         # Each waiter holds a request open, over HTTP a connection.
         if task.waiting_results >= MAX_RESULT_WAITERS:
             raise RpcError(ErrorCode.INTERNAL_ERROR, "too many requests wait for this task")

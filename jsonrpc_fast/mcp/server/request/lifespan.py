@@ -22,8 +22,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from typing import Any, Final
 
-from ...errors import StateError
-from ...handlers.failures import on_failure
+from ....errors import StateError
+from ....handlers.failures import on_failure
 
 _CANCEL_SECONDS: Final = 1.0
 """How long a lifespan that was cancelled may take to end."""

@@ -27,11 +27,11 @@ from urllib.parse import quote
 
 from msgspec import UNSET
 
-from ..._checks import check_seconds, check_type
-from ...codec._backend import dumps
-from ...session.conventions import McpConvention
-from ..protocol.capabilities import Icon
-from ..protocol.definitions import (
+from ...._checks import check_seconds, check_type
+from ....codec._backend import dumps
+from ....session.conventions import McpConvention
+from ...protocol.capabilities import Icon
+from ...protocol.definitions import (
     Annotations,
     Definition,
     Prompt,
@@ -41,26 +41,22 @@ from ..protocol.definitions import (
     Tool,
     ToolAnnotations,
 )
-from ..protocol.uris import UriTemplate, check_uri
-from ..protocol.versions import REVISIONS
+from ...protocol.uris import UriTemplate, uri_faults
+from ...protocol.versions import REVISIONS
+from ..request.tasks import TaskStart, TaskSupport
+from ..values.outputs import output_type
+from ..values.scopes import declared_scopes
+from ..values.tools import CheckedTool
 from .functions import RegisteredFunction, name_of
-from .outputs import output_type
 from .registry import (
     Completer,
-    RegisteredPrompt,
-    RegisteredResource,
-    RegisteredTemplate,
+    Registered,
     RegisteredTool,
     Registry,
     ShownErrors,
-    TaskStart,
-    TaskSupport,
 )
-from .scopes import declared_scopes
-from .tools import CheckedTool
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-D = TypeVar("D", bound=Definition)
 P = ParamSpec("P")
 
 
@@ -284,8 +280,8 @@ class Decorators(Registry):
             serving = RegisteredFunction(function, role="prompt", name=name, thread=thread)
             arguments = [_argument(serving, argument) for argument in serving.parameters]
             prompt = Prompt(arguments=arguments, **_common_members(serving, name, title, description, icons, meta))
-            completers = _completers(complete, serving)
-            registered = RegisteredPrompt(_checked(prompt, f"prompt {prompt.name}"), serving, completers)
+            _checked(prompt, f"prompt {prompt.name}")
+            registered = Registered(prompt, serving, _completers(complete, serving))
             self._add(self.prompts, prompt.name, registered, "prompts")
             return function
 
@@ -364,18 +360,16 @@ class Decorators(Registry):
                 **_common_members(serving, name, title, description, icons, meta),
             }
             completers = _completers(complete, serving)
+            resource: Resource | ResourceTemplate
             if uris.names:
-                shown = _checked(ResourceTemplate(uri_template=address, **members), f"resource {address}")
-                template = RegisteredTemplate(shown, uris, serving, completers)
-                self._add(self.resource_templates, address, template, "resources")
+                resource = ResourceTemplate(uri_template=address, **members)
+            elif faults := uri_faults(address):
+                raise ValueError(f"{serving.name}: {'; '.join(faults)}")
             else:
-                try:
-                    check_uri(address)
-                except Exception as error:
-                    raise ValueError(f"{serving.name}: {error}") from None
-                definition = Resource(uri=address, size=_or_unset(size), **members)
-                resource = RegisteredResource(_checked(definition, f"resource {address}"), serving)
-                self._add(self.resources, address, resource, "resources")
+                resource = Resource(uri=address, size=_or_unset(size), **members)
+            _checked(resource, f"resource {address}")
+            registered: dict[str, Any] = self.resource_templates if uris.names else self.resources
+            self._add(registered, address, Registered(resource, serving, completers, uris), "resources")
             return function
 
         return register
@@ -490,15 +484,14 @@ def _or_unset(value: Any, copy: Callable[[Any], Any] | None = None) -> Any:
     return value if copy is None else copy(value)
 
 
-def _checked(definition: D, label: str) -> D:
-    """Return a definition that can be sent. One that cannot would make the whole list an error."""
+def _checked(definition: Definition, label: str) -> None:
+    """Raise TypeError if a definition cannot be sent. It would make the whole list an error."""
     try:
         written = definition.to_dict()
         dumps(written)
         type(definition).from_dict(written)
     except (AttributeError, TypeError, ValueError) as error:
         raise TypeError(f"{label}: {error}") from None
-    return definition
 
 
 def _argument(function: RegisteredFunction, name: str) -> PromptArgument:

@@ -28,10 +28,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from ...handlers import CallNext, is_awaitable
-from .context import Context
-from .results import ToolError
-from .tools import error_result
+from ....handlers import CallNext, is_awaitable
+from ..request.context import Context
+from ..values.results import ToolError
+from ..values.tools import error_result
 
 Middleware: TypeAlias = Callable[[Context, dict[str, Any], CallNext], Any]
 """A sync or async function of the context, the params and `call_next`; returns the result."""

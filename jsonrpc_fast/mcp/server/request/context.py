@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar, cast
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
-from ..._checks import check_count
-from ...handlers.json_values import to_json
-from ...session import Destination
-from ...session.context import SessionContext
-from ...types import UNSET, MessageId, Unset
-from ..protocol.capabilities import ClientCapabilities, Implementation
-from ..protocol.versions import REVISIONS, Revision
-from .contents import sampling_messages
-from .forms import Action, Elicited, action_of, form_of
+from ...._checks import check_count
+from ....handlers.json_values import to_json
+from ....session import Destination
+from ....session.context import SessionContext
+from ....types import UNSET, MessageId, Unset
+from ...protocol.capabilities import ClientCapabilities, Implementation
+from ...protocol.versions import REVISIONS, Revision
+from ..values.contents import sampling_messages
+from ..values.forms import Action, Elicited, action_of, form_of
 from .handshake import RequestRules
 from .inputs import Inputs, capability_for
+from .lifespan import Lifespan
+from .outgoing import Outgoing
 from .request_state import StateSeal
+from .tasks import Task
 
 T = TypeVar("T")
 
@@ -27,47 +30,18 @@ _SENT_OTHERWISE: Final = (
 )
 
 
-class AskClient(Protocol):
-    """Sends a request to the client and returns its result. See `Context.call`."""
+class ContextServer(NamedTuple):
+    """The part of a server that its functions reach through their context.
 
-    async def __call__(
-        self, method: str, params: Mapping[str, Any] | None, timeout: float | Unset | None, key: str | None
-    ) -> dict[str, Any]: ...
-
-
-class ContextServer(Protocol):
-    """The server whose function a context is for."""
+    Attributes:
+        seal: Makes and opens the `requestState` of modern clients.
+        lifespan: Its lifespan.
+        read: Returns the `ReadResourceResult` of a resource.
+    """
 
     seal: StateSeal
-    """What makes and opens the `requestState` of modern clients."""
-
-    @property
-    def lifespan_value(self) -> Any:
-        """The value of the lifespan of the server; None without one."""
-
-    async def read(self, uri: str, context: Context) -> dict[str, Any]:
-        """Return the `ReadResourceResult` of a resource of the server."""
-
-
-class ContextConnection(Protocol):
-    """The connection to the client of a context."""
-
-    async def call(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None,
-        timeout: float | Unset | None,
-        destination: Destination | None,
-    ) -> dict[str, Any]:
-        """Send a request to a legacy client. See `Context.call`."""
-
-    async def notify(self, method: str, params: dict[str, Any] | None, destination: Destination | None) -> None:
-        """Send a notification. See `Context.notify`."""
-
-    def log(
-        self, level: str, data: Any, logger: str | None, rules: RequestRules, destination: Destination | None
-    ) -> None:
-        """Send a log message if the client of a request with these rules wants it."""
+    lifespan: Lifespan
+    read: Callable[[str, Context], Awaitable[dict[str, Any]]]
 
 
 class HttpRequest(Protocol):
@@ -106,28 +80,43 @@ class Context:
             ...
 
     Attributes:
+        method: The method of the request or notification.
         revision: The protocol revision of the request.
     """
 
-    __slots__ = ("_ask", "_connection", "_inputs", "_params", "_request", "_rules", "_server", "_state", "revision")
+    __slots__ = (
+        "_inputs",
+        "_outgoing",
+        "_params",
+        "_request",
+        "_rules",
+        "_server",
+        "_start",
+        "_state",
+        "_task",
+        "method",
+        "revision",
+    )
 
     def __init__(
         self,
         request: SessionContext,
         rules: RequestRules,
         params: Mapping[str, Any],
-        connection: ContextConnection,
+        outgoing: Outgoing,
         server: ContextServer,
     ) -> None:
         self._request = request
         self._rules = rules
+        self.method: str = request.method
         self.revision: Revision = rules.revision
         self._params = params
-        self._connection = connection
+        self._outgoing = outgoing
         self._server = server
-        self._ask: AskClient | None = None  # once the function runs as a task
         self._inputs: Inputs | None = None
         self._state: dict[str, Any] | None = None
+        self._start: Callable[[], Task] | None = None  # if the function may run as a task
+        self._task: Task | None = None  # once it does
 
     @property
     def _http_request(self) -> HttpRequest | None:
@@ -138,11 +127,6 @@ class Context:
     def destination(self) -> Destination | None:
         """The place for the messages that belong to the request; None: the stream of the connection."""
         return self._request.destination
-
-    @property
-    def method(self) -> str:
-        """The method of the request or notification."""
-        return self._request.method
 
     @property
     def request_id(self) -> MessageId:
@@ -188,7 +172,7 @@ class Context:
     @property
     def lifespan(self) -> Any:
         """The value that the lifespan of the server yielded; None without a lifespan."""
-        return self._server.lifespan_value
+        return self._server.lifespan.value
 
     @property
     def client_info(self) -> Implementation | None:
@@ -220,8 +204,8 @@ class Context:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the client has cancelled the request. An async function is cancelled, too."""
-        return self._request.is_cancelled
+        """Whether the client has cancelled the request, or its task. An async function is cancelled, too."""
+        return self._request.is_cancelled if self._task is None else self._task.status == "cancelled"
 
     @property
     def session(self) -> Any:
@@ -238,6 +222,9 @@ class Context:
         Raises:
             RpcError: There are too many tasks (-32603).
         """
+        if self._start is not None:
+            start, self._start = self._start, None
+            self._task = start()
 
     def require(self, capability: str) -> None:
         """Check that the client has a capability.
@@ -288,11 +275,11 @@ class Context:
         """
         if (capability := capability_for(method, params)) is not None:
             self.require(capability)
-        if self._ask is not None:
-            return await self._ask(method, params, timeout, key)
+        if self._task is not None:
+            return await self._task.ask(method, params, timeout, key)
         if self.revision.is_modern:
             return await open_inputs(self).call(method, params, key)
-        return await self._connection.call(method, params, timeout, self.destination)
+        return await self._outgoing.call(method, params, timeout, self.destination)
 
     async def elicit(
         self,
@@ -472,7 +459,7 @@ class Context:
         if method in _SENT_OTHERWISE:
             raise ValueError(f"notify cannot send {method}: the server sends it itself")
         members = None if params is None else to_json(dict(params))
-        await self._connection.notify(method, members, self.destination)
+        await self._outgoing.notify(method, members, self.destination)
 
     def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
         """Report progress on the request to the client.
@@ -483,8 +470,12 @@ class Context:
             message: A text for people (2025-03-26 and later).
 
         Returns:
-            Whether the client asked for progress; if not, nothing is sent.
+            Whether the client asked for progress; if not, nothing is sent. A task sends none: its status has the text.
         """
+        if self._task is not None:
+            if message is not None:
+                self._task.change(self._task.status, message)
+            return False
         value: dict[str, Any] = {"progress": progress}
         if total is not None:
             value["total"] = total
@@ -505,7 +496,7 @@ class Context:
         return exchange is not None and exchange.close_stream()
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
-        """Send a log message to the client, if it wants this level.
+        """Send a log message to the client, if it wants this level. The tasks of 2026-07-28 send none.
 
         Args:
             level: One of `LOG_LEVELS`, from "debug" to "emergency".
@@ -515,7 +506,8 @@ class Context:
         Raises:
             ValueError: The level is unknown.
         """
-        self._connection.log(level, data, logger, self._rules, self.destination)
+        if self._task is None or not self._task.is_modern:
+            self._outgoing.log(level, data, logger, self._rules, self.destination)
 
     def debug(self, data: Any, logger: str | None = None) -> None:
         """Send a log message of this level: see `log`."""
@@ -534,30 +526,6 @@ class Context:
         self.log("error", data, logger)
 
 
-class MountedContext(Context):
-    """The context of a request that a server serves for another one, which it is mounted at.
-
-    Its requests and notifications to the client go through the other server.
-
-    Args:
-        context: The context at that server.
-        method: The method of the request here.
-        server: The server here.
-    """
-
-    __slots__ = ("_method",)
-
-    def __init__(self, context: Context, method: str, server: ContextServer) -> None:
-        copy_to(self, context)
-        self._method = method
-        self._server = server
-
-    @property
-    def method(self) -> str:
-        """The method of the request."""
-        return self._method
-
-
 def open_inputs(context: Context) -> Inputs:
     """Return the input of a modern request, which is read when it is first needed.
 
@@ -573,6 +541,27 @@ def open_inputs(context: Context) -> Inputs:
 def opened_inputs(context: Context) -> Inputs | None:
     """Return the input of a request; None if it was not needed."""
     return context._inputs
+
+
+def allow_task(context: Context, start: Callable[[], Task]) -> None:
+    """Let the function run as a task: `Context.start_task` calls `start`, which returns the task."""
+    context._start = start
+
+
+def mounted(context: Context, method: str, server: ContextServer) -> Context:
+    """Return the context of a request that a server serves for another one, which it is mounted at.
+
+    Its requests and notifications to the client go through the other server.
+
+    Args:
+        context: The context at that server.
+        method: The method of the request here.
+        server: The server here.
+    """
+    inner = object.__new__(Context)
+    copy_to(inner, context)
+    inner.method, inner._server = method, server
+    return inner
 
 
 def copy_to(copy: Context, context: Context) -> None:

@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypedDict
 
-from ..._typing import Unpack
-from ..protocol.capabilities import Icon
-from ..protocol.definitions import Annotations
+from ...._typing import Unpack
+from ...protocol.capabilities import Icon
+from ...protocol.definitions import Annotations
 
 Data = bytes | bytearray | memoryview | os.PathLike[str]
 """Bytes, or the path of the file that holds them."""

@@ -11,7 +11,7 @@ import binascii
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
-from ...errors import invalid_params
+from ....errors import invalid_params
 
 T = TypeVar("T")
 

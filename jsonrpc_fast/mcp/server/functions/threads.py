@@ -15,10 +15,10 @@ import concurrent.futures
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from ...handlers.executors import ExecutorHandler
-from ...handlers.handler import Handler
-from ..protocol.meta import LOG_LEVELS
-from .context import Context, copy_to
+from ....handlers.executors import ExecutorHandler
+from ....handlers.handler import Handler
+from ..request.context import Context, copy_to
+from ..request.outgoing import check_level
 
 T = TypeVar("T")
 
@@ -30,11 +30,10 @@ class ThreadContext(Context):
         context: The context of the request, which may be of a subclass.
     """
 
-    __slots__ = ("_inner", "_is_ended", "_loop", "_waits")
+    __slots__ = ("_is_ended", "_loop", "_waits")
 
     def __init__(self, context: Context) -> None:
         copy_to(self, context)
-        self._inner = context
         self._loop = asyncio.get_running_loop()
         self._is_ended = False
         # `set.add` and `set.discard` are atomic, so the thread and the loop need no lock.
@@ -57,28 +56,17 @@ class ThreadContext(Context):
         for future in [*self._waits]:
             future.cancel()
 
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether the client has cancelled the request."""
-        return self._inner.is_cancelled
-
-    async def start_task(self) -> None:
-        """Start the task: see `Context.start_task`."""
-        await self._inner.start_task()
-        copy_to(self, self._inner)  # its requests belong to the task now
-
     def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
         """Report progress: see `Context.report_progress`."""
         # The session writes on the loop: a transport is not made for two threads.
-        self._loop.call_soon_threadsafe(self._inner.report_progress, progress, total, message)
+        self._loop.call_soon_threadsafe(super().report_progress, progress, total, message)
         return self._rules.progress_token is not None
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
         """Send a log message: see `Context.log`."""
         # Checked here: on the loop nobody could catch the exception.
-        if level not in LOG_LEVELS:
-            raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}")
-        self._loop.call_soon_threadsafe(self._inner.log, level, data, logger)
+        check_level(level)
+        self._loop.call_soon_threadsafe(super().log, level, data, logger)
 
 
 class ThreadFunction:

@@ -10,14 +10,19 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from ...errors import RpcError, StateError
-from ...transports.waiters import Waiters
-from ...types import UNSET, Unset
+from ....errors import RpcError, StateError
+from ....transports.waiters import Waiters
+from ....types import UNSET, Unset
 from .inputs import INPUT_REQUESTS, cannot_send
 
 _FINAL: Final = frozenset({"cancelled", "completed", "failed"})
+
+TaskSupport = Literal["forbidden", "optional", "required"]
+"""Whether a tool runs as a task: never, if the client wishes and can, or always."""
+TaskStart = Literal["call", "function"]
+"""When a task starts: at once, or when the function calls `Context.start_task`."""
 
 Owner = tuple[object, object]
 """Who may see a task: the session or None, and the subject of the token or None."""

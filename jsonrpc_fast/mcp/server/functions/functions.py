@@ -23,12 +23,12 @@ from inspect import Parameter
 from pathlib import PurePath
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 
-from ...handlers.json_values import json_of
-from ...handlers.params.arguments import Arguments, hints_of, last_line, parameters_of, without_partial
-from ...handlers.params.docstrings import read_docstring
-from ...handlers.params.types import type_of
-from ...handlers.schemas import object_schema
-from .context import Context
+from ....handlers.json_values import json_of
+from ....handlers.params.arguments import Arguments, hints_of, last_line, parameters_of, without_partial
+from ....handlers.params.docstrings import read_docstring
+from ....handlers.params.types import type_of
+from ....handlers.schemas import object_schema
+from ..request.context import Context
 from .threads import ThreadFunction
 
 Role = Literal["tool", "prompt", "resource", "method"]

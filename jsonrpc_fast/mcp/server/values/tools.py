@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from msgspec import UNSET
 
-from ..._pointers import INDEX, child_of, parts_of
-from ...codec._backend import dumps
-from ...handlers.json_values import json_of, to_json
-from ..protocol.definitions import Tool
-from ..protocol.faults import SchemaFault
-from ..protocol.schemas import Schema
-from ..protocol.versions import Revision
+from ...._pointers import INDEX, child_of, parts_of
+from ....codec._backend import dumps
+from ....handlers.json_values import json_of, to_json
+from ...protocol.definitions import Tool
+from ...protocol.faults import SchemaFault
+from ...protocol.schemas import Schema
+from ...protocol.versions import Revision
 from .blocks import has_blocks
 from .contents import listed_blocks, made_blocks
 from .outputs import OutputType
@@ -135,7 +136,7 @@ class CheckedTool:
         structured = UNSET if value.structured_content is UNSET else to_json(value.structured_content)
         if self._output is not None and not value.is_error and (faults := self._output.faults(structured)):
             return self._refused_result(faults)
-        return whole_result(value, structured if self._is_structured else UNSET, revision)
+        return whole_result(replace(value, structured_content=structured if self._is_structured else UNSET), revision)
 
     def _refused_result(self, faults: list[SchemaFault]) -> dict[str, Any]:
         return error_result(_text_of(f"The result of tool {self.tool.name} does not match its output schema", faults))
@@ -153,39 +154,23 @@ def tool_definition(tool: Tool, revision: Revision) -> dict[str, Any]:
     return definition
 
 
-def whole_result(value: ToolResult, structured: Any, revision: Revision) -> dict[str, Any]:
-    """Return the `CallToolResult` for a `ToolResult`.
-
-    Args:
-        value: The result.
-        structured: Its structured content as JSON; UNSET: none.
-        revision: The revision of the request.
-
-    Raises:
-        TypeError: A content block is invalid.
-    """
-    result = _with_structured({"content": made_blocks(value.content, revision)}, structured, revision)
-    if value.is_error:
-        result["isError"] = True
-    if value.meta is not None:
-        result["_meta"] = to_json(dict(value.meta))
-    return result
-
-
-def provided_result(value: ToolResult | Mapping[str, Any], revision: Revision) -> dict[str, Any]:
-    """Return the `CallToolResult` for what a provider returned, in the form of a revision.
+def whole_result(value: ToolResult | Mapping[str, Any], revision: Revision) -> dict[str, Any]:
+    """Return the `CallToolResult` for a `ToolResult`, or for the members of a result, in the form of a revision.
 
     Raises:
         EncodeError, TypeError: The value is no such result.
     """
     if isinstance(value, ToolResult):
-        structured = UNSET if value.structured_content is UNSET else to_json(value.structured_content)
-        return whole_result(value, structured, revision)
-    result = to_json(dict(value))
-    structured = result.pop("structuredContent", UNSET)
-    if "content" in result:
-        result["content"] = made_blocks(result["content"], revision)
-    return _with_structured(result, structured, revision)
+        members = {"content": value.content, "structuredContent": value.structured_content}
+        members |= {"isError": True} if value.is_error else {}
+        members |= {} if value.meta is None else {"_meta": dict(value.meta)}
+    else:
+        members = dict(value)
+    structured = members.pop("structuredContent", UNSET)
+    if "content" in members:
+        members["content"] = made_blocks(members["content"], revision)
+    structured = UNSET if structured is UNSET else to_json(structured)
+    return _with_structured(to_json(members), structured, revision)
 
 
 def _with_structured(result: dict[str, Any], structured: Any, revision: Revision) -> dict[str, Any]:

@@ -20,13 +20,13 @@ from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 
 import msgspec
 
-from ...codec._backend import dumps
-from ...codec._json import loads
-from ...handlers.json_values import to_json
-from ...handlers.params.types import MsgspecType, PydanticType, ValueType, type_of
-from ...handlers.schemas import result_schema
-from ..protocol.faults import SchemaFault
-from ..protocol.schemas import Schema
+from ....codec._backend import dumps
+from ....codec._json import loads
+from ....handlers.json_values import to_json
+from ....handlers.params.types import MsgspecType, PydanticType, ValueType, type_of
+from ....handlers.schemas import result_schema
+from ...protocol.faults import SchemaFault
+from ...protocol.schemas import Schema
 from .blocks import Block
 from .results import ToolResult, WholeResult
 

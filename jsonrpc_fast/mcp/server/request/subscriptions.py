@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ...codec import Notification
-from ...codes import ErrorCode
-from ...errors import RpcError, invalid_params
-from ...types import MessageId
-from ..protocol.capabilities import ServerCapabilities
-from ..protocol.meta import SUBSCRIPTION_ID_KEY, TASKS_EXTENSION
+from ....codec import Notification
+from ....codes import ErrorCode
+from ....errors import RpcError, invalid_params
+from ....types import MessageId
+from ...protocol.capabilities import ServerCapabilities
+from ...protocol.meta import SUBSCRIPTION_ID_KEY, TASKS_EXTENSION
 
 MAX_STREAMS: Final = 64
 """Maximum number of open streams of one connection."""
