@@ -21,7 +21,8 @@ from typing import Final
 
 import jsonrpc_fast
 from jsonrpc_fast.hooks import Outcome
-from jsonrpc_fast.session.tracker import Tracker
+from jsonrpc_fast.session.calls import Calls
+from jsonrpc_fast.session.conventions import Convention
 
 from .session_peers import AIORPCX, CONTESTANTS, MCP, OURS, PJRPC, PYGLS, Call, is_right
 from .tables import markdown
@@ -113,34 +114,34 @@ def bar_table(times: Times) -> str:
     return markdown(rows)
 
 
-def tracker_table(rounds: int) -> str:
-    """Return the tracker's cost of a call while others are in flight, with random deadlines, as Markdown."""
+def calls_table(rounds: int) -> str:
+    """Return the cost of keeping track of a call while others are in flight, with random deadlines, as Markdown."""
     rows: list[tuple[str, ...]]
     rows = [("in flight", "begin, ns", "begin and settle, ns", "expire, ns", "progress, ns")]
     for pending in (1_000, 10_000, 100_000):
         best = [float("inf")] * 4
         for _ in range(rounds):
-            best = [min(pair) for pair in zip(best, tracker_seconds(pending), strict=True)]
+            best = [min(pair) for pair in zip(best, calls_seconds(pending), strict=True)]
         rows.append((f"{pending:,}", *[f"{seconds * 1e9:,.0f}" for seconds in best]))
     return markdown(rows)
 
 
-def tracker_seconds(pending: int, count: int = 5_000) -> tuple[float, float, float, float]:
+def calls_seconds(pending: int, count: int = 5_000) -> tuple[float, float, float, float]:
     numbers = random.Random(pending)
-    tracker = Tracker(max_calls=10**7)
-    others = [tracker.begin("add", 0.0, numbers.uniform(1000, 2000), 1000.0) for _ in range(pending)]
+    calls = Calls(Convention(), max_calls=10**7)
+    others = [calls.begin("add", 0.0, numbers.uniform(1000, 2000), 1000.0) for _ in range(pending)]
     timeouts = [numbers.uniform(0, 900) for _ in range(count)]
     started = perf_counter()
     for timeout in timeouts:
-        tracker.begin("add", 0.0, timeout)
+        calls.begin("add", 0.0, timeout)
     begun = perf_counter()
-    tracker.expire(950.0)
+    calls.expire(950.0)
     expired = perf_counter()
     for timeout in timeouts:
-        tracker.settle(tracker.begin("add", 950.0, timeout).id, Outcome.RESULT)
+        calls.settle(calls.begin("add", 950.0, timeout).id, Outcome.RESULT)
     settled = perf_counter()
     for number in range(count):
-        tracker.progress(others[number % pending], 951.0)
+        others[number % pending].progressed = 951.0
     ended = perf_counter()
     return (
         (begun - started) / count,
@@ -172,7 +173,7 @@ def main() -> None:
     for channel in BARS:
         times.update(asyncio.run(measure(channel, options.rounds)))
     print(_facts(), "", bar_table(times), "", round_trip_tables(times), sep="\n")
-    print("\n### One call in the tracker\n", tracker_table(5), sep="\n")
+    print("\n### One call among others in flight\n", calls_table(5), sep="\n")
 
 
 if __name__ == "__main__":

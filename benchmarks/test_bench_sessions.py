@@ -43,5 +43,5 @@ def test_bars(bench: Any) -> None:
     assert "| jsonrpc_fast | 50.0            | 0.50 " in bench.round_trip_tables(times_of(bench, 50.0))
 
 
-def test_what_a_call_costs_the_tracker(bench: Any) -> None:
-    assert all(0 < seconds < 0.01 for seconds in bench.tracker_seconds(100, count=50))
+def test_what_keeping_track_of_a_call_costs(bench: Any) -> None:
+    assert all(0 < seconds < 0.01 for seconds in bench.calls_seconds(100, count=50))

@@ -46,13 +46,13 @@ from ..errors import CallTimeout, ConnectionLost, HttpStatusError, InvalidRespon
 from ..handlers.failures import on_failure
 from ..hooks import Outcome
 from ..session.budget import ResponseBudget, ResponsePolicy
+from ..session.calls import Call
 from ..session.conventions import Convention
 from ..session.driver import Driver
 from ..session.engine import Engine
 from ..session.requests import Destination, InboundRequest
 from ..session.room import Bounds
 from ..session.running import Run
-from ..session.tracker import Call
 from ..transports.channel import HIGH_WATER_BYTES
 from ..transports.protocol import Received, Transport
 from ..types import TIMEOUT_SECONDS, UNSET, MessageId, Unset

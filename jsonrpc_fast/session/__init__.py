@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..hooks import RequestStartedHook as RequestStartedHook
     from ..types import TIMEOUT_SECONDS as TIMEOUT_SECONDS
     from .budget import ResponseBudget as ResponseBudget
+    from .calls import Call as Call
     from .context import SessionContext as SessionContext
     from .conventions import AcpConvention as AcpConvention
     from .conventions import Cancellation as Cancellation
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from .subscriptions import Gap as Gap
     from .subscriptions import Subscription as Subscription
     from .subscriptions import Subscriptions as Subscriptions
-    from .tracker import Call as Call
 else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
@@ -60,6 +60,7 @@ else:
             ),
             ".types": "TIMEOUT_SECONDS",
             "budget": "ResponseBudget",
+            "calls": "Call",
             "context": "SessionContext",
             "conventions": (
                 "AcpConvention Cancellation Convention Goodbye JsonRpcConvention LspConvention McpConvention Progress"
@@ -75,6 +76,5 @@ else:
             "session": "Session",
             "streams": "ReconnectingStream Stream",
             "subscriptions": "Gap Subscription Subscriptions",
-            "tracker": "Call",
         },
     )

@@ -20,14 +20,14 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from math import inf
 from typing import Any, Final, TypedDict, TypeVar, overload
 
 from .._checks import check_count, check_seconds
 from .._typing import Unpack
-from ..codec import Notification, Params, Raw
+from ..codec import Notification, Params
 from ..codec._payloads import decoded
 from ..errors import StateError
 from ..handlers.returned import result_reader, results_reader
@@ -36,13 +36,14 @@ from ..profile import check_batches
 from ..transports.channel import HIGH_WATER_BYTES
 from ..transports.protocol import Transport
 from ..types import UNSET, Unset
+from .calls import Call
+from .conventions import Convention
 from .engine import Engine
 from .loop_driver import LoopDriver
 from .requests import Destination, InboundRequest
 from .running import running, waiting
 from .streams import Stream
 from .threads import lock, run_threadsafe
-from .tracker import Call
 from .wait_queue import WaitQueue
 
 T = TypeVar("T")
@@ -418,7 +419,7 @@ class Caller:
         """
         loop = self._started_loop()
         check_count("max_items", max_items, 1, may_be_none=False)
-        engine, convention = self._engine, self._engine.calls.convention
+        engine, convention = self._engine, self.convention
         if convention.item_token(convention.with_item_token(None, 1)) is None:
             raise StateError("the convention has no progress")
         if convention.item_token(convention.with_item_token(decoded(params), 1)) is None:
@@ -441,16 +442,10 @@ class Caller:
             self._engine.send(text, request.destination)
         return bool(text)
 
-    def result_of(self, items: list[Any] | None) -> Any:
-        """Return the result that consists of items: see `Convention.result_of`."""
-        return self._engine.calls.convention.result_of(items)
-
-    def without_token(self, params: Any, taken: Collection[str]) -> Any:
-        """Return params without the members of the convention's tokens: see `RequestContext.without_token`."""
-        members = self._engine.calls.convention.token_members.difference(taken)
-        if not isinstance(params, (dict, Raw)) or members.isdisjoint(params.keys()):
-            return params
-        return {name: value for name, value in decoded(params).items() if name not in members}
+    @property
+    def convention(self) -> Convention:
+        """The convention of the session."""
+        return self._engine.calls.convention
 
     def report_progress(self, request: InboundRequest, value: Any) -> bool:
         """Report progress on a request to the peer: see `SessionContext.report_progress`."""
@@ -519,16 +514,16 @@ class Caller:
         return None if seconds is None else max(0.0, deadline - self._loop.time())
 
     def _must_wait(self, calls: int) -> bool:
-        if not self._engine.may_call:
-            return False
-        if self._engine.calls.lacks_room(calls) or self._transport.write_buffer_bytes > HIGH_WATER_BYTES:
-            return True
-        return bool(self._wait_queue.waiters)
+        return self._engine.may_call and (
+            not self._engine.calls.has_room(calls)
+            or self._transport.write_buffer_bytes > HIGH_WATER_BYTES
+            or bool(self._wait_queue.waiters)
+        )
 
     def _may_send(self, calls: int) -> bool:
         if not self._engine.may_call:
             return True
-        if self._engine.calls.lacks_room(calls):
+        if not self._engine.calls.has_room(calls):
             return False
         if self._transport.write_buffer_bytes <= HIGH_WATER_BYTES:
             return True

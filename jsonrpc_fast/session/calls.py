@@ -1,42 +1,106 @@
 """The calls of one side: what is sent for them, and what settles them. No IO and no clock.
 
 Rules:
+  - A call settles exactly once: by a result, an error, a malformed response, its deadline, a cancellation on this side,
+    or the loss of the connection.
+  - `now` is passed in: seconds as a float, from any monotonic clock.
+  - A call has up to two deadlines: the total one is fixed, progress extends the idle one.
+  - A call that was given up (deadline, cancellation) leaves a tombstone, by which its late response is recognised and
+    dropped. Only the newest `max_tombstones` are kept.
+  - Ids are compared by type and value: 7, "7", 7.0 and True are four ids.
+  - This side never uses an id for two calls at a time.
   - A response settles the call with its id, and so does a malformed response, or one that has nothing but that id.
   - The late response to a call that was given up is dropped, as is every response after `lose`; any other response with
     an unknown id is a fault.
   - An error without an id settles a batch of this side if exactly one has had no response yet: this is how a peer
     refuses a batch that it cannot read. If there is no such batch, it settles the only call in flight, unless it may be
-    about one that was given up (`Tracker.only_awaited`). An error about the method or the params comes from a peer that
+    about one that was given up (`Calls.only_awaited`). An error about the method or the params comes from a peer that
     could have read an id: it is a response to a notification, which some peers send although they must not, and settles
     nothing. An error about a notification that the peer cannot read, for example because it is too large, cannot be
     told from one about a call: the call fails.
   - A goodbye of the peer settles the calls that it will not serve.
 
 Each message to send is one line of JSON with its newline; b"" stands for none.
+
+The deadlines are in a heap. A call that settles early leaves a dead entry there, and progress moves no entry: both are
+noticed when the entry reaches the top. There are never more dead entries than calls in flight plus a constant, so
+adding and expiring take O(log n). An entry does not refer to its call, which would keep the result alive.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from math import inf
 from typing import Any, Final, cast
 
-from .._checks import check_callable
+from .._checks import check_callable, check_seconds
 from ..codec import Message, Notification, ParseError, Request, Response
 from ..codec._json import Default
+from ..codec._kinds import is_id_too_long
 from ..codec._payloads import decoded
 from ..codec.encoders import PLAIN, Encoders
 from ..codec.unwritable import explained
 from ..codes import ErrorCode, ParseErrorCode
-from ..errors import ConnectionLost, EncodeError
+from ..errors import ConnectionLost, EncodeError, StateError
 from ..handlers.cancellation import CancelledError
 from ..hooks import Outcome
+from ..profile import JSONRPC
 from ..types import MessageId
 from .conventions import Convention, ProgressToken, is_wide
 from .requests import with_default
-from .tracker import Call, Tracker
 
 _RESULT: Final = Outcome.RESULT  # looked up once: before Python 3.12 access to enum members is slow
 _ERRORS_OF_WHAT_WAS_READ: Final = (ErrorCode.METHOD_NOT_FOUND, ErrorCode.INVALID_PARAMS)
+_MAX_DEAD_ENTRIES: Final = 64  # heap entries of settled calls that are not worth a clean-up
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Call:
+    """A call: a request that this side sent.
+
+    Attributes:
+        id: The id of the request.
+        method: The method of the request.
+        started: When the call began, in seconds.
+        expires: The total deadline, in seconds; infinite without one.
+        idle_seconds: The maximum time without progress; None without such a bound.
+        outcome: How the call settled; None while it is in flight.
+        settled_by: The result, the `Error`, the `ParseError` or the `ConnectionLost` that settled the call; otherwise
+            None.
+        waiter: The object that waits for the outcome; the driver of the engine chooses it.
+
+    The other attributes belong to the engine and to the session.
+    """
+
+    id: int | str
+    method: str
+    number: int
+    started: float
+    progressed: float
+    expires: float
+    idle_seconds: float | None
+    outcome: Outcome | None = None
+    settled_by: Any = None
+    token: int | str | None = None
+    batch: OutboundBatch | None = None
+    on_progress: Callable[[Any], object] | None = None
+    trace: Any = None
+    waiter: Any = None
+    destination: Any = None  # of the peer's request that the call belongs to
+
+    def deadline(self) -> float:
+        """Return the earlier of both deadlines, in seconds; infinite without one."""
+        if self.idle_seconds is None:
+            return self.expires
+        return min(self.expires, self.progressed + self.idle_seconds)
+
+    def __repr__(self) -> str:
+        # Without the response: the peer's data may be large or secret.
+        return f"<Call {self.id!r} {'in flight' if self.outcome is None else self.outcome.value}>"
 
 
 class OutboundBatch:
@@ -49,15 +113,16 @@ class OutboundBatch:
         self.in_flight: int = len(calls)
 
 
-class Calls(Tracker):
+class Calls:
     """The calls of one side: those in flight, and the messages that are sent for them.
 
     All times are seconds from one monotonic clock.
 
     Args:
         convention: How the protocol cancels requests, reports progress, pings and says goodbye.
-        id_factory: As in `Tracker`.
-        max_calls: As in `Tracker`.
+        id_factory: Returns the id of the next call; by default ids count from 1.
+        max_calls: Maximum number of calls in flight.
+        max_tombstones: Maximum number of tombstones of calls that were given up.
         default: As in `encode`.
         encoders: Write the messages.
 
@@ -70,21 +135,212 @@ class Calls(Tracker):
     def __init__(
         self,
         convention: Convention,
-        id_factory: Callable[[], int | str] | None,
-        max_calls: int,
-        default: Default,
+        *,
+        id_factory: Callable[[], int | str] | None = None,
+        max_calls: int = 100_000,
+        max_tombstones: int = 10_000,
+        default: Default = None,
         encoders: Encoders = PLAIN,
     ) -> None:
-        super().__init__(id_factory=id_factory, max_calls=max_calls)
         self.convention: Convention = convention
         self.prepare: Callable[[int | str | None, str], tuple[Any, dict[str, str]] | None] | None = None
         self._default = encoders.default_of(default)  # for errors that explain why a value cannot be written
         self._encode: Callable[..., bytes] = with_default(encoders.encode, default)
         self._encode_request: Callable[..., bytes] = with_default(encoders.encode_request, default)
         self._encode_notification: Callable[..., bytes] = with_default(encoders.encode_notification, default)
+        self._numbers = itertools.count(1)
+        self._id_factory = id_factory
+        self._max_calls = max_calls
+        self._max_tombstones = max_tombstones
+        self._pending: dict[int | str, Call] = {}
+        self._tombstones: OrderedDict[int | str, None] = OrderedDict()
+        self._deadlines: list[tuple[float, int, int | str]] = []
+        self._newest_given_up = 0  # the number of the latest call that ended without a response
         self._by_token: dict[ProgressToken, Call] = {}
         self._open_batches: dict[OutboundBatch, None] = {}  # without any response yet
         self._is_lost = False  # this side closes: a late response can no longer be told from one with an unknown id
+
+    # What is in flight.
+
+    def __len__(self) -> int:
+        """Return the number of calls in flight."""
+        return len(self._pending)
+
+    def has_room(self, calls: int = 1) -> bool:
+        """Return whether this many more calls may be in flight."""
+        return len(self._pending) + calls <= self._max_calls
+
+    def begin(
+        self,
+        method: str,
+        now: float,
+        timeout: float | None = None,
+        idle_timeout: float | None = None,
+        *,
+        may_exceed: bool = False,
+    ) -> Call:
+        """Begin a call at the time `now`, with a total deadline and a maximum time without progress, in seconds.
+
+        Raises:
+            StateError: `max_calls` calls are in flight and the call may not exceed them, or the factory returned an id
+                that is still in use.
+            ValueError: A timeout is negative or NaN, or the id of the factory is longer than the default limit of ids.
+            TypeError: A timeout is not a number, or the factory returned something other than an int or a str.
+        """
+        pending = self._pending
+        if len(pending) >= self._max_calls and not may_exceed:
+            raise StateError("too many calls are in flight")
+        made = None if self._id_factory is None else self._made_id(self._id_factory())
+        expires = inf
+        if timeout is not None:
+            if type(timeout) is not float or not timeout >= 0:  # usually it is one, and a call takes longer
+                check_seconds("timeout", timeout, may_be_infinite=True)
+            expires = now + timeout
+        if idle_timeout is not None:
+            check_seconds("idle_timeout", idle_timeout, may_be_infinite=True)
+        number = next(self._numbers)  # last: each number belongs to a call
+        id = number if made is None else made
+        call = Call(id, method, number, now, now, expires, idle_timeout)
+        if idle_timeout is not None:
+            expires = call.deadline()
+        if expires != inf:
+            heappush(self._deadlines, (expires, number, id))
+        pending[id] = call
+        return call
+
+    def _made_id(self, id: int | str) -> int | str:
+        """Check an id of the factory.
+
+        A subclass of int would come back as an int and never match. A peer refuses an id that is longer than its limit.
+        """
+        if type(id) is not int and type(id) is not str:
+            raise TypeError(f"an id must be an int or a str, not {type(id).__name__}")
+        if is_id_too_long(id, JSONRPC.limits.id_bytes):
+            raise ValueError(f"an id must have at most {JSONRPC.limits.id_bytes} bytes")
+        # A late response to the given-up call would be mistaken for the response to the new one.
+        if id in self._pending or id in self._tombstones:
+            raise StateError("the id belongs to another call")
+        return id
+
+    def find(self, id: MessageId) -> Call | None:
+        """Return the call in flight with this id, or None."""
+        if type(id) is not int and type(id) is not str:
+            return None  # 7.0 and True equal 7 in a dict
+        return self._pending.get(id)
+
+    def settle(self, id: MessageId, outcome: Outcome) -> Call | None:
+        """Settle the call with this id and return it; None if no such call is in flight (see `is_late_response`)."""
+        if type(id) is not int and type(id) is not str:
+            return None
+        pending = self._pending
+        call = pending.pop(id, None)
+        if call is not None:
+            call.outcome = outcome
+            if call.batch is not None or call.token is not None:
+                self._forget(call)
+            if len(self._deadlines) > 2 * len(pending) + _MAX_DEAD_ENTRIES:
+                self._drop_dead_entries()
+        return call
+
+    def give_up(self, call: Call, outcome: Outcome) -> bool:
+        """Settle a call without a response. Returns False, and does nothing, if it has already settled."""
+        if call.outcome is not None:
+            return False
+        self._end_without_response(call, outcome)
+        tombstones = self._tombstones
+        tombstones[call.id] = None
+        # A peer that never responds must not fill the memory. Beyond the bound a late response is reported as unknown.
+        if len(tombstones) > self._max_tombstones:
+            tombstones.popitem(last=False)
+        return True
+
+    def is_late_response(self, id: MessageId) -> bool:
+        """Return whether a response with this id is the first one to a call that was given up; forget that call."""
+        if (type(id) is not int and type(id) is not str) or id not in self._tombstones:
+            return False
+        del self._tombstones[id]
+        return True
+
+    def only_awaited(self) -> Call | None:
+        """Return the only call that an error without an id can be about; None if it may be about several.
+
+        It may be about a call that was given up, unless a later call has had a response since: a peer reads messages in
+        their order, and refuses at once what it cannot read.
+        """
+        if len(self._pending) != 1:
+            return None
+        call = next(iter(self._pending.values()))
+        # Every number in between belongs to a call that has had a response.
+        return call if not self._tombstones or call.number > self._newest_given_up + 1 else None
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether the peer may still be working on a call, in flight or given up."""
+        return bool(self._pending or self._tombstones)
+
+    def behind(self, id: MessageId) -> list[Call]:
+        """Return the calls in flight that began after the one with this id; all if it is None, none if it is unknown.
+
+        A call that has settled is known by its id only if the ids count.
+        """
+        if id is None:
+            return list(self._pending.values())
+        if type(id) is not int and type(id) is not str:
+            return []
+        call = self._pending.get(id)
+        if call is not None:
+            number = call.number
+        elif self._id_factory is None and type(id) is int:
+            number = id
+        else:
+            return []
+        return [call for call in self._pending.values() if call.number > number]
+
+    def expire(self, now: float) -> list[Call]:
+        """Settle the calls whose deadline has passed as `TIMEOUT` and return them."""
+        expired = []
+        deadlines = self._deadlines
+        while deadlines and deadlines[0][0] <= now:
+            call = self._call_of(heappop(deadlines))
+            if call is None:
+                continue
+            deadline = call.deadline()
+            if deadline > now:
+                heappush(deadlines, (deadline, call.number, call.id))
+            elif self.give_up(call, Outcome.TIMEOUT):
+                expired.append(call)
+        return expired
+
+    def next_deadline(self) -> float:
+        """Return when to call `expire` next, in seconds; infinite without deadlines. It may be early, never late."""
+        deadlines = self._deadlines
+        while deadlines:
+            if self._call_of(deadlines[0]) is not None:
+                return deadlines[0][0]
+            heappop(deadlines)
+        return inf
+
+    def lose(self) -> list[Call]:
+        """Settle all calls in flight as `LOST` and return them: no more responses come."""
+        lost = list(self._pending.values())
+        for call in lost:
+            call.outcome = Outcome.LOST
+        for kept in (self._pending, self._tombstones, self._deadlines, self._by_token, self._open_batches):
+            kept.clear()
+        self._is_lost = True
+        return lost
+
+    def _drop_dead_entries(self) -> None:
+        # In place: `expire` may be iterating over the list.
+        self._deadlines[:] = [entry for entry in self._deadlines if self._call_of(entry) is not None]
+        heapify(self._deadlines)
+
+    def _call_of(self, entry: tuple[float, int, int | str]) -> Call | None:
+        """Return the call of a heap entry if it is in flight; its id may belong to another call by now."""
+        call = self._pending.get(entry[2])
+        return call if call is not None and call.number == entry[1] else None
+
+    # What is sent.
 
     def request(
         self,
@@ -102,14 +358,14 @@ class Calls(Tracker):
         With an idle timeout or `on_progress` the request carries a progress token, if the convention has them.
 
         Raises:
-            StateError, ValueError, TypeError: As in `Tracker.begin`.
+            StateError, ValueError, TypeError: As in `begin`.
             EncodeError, TypeError: The params cannot be encoded.
         """
         call = self.begin(method, now, timeout, idle_timeout, may_exceed=may_exceed)
         try:
             if on_progress is not None or idle_timeout is not None:
                 params = self._give_token(call, params, on_progress, is_stream)
-            return call, self._request(call, method, params, True)
+            return call, self._text(call, method, params, True)
         except (Exception, CancelledError):
             self.withdraw(call)
             raise
@@ -133,12 +389,12 @@ class Calls(Tracker):
             for item in items:
                 if isinstance(item, Notification):
                     found.append(None)
-                    texts.append(self._notification(item.method, item.params, False))
+                    texts.append(self._text(None, item.method, item.params, False))
                 else:
                     method, params = item
                     call = self.begin(method, now, timeout, may_exceed=may_exceed)
                     found.append(call)
-                    texts.append(self._request(call, method, params, False))
+                    texts.append(self._text(call, method, params, False))
         except (Exception, CancelledError):
             for begun in found:
                 if begun is not None:
@@ -156,42 +412,27 @@ class Calls(Tracker):
 
     def notify(self, method: str, params: Any = None) -> bytes:
         """Return a notification to send. Raises what `encode_notification` raises."""
-        return self._notification(method, params, True)
+        return self._text(None, method, params, True)
 
-    def _request(self, call: Call, method: str, params: Any, delimited: bool) -> bytes:
-        if self.prepare is not None:
-            return self._prepared(call, method, params, delimited)
-        try:
-            return self._encode_request(call.id, method, params, delimited=delimited)
-        except EncodeError as error:
-            raise explained(error, method, params, self._default) from error.__cause__
-
-    def _notification(self, method: str, params: Any, delimited: bool) -> bytes:
-        if self.prepare is not None:
-            return self._prepared(None, method, params, delimited)
-        try:
-            return self._encode_notification(method, params, delimited=delimited)
-        except EncodeError as error:
-            raise explained(error, method, params, self._default) from error.__cause__
-
-    def _prepared(self, call: Call | None, method: str, params: Any, delimited: bool) -> bytes:
-        """Return a request or a notification with a trace context."""
-        assert self.prepare is not None
-        prepared = self.prepare(None if call is None else call.id, method)
+    def _text(self, call: Call | None, method: str, params: Any, delimited: bool) -> bytes:
+        """Return the request of a call, or a notification."""
         extra = None
+        prepared = None if self.prepare is None else self.prepare(None if call is None else call.id, method)
         if prepared is not None:
             trace, context = prepared
             if call is not None:
                 call.trace = trace
             if context:
                 params, extra = self.convention.with_trace(decoded(params), context)
-        message: Message
-        if call is None:
-            message = Notification(method, params, extra=cast("Any", extra))
-        else:
-            message = Request(call.id, method, params, extra=cast("Any", extra))
         try:
-            return self._encode(message, delimited=delimited)
+            if extra is not None:
+                message: Message = Notification(method, params, extra=cast("Any", extra))
+                if call is not None:
+                    message = Request(call.id, method, params, extra=cast("Any", extra))
+                return self._encode(message, delimited=delimited)
+            if call is None:
+                return self._encode_notification(method, params, delimited=delimited)
+            return self._encode_request(call.id, method, params, delimited=delimited)
         except EncodeError as error:
             raise explained(error, method, params, self._default) from error.__cause__
 
@@ -217,8 +458,11 @@ class Calls(Tracker):
 
     def withdraw(self, call: Call) -> None:
         """Forget a call whose request was not sent."""
-        self.settle(call.id, Outcome.CANCELLED)
-        self.note_no_response(call)
+        self._end_without_response(call, Outcome.CANCELLED)
+
+    def _end_without_response(self, call: Call, outcome: Outcome) -> None:
+        self.settle(call.id, outcome)
+        self._newest_given_up = max(self._newest_given_up, call.number)
 
     def fail(self, id: MessageId, error: Exception) -> Call | None:
         """Settle a call with an exception of this side and return it; None if no such call is in flight."""
@@ -229,19 +473,7 @@ class Calls(Tracker):
             call.settled_by = error
         return call
 
-    def lose(self) -> list[Call]:
-        self._by_token.clear()
-        self._open_batches.clear()
-        self._is_lost = True
-        return super().lose()
-
     # Responses.
-
-    def settle(self, id: MessageId, outcome: Outcome) -> Call | None:
-        call = super().settle(id, outcome)
-        if call is not None and (call.batch is not None or call.token is not None):
-            self._forget(call)
-        return call
 
     def settle_by(self, message: Response) -> Call | None:
         """Settle the call with the id of a response and return it; None if no such call is in flight."""
@@ -284,7 +516,7 @@ class Calls(Tracker):
         """Count progress on the call with a token and return it; None if there is no such call."""
         call = self._by_token.get(token)
         if call is not None:
-            self.progress(call, now)
+            call.progressed = now
         return call
 
     def give_up_behind(self, last: MessageId) -> list[Call]:
@@ -321,3 +553,10 @@ class Calls(Tracker):
             has_response = call.outcome in (Outcome.RESULT, Outcome.ERROR, Outcome.FAULT)
             if has_response or not batch.in_flight:
                 self._open_batches.pop(batch, None)
+
+
+def unknown_response(code: int | None = None) -> StateError:
+    """Return the fault of a response whose id belongs to no call; `code` is that of an error."""
+    if code is not None:
+        return StateError(f"received an error with an unknown id: code {code}")
+    return StateError("received a response with an unknown id")

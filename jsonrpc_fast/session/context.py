@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from ..codec import Raw
+from ..codec._payloads import decoded
 from ..handlers import Function, Handler, Handlers, RequestContext
 from ..types import MessageId
 from .calling import Caller
@@ -57,10 +59,13 @@ class SessionContext(RequestContext):
         return self._request is not None and await self.session.send_item(self._request, item)
 
     def result_of(self, items: list[Any] | None) -> Any:
-        return self.session.result_of(items)
+        return self.session.convention.result_of(items)
 
     def without_token(self, params: Any, taken: Collection[str]) -> Any:
-        return self.session.without_token(params, taken)
+        members = self.session.convention.token_members.difference(taken)
+        if not isinstance(params, (dict, Raw)) or members.isdisjoint(params.keys()):
+            return params
+        return {name: value for name, value in decoded(params).items() if name not in members}
 
     def report_progress(self, value: Any) -> bool:
         """Report progress on the request to the peer.

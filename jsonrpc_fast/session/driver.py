@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .calls import Call
 from .running import Run
-from .tracker import Call
 
 
 class Driver:

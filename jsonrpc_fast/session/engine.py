@@ -53,20 +53,18 @@ from ..transports.connection import TURN_SECONDS
 from ..types import UNSET, MessageId, Unset
 from .ahead import Withdrawn, look_ahead
 from .budget import ResponseBudget, ResponsePolicy, budget_for
-from .calls import Calls
+from .calls import Call, Calls, unknown_response
 from .conventions import Cancellation, Convention, Goodbye, JsonRpcConvention, Progress, is_wide
 from .driver import Driver
 from .inbox import Inbox
-from .requests import Destination, InboundBatch, InboundRequest, Requests
+from .requests import Destination, InboundBatch, InboundRequest, Requests, id_in_flight
 from .room import Bounds
 from .running import Run
-from .tracker import Call, id_in_flight, unknown_response
 
 _SMALL_BATCH: Final = 64
 """A batch of up to this many messages is received in one turn."""
 
 _RESULT: Final = Outcome.RESULT  # looked up once: before Python 3.12 access to enum members is slow
-_INVALID_REQUEST: Final = RPC_MESSAGES[ErrorCode.INVALID_REQUEST]
 
 
 class Engine:
@@ -128,7 +126,9 @@ class Engine:
         convention = JsonRpcConvention() if convention is None else convention
         handlers = Handlers() if handlers is None else handlers
         found = FoundHooks(hooks)
-        self.calls: Calls = Calls(convention, id_factory, max_calls, default, encoders)
+        self.calls: Calls = Calls(
+            convention, id_factory=id_factory, max_calls=max_calls, default=default, encoders=encoders
+        )
         self.calls.prepare = found.call_prepared
         self.requests: Requests = Requests(convention, default, unique_ids, encoders)
         self.requests.keeps_extra = found.request_received is not None
@@ -192,26 +192,24 @@ class Engine:
         if (kind is Request or kind is Withdrawn) and not self.inbox.is_draining:
             self._plain.last_read = message.id
         if kind is Request:
-            self._receive_request(message, destination, None, 0)
+            self._receive_request(message, destination, None)
         else:
             self._receive(message, destination)
         return None
 
-    def _receive(
-        self, message: Any, destination: Destination | None, batch: InboundBatch | None = None, index: int = 0
-    ) -> None:
+    def _receive(self, message: Any, destination: Destination | None, batch: InboundBatch | None = None) -> None:
         kind = type(message)
         if kind is Response:
             self._receive_response(message)
         elif kind is Request:
-            self._receive_request(message, destination, batch, index)
+            self._receive_request(message, destination, batch)
         elif kind is Notification:
             self._receive_notification(message, destination, batch)
         elif kind is Withdrawn:
             is_first = self.requests.find(message.id) is None
-            self._receive_request(message.request, destination, batch, index, is_first)
+            self._receive_request(message.request, destination, batch, is_first)
         else:
-            self._receive_fault(message, destination, batch, index)
+            self._receive_fault(message, destination, batch)
 
     def _receive_batch(self, items: list[Message], destination: Destination | None) -> Iterator[None]:
         """Receive the items of a batch; step by step, because a batch may be large."""
@@ -223,14 +221,14 @@ class Engine:
             self._plain.last_read = next(ids, self._plain.last_read)
         batch = InboundBatch(len(items) + 1, self.is_draining)
         batch.wait()  # for the end of the batch
-        for index, item in enumerate(items):
+        for batch.index, item in enumerate(items):
             if self._is_lost and type(item) is not Response:
                 continue  # nobody would get the response; but a response in the batch settles a call
-            self._receive(item, destination, batch, index)
+            self._receive(item, destination, batch)
             yield
         # If no request of the batch is being served, nothing else sends the responses.
         if text := batch.finish(len(items), b""):
-            self.inbox.respond(text, destination)
+            self.inbox.respond(destination, UNSET, text)
 
     def _serve_batch(self) -> None:
         """Receive items of a batch for one turn."""
@@ -278,16 +276,12 @@ class Engine:
         message: Request,
         destination: Destination | None,
         batch: InboundBatch | None,
-        index: int,
         is_withdrawn: bool = False,
     ) -> None:
-        request = self.requests.begin(message, destination, batch, index)
+        request = self.requests.begin(message, destination, batch)
         if request is None:
             self.hooks.peer_fault(id_in_flight())
-            text = self.requests.encode_error(
-                message.id, ErrorCode.INVALID_REQUEST, _INVALID_REQUEST, delimited=batch is None
-            )
-            self._refuse(text, destination, batch, index)
+            self._refuse(message.id, ErrorCode.INVALID_REQUEST, destination, batch)
         elif self.inbox.is_draining if batch is None else batch.is_late:
             self.inbox.refuse_busy(request)
         elif is_withdrawn:
@@ -326,29 +320,28 @@ class Engine:
         for call in self.calls.give_up_behind(notice.last):
             self._settled(call)
 
-    def _receive_fault(
-        self, fault: ParseError, destination: Destination | None, batch: InboundBatch | None, index: int
-    ) -> None:
+    def _receive_fault(self, fault: ParseError, destination: Destination | None, batch: InboundBatch | None) -> None:
         settled = self.calls.settle_malformed(fault)
         if settled is True:
             return
         if settled is not False:
             self._settled(settled)
             return
-        text = b""
-        if fault.reply_expected and (fault.id is not None or self._budget.take(self._clock())):
-            text = self.requests.encode_error(
-                fault.id, fault.rpc_code, RPC_MESSAGES[fault.rpc_code], delimited=batch is None
-            )
         self.hooks.peer_fault(fault)
-        self._refuse(text, destination, batch, index)
+        is_owed = fault.reply_expected and (fault.id is not None or self._budget.take(self._clock()))
+        self._refuse(fault.id, fault.rpc_code if is_owed else None, destination, batch)
 
-    def _refuse(self, data: bytes, destination: Destination | None, batch: InboundBatch | None, index: int) -> None:
-        """Refuse a request that is not registered as being served."""
+    def _refuse(
+        self, id: MessageId, code: ErrorCode | None, destination: Destination | None, batch: InboundBatch | None
+    ) -> None:
+        """Respond with an error to what is not registered as a request; without a response if the code is None."""
+        text = b""
+        if code is not None:
+            text = self.requests.encode_error(id, code, RPC_MESSAGES[code], delimited=batch is None)
         if batch is not None:
-            batch.put(index, data)
+            batch.put(text)
         else:
-            self.inbox.respond(data, destination)
+            self.inbox.respond(destination, UNSET, text)
 
     def run_callback(self, callback: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function of the user, and report its exceptions as faults. Return what it returns, or None."""

@@ -60,7 +60,7 @@ from ..handlers.awaiting import discard
 from ..handlers.cancellation import CancelledError, is_foreign_cancellation, is_future
 from ..handlers.responses import response_to_error, response_to_failure
 from ..hooks import FoundHooks, Outcome
-from ..types import NEVER_AWAITABLE, UNSET
+from ..types import NEVER_AWAITABLE, MessageId, Unset
 from .driver import Driver
 from .reading import STALL_SECONDS, Reading
 from .requests import Destination, InboundRequest, Requests
@@ -233,7 +233,7 @@ class Inbox:
         try:
             result = function()
             if type(result) is CoroutineType:
-                run = Run(self, result, message, None, None, None)
+                run = Run(self, result, message, None, None)
                 before = current_run.set(run)
                 try:
                     run.waiting = result.send(None)
@@ -249,7 +249,7 @@ class Inbox:
         except BaseException as error:  # as in `_call`
             if run is not None:
                 self._leave(run)
-            refuse = partial(self._requests.encode_refusal, message.id, delimited=False)
+            refuse = partial(self._requests.encode_error, message.id, delimited=False)
             text, _ = response_to_error(error, message.method, message.id, refuse, self._hooks.handler_fault)
             if isinstance(error, KeyboardInterrupt):
                 raise
@@ -258,7 +258,7 @@ class Inbox:
     def keep(self, run: Run, destination: Destination) -> None:
         """Register the request of a handler that `serve_at_once` has returned, and give the handler a slot."""
         assert type(run.item) is Request
-        run.item = run.request = self._requests.register(run.item, destination)
+        run.item = self._requests.register(run.item, destination)
         self._count(run)
         if run.waits:
             self.run_waits(run)
@@ -269,12 +269,10 @@ class Inbox:
         return not self._room.waiting.items and self._room.has_slot()
 
     def begin(self, message: Request, work: Awaitable[Any], context: Context) -> None:
-        request = self._requests.register(message, None)
-        self._begin(Run(self, work, request, request, None, context))
+        self._begin(Run(self, work, self._requests.register(message, None), None, context))
 
     def make_run(self, work: Awaitable[Any], message: Request, context: Context) -> Run:
-        request = self._requests.register(message, None)
-        run = Run(self, work, request, request, None, context)
+        run = Run(self, work, self._requests.register(message, None), None, context)
         self._count(run)
         return run
 
@@ -287,9 +285,9 @@ class Inbox:
     def conclude(self, message: Request, handler: Handler, result: Any, error: BaseException | None) -> None:
         request = self._requests.register(message, None)
         if error is not None:
-            self._failed(request, request, None, handler.explained(error, message.params))
+            self._failed(request, None, handler.explained(error, message.params))
         else:
-            self._succeeded(request, request, None, result)
+            self._succeeded(request, None, result)
 
     def _serve(self, item: Item, destination: Destination | None) -> None:
         handler = self.plain.find(item.method)
@@ -309,11 +307,13 @@ class Inbox:
     def begin_batch(self) -> None:
         """Stop reading until `end_batch`, because a batch takes several turns."""
         self.plain.room = 0
-        self.reading.begin_batch()
+        self.reading.is_in_batch = True
+        self.reading.update()
 
     def end_batch(self) -> None:
         """Resume reading: the whole batch has been admitted."""
-        self.reading.end_batch()
+        self.reading.is_in_batch = False
+        self.reading.update()
         self._check_idle()
 
     def cancel_request(self, request: InboundRequest) -> None:
@@ -327,21 +327,29 @@ class Inbox:
     def withdraw(self, request: InboundRequest) -> None:
         """Respond to a request that was cancelled before it began."""
         request.is_cancelled = True
-        self._respond_refusal(request, self._requests.respond_cancelled(request))
+        self.respond(request.destination, request.id, self._requests.respond_cancelled(request))
         self._conclude(request, None, Outcome.CANCELLED)
 
     def refuse_busy(self, request: InboundRequest, trace: Trace = None) -> None:
         """Refuse a request that may be sent again later."""
         self._refuse(request, trace, RpcError(SessionErrorCode.SERVER_BUSY, BUSY_MESSAGE))
 
-    def respond(self, data: bytes, destination: Destination | None) -> None:
-        """Send a response that comes from no handler, of a batch or to an unserved message; b"" sends nothing."""
-        if destination is not None:
-            destination.respond(UNSET, data)
-        else:
-            self._write_refusal(data)
-
     # Responses.
+
+    def respond(self, destination: Destination | None, id: MessageId | Unset, data: bytes) -> None:
+        """Send a response that comes from no handler; see `Destination.respond`.
+
+        Reading stops for a peer that reads none of those on the stream.
+        """
+        if destination is not None:
+            destination.respond(id, data)
+        elif data:
+            if self._is_blocked():
+                self.reading.refused_bytes += len(data)
+                if self.reading.refused_bytes > _REFUSAL_FACTOR * self._room.bounds.response_bytes:
+                    self.reading.pause(STALL_SECONDS)
+                self._driver.drain()
+            self._write(data)
 
     def _respond(self, request: InboundRequest, data: bytes) -> None:
         if request.destination is not None:
@@ -355,16 +363,6 @@ class Inbox:
             self._driver.write(data)
         except (ConnectionLost, StateError):
             pass  # the driver learns of the loss by itself
-
-    def _write_refusal(self, data: bytes) -> None:
-        """Write a response that comes from no handler. Reading stops for a peer that reads none of them."""
-        if data:
-            if self._is_blocked():
-                self.reading.refused_bytes += len(data)
-                if self.reading.refused_bytes > _REFUSAL_FACTOR * self._room.bounds.response_bytes:
-                    self.reading.pause(STALL_SECONDS)
-                self._driver.drain()
-            self._write(data)
 
     def _refuse_for_room(self, item: Item, trace: Trace = None) -> None:
         """Refuse a message because there is no room for it."""
@@ -470,26 +468,28 @@ class Inbox:
 
     def _call(self, handler: Handler, item: Item, destination: Destination | None, context: Context) -> None:
         """Call the function of a notification, or of a request that is registered."""
-        request = item if type(item) is InboundRequest else None
-        trace = self._started(item, request) if self._is_traced else None
+        trace = self._started(item) if self._is_traced else None
         try:
-            shown = self._make_context(item.method, request, destination) if handler.wants_context else None
+            shown = None
+            if handler.wants_context:
+                request = item if type(item) is InboundRequest else None
+                shown = self._make_context(item.method, request, destination)
             result = handler.invoke(item.params, shown)
         # As in `Engine.receive`: whatever a function raises is the failure of its own message.
         except BaseException as error:
-            self._failed(item, request, trace, error)
+            self._failed(item, trace, error)
             if isinstance(error, KeyboardInterrupt):
                 raise
             return
         if type(result) not in NEVER_AWAITABLE and is_awaitable(result):
-            run = Run(self, result, item, request, trace, context)
+            run = Run(self, result, item, trace, context)
             # Most handlers are asked no more than this.
             if (handler.wants_context or self._requests.ordered) and self._is_ordered(handler, item):
                 self._barrier = run
                 self.plain.room = 0
             self._begin(run)
         else:
-            self._succeeded(item, request, trace, result)
+            self._succeeded(item, trace, result)
 
     def _is_ordered(self, handler: Handler, item: Item) -> bool:
         is_ordered = handler.is_ordered
@@ -504,8 +504,8 @@ class Inbox:
         if needs_slot and not self._has_slot():
             run.size = self._size_of(run.item)
             if self._room.has_room(run.size):
-                if run.request is not None:
-                    run.request.run = run
+                if type(run.item) is InboundRequest:
+                    run.item.run = run
                 self._queue[run] = None
                 self.plain.room = 0
                 self._room.waiting.keep(run.size)
@@ -545,8 +545,8 @@ class Inbox:
 
     def _count(self, run: Run) -> None:
         """Give a handler its slot, unless it needs none."""
-        if run.request is not None:
-            run.request.run = run
+        if type(run.item) is InboundRequest:
+            run.item.run = run
         self._runs[run] = None
         if run.state is not _ALONGSIDE:
             run.state = _RUNNING
@@ -584,7 +584,7 @@ class Inbox:
 
     def succeeded(self, run: Run, result: Any) -> None:
         """Conclude a handler that has returned."""
-        self._succeeded(run.item, run.request, run.trace, result)
+        self._succeeded(run.item, run.trace, result)
         self._leave(run)
 
     def failed(self, run: Run, error: BaseException, is_cancelled: bool) -> None:
@@ -595,7 +595,7 @@ class Inbox:
             error: The exception; for a cancellation, the one that the event loop raises.
             is_cancelled: Whether the handler was cancelled, by either side.
         """
-        self._failed(run.item, run.request, run.trace, error, is_cancelled)
+        self._failed(run.item, run.trace, error, is_cancelled)
         self._leave(run)
 
     def _leave(self, run: Run) -> None:
@@ -614,8 +614,8 @@ class Inbox:
             self._lift()
         # Break the cycle of task, context and run, so that they are freed at once.
         run.task = run.context = None
-        if run.request is not None:
-            run.request.run = None
+        if type(run.item) is InboundRequest:
+            run.item.run = None
         if self._queue:
             self._driver.soon()
         if self.is_draining:
@@ -648,11 +648,11 @@ class Inbox:
         discard(run.work)
         context, run.context = run.context, None
         assert context is not None
-        if run.request is None:
-            context.run(self._conclude, run.item, run.trace, Outcome.CANCELLED)
+        if type(run.item) is InboundRequest:
+            run.item.run = None
+            context.run(self._drop, run.item, run.trace)
         else:
-            run.request.run = None
-            context.run(self._drop, run.request, run.trace)
+            context.run(self._conclude, run.item, run.trace, Outcome.CANCELLED)
         if run is self._barrier:
             self._lift()
         self._check_idle()
@@ -690,63 +690,47 @@ class Inbox:
     def count_dropped(self) -> None:
         """Count the requests of handlers that continue although they were cancelled."""
         for run in self._runs:
-            request = run.request
-            if request is not None and not request.is_cancelled and run not in self._spared:
+            if type(run.item) is InboundRequest and not run.item.is_cancelled and run not in self._spared:
                 self.dropped_requests += 1
 
     # Outcomes.
 
-    def _succeeded(self, item: Item, request: InboundRequest | None, trace: Trace, result: Any) -> None:
+    def _succeeded(self, item: Item, trace: Trace, result: Any) -> None:
         outcome, code = _RESULT, None
-        if request is not None:
+        if type(item) is InboundRequest:
             try:
-                text = self._requests.respond(request, result)
+                text = self._requests.respond(item, result)
             except HANDLER_FAILURES as error:  # an EncodeError, or what the methods of a payload raise
                 outcome = Outcome.ERROR
-                text, code = self._failure(request, error)
-            self._respond(request, text)
+                refuse = partial(self._requests.refuse, item)
+                text, code = response_to_failure(error, item.method, item.id, refuse, self._hooks.handler_fault)
+            self._respond(item, text)
         if self._hooks.request_served is not None:
             self._conclude(item, trace, outcome, code)
 
-    def _failed(
-        self,
-        item: Item,
-        request: InboundRequest | None,
-        trace: Trace,
-        error: BaseException,
-        is_cancelled: bool = False,
-    ) -> None:
+    def _failed(self, item: Item, trace: Trace, error: BaseException, is_cancelled: bool = False) -> None:
+        request = item if type(item) is InboundRequest else None
         is_exit = is_cancelled or isinstance(error, CancelledError)
         if is_exit and (request is None or request.is_cancelled or self.is_draining):
             if request is not None:
                 self._give_up(request, trace)
             else:
                 self._conclude(item, trace, Outcome.CANCELLED)
-        elif request is not None and is_cancelled:  # such as by a loop that ends: this is not a failure
-            text = self._requests.refuse(request, _INTERNAL_ERROR, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
-            self._respond_refusal(request, text)
-            self._conclude(request, trace, Outcome.CANCELLED)
-        elif request is not None:
-            self._refuse(request, trace, error)
-        else:
+        elif request is None:
             self._hooks.handler_fault(error, item.method, None)
             self._conclude(item, trace, Outcome.ERROR, _INTERNAL_ERROR)
+        elif is_cancelled:  # such as by a loop that ends: this is not a failure
+            text = self._requests.refuse(request, _INTERNAL_ERROR, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
+            self.respond(request.destination, request.id, text)
+            self._conclude(request, trace, Outcome.CANCELLED)
+        else:
+            self._refuse(request, trace, error)
 
     def _refuse(self, request: InboundRequest, trace: Trace, error: BaseException) -> None:
         refuse = partial(self._requests.refuse, request)
         text, code = response_to_error(error, request.method, request.id, refuse, self._hooks.handler_fault)
-        self._respond_refusal(request, text)
+        self.respond(request.destination, request.id, text)
         self._conclude(request, trace, Outcome.ERROR, code)
-
-    def _respond_refusal(self, request: InboundRequest, data: bytes) -> None:
-        if request.destination is not None:
-            request.destination.respond(request.id, data)
-        else:
-            self._write_refusal(data)
-
-    def _failure(self, request: InboundRequest, error: BaseException) -> tuple[bytes, int]:
-        refuse = partial(self._requests.refuse, request)
-        return response_to_failure(error, request.method, request.id, refuse, self._hooks.handler_fault)
 
     def _drop(self, request: InboundRequest, trace: Trace) -> None:
         """Conclude a request that has not begun. A peer that can be told so may send it elsewhere."""
@@ -768,9 +752,9 @@ class Inbox:
             self._respond(request, text)
         self._conclude(request, trace, Outcome.CANCELLED)
 
-    def _started(self, item: Item, request: InboundRequest | None) -> Trace:
+    def _started(self, item: Item) -> Trace:
         now = self._clock()
-        id = None if request is None else request.id
+        id = item.id if isinstance(item, InboundRequest) else None
         if self._hooks.request_received is not None:
             trace = run_callback(self._hooks.fault, self._requests.trace_of, item) or {}
             return self._hooks.request_received(id, item.method, trace), now

@@ -25,10 +25,10 @@ from ..codec._backend import ServedCoroutine
 from ..errors import ConnectionLost, StateError
 from ..handlers.awaiting import OuterCoroutine, resume
 from ..transports.protocol import Transport
+from .calls import Call
 from .driver import Driver
 from .engine import Engine
 from .running import Run, RunState, current_run, detached
-from .tracker import Call
 
 _Task: Final[Callable[..., asyncio.Task[None]]] = asyncio.Task
 _OPTIONS: Final[dict[str, Any]] = {"eager_start": True} if sys.version_info >= (3, 12) else {}

@@ -29,6 +29,8 @@ STALL_SECONDS: Final = 30.0
 class Reading:
     """Stops and resumes the reading of one stream.
 
+    The owners of `is_in_batch` and `full_streams` call `update` after each change.
+
     Args:
         driver: The driver of the engine.
         clock: The clock of the engine.
@@ -46,6 +48,7 @@ class Reading:
     _clock: Callable[[], float]
     _level: int = 0  # of the unwritten bytes, when reading was paused or checked
     _seconds: float = PAUSE_SECONDS  # how long the peer may read nothing
+    _rests: bool = False  # what the driver was told last
     is_paused: bool = False
     is_in_batch: bool = False
     full_streams: int = 0
@@ -53,55 +56,27 @@ class Reading:
     refused_bytes: int = 0
     deadline: float = inf
 
-    def begin_batch(self) -> None:
-        """Stop reading until `end_batch`."""
-        was_resting = self._is_resting
-        self.is_in_batch = True
-        self._follow(was_resting)
-
-    def end_batch(self) -> None:
-        """Resume reading, unless there is another reason to stop."""
-        was_resting = self._is_resting
-        self.is_in_batch = False
-        self._follow(was_resting)
-
-    def begin_full(self) -> None:
-        """Stop reading until `end_full`, because a stream has room for no more items."""
-        was_resting = self._is_resting
-        self.full_streams += 1
-        self._follow(was_resting)
-
-    def end_full(self) -> None:
-        """Resume reading, unless there is another reason to stop."""
-        was_resting = self._is_resting
-        self.full_streams -= 1
-        self._follow(was_resting)
-
-    def _follow(self, was_resting: bool) -> None:
-        """Stop or resume reading if that has changed."""
-        if self._is_resting is not was_resting:
-            self._driver.set_reading(was_resting)
-
-    @property
-    def _is_resting(self) -> bool:
-        return self.is_paused or self.is_in_batch or bool(self.full_streams)
+    def update(self) -> None:
+        """Stop or resume reading, if a reason to stop has begun or the last one has ended."""
+        rests = self.is_paused or self.is_in_batch or bool(self.full_streams)
+        if rests is not self._rests:
+            self._rests = rests
+            self._driver.set_reading(not rests)
 
     def pause(self, seconds: float = PAUSE_SECONDS) -> None:
         """Stop reading until `resume`, and watch whether the peer reads anything within so many seconds."""
         if not self.is_paused or seconds > self._seconds:
             self._seconds = seconds
-            was_resting = self._is_resting
             self.is_paused = True
-            self._follow(was_resting)
+            self.update()
             self.watch()
 
     def resume(self, ignores_bounds: bool = False) -> None:
         """Resume reading if it is paused, unless there is another reason to stop."""
         if self.is_paused:
             self.ignores_bounds = ignores_bounds
-            was_resting = self._is_resting
             self.is_paused = False
-            self._follow(was_resting)
+            self.update()
 
     def watch(self) -> None:
         """Check in some seconds whether the peer has read anything."""

@@ -275,23 +275,15 @@ class ReconnectingSession:
     ) -> Any: ...
 
     async def call(
-        self,
-        method: str,
-        params: Params = None,
-        *,
-        returns: Any = UNSET,
-        timeout: float | Unset | None = UNSET,
-        idle_timeout: float | None = None,
-        on_progress: Callable[[Any], object] | None = None,
+        self, method: str, params: Params = None, *, returns: Any = UNSET, **options: Unpack[CallOptions]
     ) -> Any:
         """Call a method of the peer, as `Session.call`. The time spent waiting for a connection counts."""
 
-        async def call(session: Session, left: float | Unset | None) -> Any:
-            return await session.call(
-                method, params, returns=returns, timeout=left, idle_timeout=idle_timeout, on_progress=on_progress
-            )
+        async def call(session: Session, left: float | None) -> Any:
+            options["timeout"] = left
+            return await session.call(method, params, returns=returns, **options)
 
-        return await self.use(call, timeout)
+        return await self.use(call, options.get("timeout", UNSET))
 
     async def call_batch(
         self,
@@ -305,7 +297,7 @@ class ReconnectingSession:
 
         results: list[Any] = []
 
-        async def call(session: Session, left: float | Unset | None) -> None:
+        async def call(session: Session, left: float | None) -> None:
             results[:] = await session.call_batch(items, returns=returns, timeout=left)
             outcomes = [
                 result for item, result in zip(items, results, strict=True) if not isinstance(item, Notification)
@@ -344,8 +336,8 @@ class ReconnectingSession:
         """
         check_count("max_items", max_items, 1, may_be_none=False)
 
-        async def begin(session: Session, left: float | Unset | None) -> tuple[Stream, list[Any]]:
-            seconds = None if timeout is None or isinstance(left, Unset) else left
+        async def begin(session: Session, left: float | None) -> tuple[Stream, list[Any]]:
+            seconds = None if timeout is None else left
             stream = session.stream(method, params, timeout=seconds, idle_timeout=idle_timeout, max_items=max_items)
             async for item in stream:
                 return stream, [item]
@@ -367,7 +359,7 @@ class ReconnectingSession:
         await self.use(lambda session, _: session.notify(method, params), timeout)
 
     async def use(
-        self, send: Callable[[Session, float | Unset | None], Awaitable[T]], timeout: float | Unset | None = UNSET
+        self, send: Callable[[Session, float | None], Awaitable[T]], timeout: float | Unset | None = UNSET
     ) -> T:
         """Send a message in the session of a connection, and again in the next one while it was certainly not served.
 
@@ -385,18 +377,22 @@ class ReconnectingSession:
             ConnectionLost: It is closed, or nothing more is tried.
             Exception: What `send` raises.
         """
+        seconds = self._timeout if isinstance(timeout, Unset) else timeout
+        check_seconds("timeout", seconds, may_be_infinite=True)  # a NaN among the loop's timers would block others
         loop = asyncio.get_running_loop()
-        began = loop.time()
-        left = timeout
+        deadline = None if seconds is None else loop.time() + seconds
         backoff: Backoff | None = None
         refusal: Exception | None = None
         while True:
+            left = None if deadline is None else deadline - loop.time()
+            if refusal is not None and left is not None and left <= 0:
+                raise CallTimeout("no peer has served it in time") from refusal
             try:
-                session, left = await self._connected_within(left)
+                session = self.session or await self.connected(left)
             except CallTimeout as error:
                 raise error from refusal
             try:
-                return await send(session, left)
+                return await send(session, None if deadline is None else max(0.0, deadline - loop.time()))
             except (ConnectionLost, RpcError) as error:
                 if self._is_closed or not _is_unserved(session, error):
                     raise
@@ -404,23 +400,6 @@ class ReconnectingSession:
             if self.session is session:  # `send` has lost another connection
                 backoff = backoff or self.backoff()
                 await asyncio.sleep(backoff.next_delay())
-            seconds = self._timeout if isinstance(timeout, Unset) else timeout
-            if seconds is not None:
-                left = began + seconds - loop.time()
-                if left <= 0:
-                    raise CallTimeout("no peer has served it in time") from refusal
-
-    async def _connected_within(self, timeout: float | Unset | None) -> tuple[Session, float | Unset | None]:
-        """Wait for a connection. Return its session, and what is left of the timeout."""
-        session = self.session
-        if session is not None:
-            return session, timeout
-        seconds = self._timeout if isinstance(timeout, Unset) else timeout
-        check_seconds("timeout", seconds, may_be_infinite=True)  # a NaN among the loop's timers would block others
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        session = await self.connected(seconds)
-        return session, None if seconds is None else max(0.0, seconds - (loop.time() - began))
 
     def _loss(self) -> ConnectionLost:
         text = "the session is closed" if self._reason is None else "there is no more connection"

@@ -19,11 +19,10 @@ from ..codec import Notification, Params, Request
 from ..codec._json import Default
 from ..codec._payloads import decoded
 from ..codec.encoders import PLAIN, Encoders
-from ..errors import EncodeError
+from ..errors import EncodeError, StateError
 from ..handlers.results import encode_models
 from ..types import UNSET, MessageId, Unset
 from .conventions import Convention, ProgressToken
-from .tracker import id_in_flight
 
 
 class Destination(Protocol):
@@ -60,7 +59,6 @@ class InboundRequest:
         message: Request,
         destination: Destination | None = None,
         batch: InboundBatch | None = None,
-        index: int = 0,
     ) -> None:
         self.id: MessageId = message.id
         kind = type(message.id)
@@ -69,7 +67,7 @@ class InboundRequest:
         self.params: Params = message.params
         self.destination: Destination | None = destination
         self.batch: InboundBatch | None = batch
-        self.index: int = index
+        self.index: int = 0 if batch is None else batch.index
         self.is_cancelled: bool = False
         self.run: Any = None  # the `Run` of its handler
 
@@ -82,12 +80,14 @@ class InboundBatch:
     """The responses to a received batch, collected in the order of the batch.
 
     Attributes:
+        index: The index of the item that is being received.
         is_late: Whether it arrived when this side no longer took requests.
     """
 
-    __slots__ = ("_responses", "_waiting", "is_late")
+    __slots__ = ("_responses", "_waiting", "index", "is_late")
 
     def __init__(self, items: int, is_late: bool = False) -> None:
+        self.index: int = 0
         self.is_late: bool = is_late
         self._responses: list[bytes] = [b""] * items
         self._waiting = 0
@@ -96,9 +96,9 @@ class InboundBatch:
         """Expect one more response."""
         self._waiting += 1
 
-    def put(self, index: int, response: bytes) -> None:
-        """Store a response that `wait` did not announce."""
-        self._responses[index] = response
+    def put(self, response: bytes) -> None:
+        """Store the response to the item that is being received, which `wait` did not announce."""
+        self._responses[self.index] = response
 
     def finish(self, index: int, response: bytes) -> bytes:
         """Store a response that `wait` announced; b"" for none. Returns the array after the last one, otherwise b""."""
@@ -124,7 +124,6 @@ class Requests:
         convention: The same as the argument.
         ordered: Its `ordered`.
         encode_result: As `jsonrpc_fast.encode_result`, with `default`.
-        encode_error: As `jsonrpc_fast.encode_error`, with `default`.
         keeps_extra: Whether requests keep the members that JSON-RPC does not define, for `trace_of`.
     """
 
@@ -137,8 +136,6 @@ class Requests:
         self._default = default
         self._unique_ids = unique_ids
         self.encode_result: Callable[..., bytes] = with_default(encoders.encode_result, default)
-        self.encode_error: Callable[..., bytes] = with_default(encoders.encode_error, default)
-        self._encode_notification: Callable[..., bytes] = with_default(encoders.encode_notification, default)
         self._encoders = encoders
 
     def begin(
@@ -146,10 +143,9 @@ class Requests:
         message: Request,
         destination: Destination | None = None,
         batch: InboundBatch | None = None,
-        index: int = 0,
     ) -> InboundRequest | None:
         """Register a request. Returns None, and keeps the first request, if its id is in flight already."""
-        request = InboundRequest(message, destination, batch, index)
+        request = InboundRequest(message, destination, batch)
         if self.keeps_extra:
             request.extra = message.extra
         if self.serving.setdefault(request.key, request) is not request:
@@ -166,8 +162,8 @@ class Requests:
         Raises:
             StateError: Its id is in flight already.
         """
-        request = InboundRequest(message, destination)
-        if self.serving.setdefault(request.key, request) is not request:
+        request = self.begin(message, destination)
+        if request is None:
             raise id_in_flight()
         return request
 
@@ -213,13 +209,19 @@ class Requests:
         except EncodeError as error:
             return encode_models(error, self._default, self._encoders.encode_result, id, result, delimited=delimited)
 
-    def encode_refusal(self, id: MessageId, code: int, message: str, data: Any = UNSET, *, delimited: bool) -> bytes:
-        """Encode a response with an error. Raises EncodeError if the data cannot be encoded."""
+    def encode_error(self, *members: Any, delimited: bool) -> bytes:
+        """Encode a response with an error. Raises EncodeError if the data cannot be encoded.
+
+        Args:
+            members: As in `jsonrpc_fast.encode_error`, as is `delimited`.
+        """
+        return self._encode(self._encoders.encode_error, *members, delimited=delimited)
+
+    def _encode(self, encode: Callable[..., bytes], *members: Any, delimited: bool = True) -> bytes:
         try:
-            return self.encode_error(id, code, message, data, delimited=delimited)
+            return encode(*members, delimited=delimited, default=self._default)
         except EncodeError as error:
-            members = (id, code, message, data)
-            return encode_models(error, self._default, self._encoders.encode_error, *members, delimited=delimited)
+            return encode_models(error, self._default, encode, *members, delimited=delimited)
 
     def respond(self, request: InboundRequest, result: Any) -> bytes:
         """Return the response with a result.
@@ -241,7 +243,7 @@ class Requests:
     def refuse(self, request: InboundRequest, code: int, message: str, data: Any = UNSET) -> bytes:
         """Return the response with an error; otherwise as `respond`."""
         return self._finish(
-            request, self.encode_refusal(request.id, code, message, data, delimited=request.batch is None)
+            request, self.encode_error(request.id, code, message, data, delimited=request.batch is None)
         )
 
     def respond_cancelled(self, request: InboundRequest) -> bytes:
@@ -263,12 +265,7 @@ class Requests:
 
     def _progress(self, request: InboundRequest, token: ProgressToken | None, value: Any) -> bytes:
         message = None if token is None or not self.has(request) else self.convention.progress(token, value)
-        if message is None:
-            return b""
-        try:
-            return self._encode_notification(*message)
-        except EncodeError as error:
-            return encode_models(error, self._default, self._encoders.encode_notification, *message)
+        return b"" if message is None else self._encode(self._encoders.encode_notification, *message)
 
     def _finish(self, request: InboundRequest, data: bytes) -> bytes:
         if not self._end(request):
@@ -281,3 +278,8 @@ class Requests:
 def with_default(encode: Callable[..., bytes], default: Default) -> Callable[..., bytes]:
     """Return an encoder that uses `default`."""
     return encode if default is None else partial(encode, default=default)
+
+
+def id_in_flight() -> StateError:
+    """Return the fault of a request whose id is in flight already."""
+    return StateError("the peer reused an id that is in flight")

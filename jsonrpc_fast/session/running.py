@@ -9,8 +9,9 @@ belong to another session: a gateway waits there for the peer here.
 from __future__ import annotations
 
 import enum
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 from ..codec import Notification, Request
@@ -48,53 +49,34 @@ class RunOwner(Protocol):
         """End a handler that is queued."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Run:
     """An async handler, from its call to its end.
 
     Attributes:
         work: What the handler returned.
         item: The message that it serves.
-        request: That message, if it is a registered request; otherwise None.
         context: The context that it runs in; None when it has ended.
         size: Bytes of the params; -1 until they are counted.
         waits: The number of operations in it that wait for a peer.
         waiting: What it waits for, if it has begun in the task of its exchange: see `Inbox.serve_at_once`.
     """
 
-    __slots__ = (
-        "context",
-        "item",
-        "owner",
-        "request",
-        "size",
-        "state",
-        "task",
-        "trace",
-        "waiting",
-        "waits",
-        "work",
-    )
+    owner: RunOwner
+    work: Any
+    item: Item
+    trace: Trace
+    context: Context | None
+    state: RunState = _QUEUED
+    size: int = -1
+    task: Any = None
+    waits: int = 0
+    waiting: Any = None
 
-    def __init__(
-        self,
-        owner: RunOwner,
-        work: Awaitable[Any],
-        item: Item,
-        request: InboundRequest | None,
-        trace: Trace,
-        context: Context | None,
-    ) -> None:
-        self.owner: RunOwner = owner
-        self.work: Any = work
-        self.item: Item = item
-        self.request: InboundRequest | None = request
-        self.trace: Trace = trace
-        self.state: RunState = _QUEUED
-        self.context: Context | None = context
-        self.size: int = -1
-        self.task: Any = None
-        self.waits: int = 0
-        self.waiting: Any = None
+    @property
+    def request(self) -> InboundRequest | None:
+        """The message that it serves, if it is a registered request; otherwise None."""
+        return self.item if isinstance(self.item, InboundRequest) else None
 
     def begin_wait(self) -> bool:
         """An operation in the handler begins to wait for a peer. Return whether it is the only one."""

@@ -32,7 +32,7 @@ from ..handlers import Function, HandlerOptions, Handlers
 from ..handlers.failures import on_failure
 from ..transports.connection import Connection
 from ..transports.heartbeat import Heartbeat
-from ..transports.protocol import Callbacks, Transport, check_transport
+from ..transports.protocol import Transport, check_transport, set_callbacks
 from ..transports.waiters import Waiters
 from ..types import UNSET, MessageId, Unset
 from .calling import Caller
@@ -142,8 +142,8 @@ class Session(Caller):
         self._closed = self._loop.create_future()
         self._left = self._loop.create_future()
         transport = self._transport
-        before = Callbacks.of(transport)
-        Callbacks(
+        restore = set_callbacks(
+            transport,
             onmessage=self._receiver(),
             respond=self._engine.serve,
             onread=self._engine.look_ahead,
@@ -154,11 +154,11 @@ class Session(Caller):
             onfail=self._engine.fail,
             kept_bytes=self._engine.inbox.kept_bytes,
             pauses_when_blocked=False,
-        ).give(transport)
+        )
         self._is_started = True
 
         def give_back() -> None:  # the transport may be in use elsewhere
-            before.give(transport)
+            restore()
             self._on_close()
 
         with on_failure(give_back):

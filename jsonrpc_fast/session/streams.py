@@ -26,10 +26,10 @@ from ..errors import StateError
 from ..handlers.failures import on_failure
 from ..hooks import Outcome
 from ..transports.waiters import Waiters
+from .calls import Call
 from .engine import Engine
 from .room import memory_of
 from .running import waiting
-from .tracker import Call
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 """How much memory the unread items of a stream may take, as an estimate."""
@@ -76,7 +76,7 @@ class _Items:
         engine = self._engine
         reading, call = engine.inbox.reading, self.call
         if call is not None and self._is_resting:
-            engine.calls.progress(call, self._loop.time())  # that nothing comes is this side's doing
+            call.progressed = self._loop.time()  # that nothing comes is this side's doing
         others = len(engine.calls) - reading.full_streams - (not self._is_resting)
         self._rest(others <= 0 and not self._is_writing())
         self._timer = self._loop.call_later(CHECK_SECONDS, self._check)
@@ -84,10 +84,9 @@ class _Items:
     def _rest(self, wanted: bool) -> None:
         if wanted is not self._is_resting:
             self._is_resting = wanted
-            if wanted:
-                self._engine.inbox.reading.begin_full()
-            else:
-                self._engine.inbox.reading.end_full()
+            reading = self._engine.inbox.reading
+            reading.full_streams += 1 if wanted else -1
+            reading.update()
 
     def _go_on(self) -> None:
         if self._timer is not None:

@@ -28,7 +28,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
@@ -41,7 +41,7 @@ from ..errors import CallTimeout, ConnectionLost, RpcError, StateError
 from ..transports.waiters import Waiters
 from ..types import UNSET, Unset
 from .reconnecting import ReconnectingSession
-from .running import current_run, waiting
+from .running import detached, waiting
 from .session import Session
 
 T = TypeVar("T")
@@ -364,45 +364,34 @@ class Subscriptions:
 
     async def _call(self, routes: _Routes, params: list[Any], timeout: float | Unset | None) -> Any:
         """Call the method that subscribes. If the caller has stopped waiting, unsubscribe when the response arrives."""
-        with waiting():
-            seconds = await routes.session.wait_for_room(1, timeout)
-            return await self._await_response(routes, params, seconds)
-
-    async def _await_response(self, routes: _Routes, params: list[Any], seconds: float | None) -> Any:
-        session = routes.session
         loop = asyncio.get_running_loop()
         response: asyncio.Future[Any] = loop.create_future()
 
-        def settle(set_outcome: Callable[[Any], None], is_late: bool, outcome: Any) -> None:
-            if not response.done():
-                set_outcome(outcome)
-            elif is_late:
-                self._abandon(routes, outcome)
+        def settle(error: Exception | None, result: Any = None) -> None:
+            if response.done():
+                if error is None:
+                    self._abandon(routes, result)
+            elif error is None:
+                response.set_result(result)
+            else:
+                response.set_exception(error)
 
-        token = current_run.set(None)  # a late response must not keep a handler marked as waiting
-        try:
-            session.call_soon(
-                self._subscribe_method,
-                params,
-                on_result=partial(settle, response.set_result, True),
-                on_error=partial(settle, response.set_exception, False),
-                timeout=None if seconds is None else seconds + LATE_SECONDS,
-            )
-        finally:
-            current_run.reset(token)
-        error = CallTimeout("no response came in time")
-        timer = None
-        if seconds is not None:
-            timer = loop.call_later(seconds, settle, response.set_exception, False, error, context=Context())
-        try:
-            return await response
-        except asyncio.CancelledError:
-            if response.done() and not response.cancelled() and response.exception() is None:
-                self._abandon(routes, response.result())
-            raise
-        finally:
-            if timer is not None:
-                timer.cancel()
+        with waiting(), contextlib.ExitStack() as stack:
+            seconds = await routes.session.wait_for_room(1, timeout)
+            call = partial(routes.session.call_soon, on_result=partial(settle, None), on_error=settle)
+            late_seconds = None if seconds is None else seconds + LATE_SECONDS
+            # Detached: a late response must not keep a handler marked as waiting.
+            detached(partial(call, timeout=late_seconds), self._subscribe_method, params)
+            if seconds is not None:
+                error = CallTimeout("no response came in time")
+                # Not in the context of a handler, which asyncio would keep until the time comes.
+                stack.callback(loop.call_later(seconds, settle, error, context=Context()).cancel)
+            try:
+                return await response
+            except asyncio.CancelledError:
+                if response.done() and not response.cancelled() and response.exception() is None:
+                    self._abandon(routes, response.result())
+                raise
 
     def _abandon(self, routes: _Routes, response: Any) -> None:
         """Unsubscribe from a subscription whose response came too late."""

@@ -36,19 +36,21 @@ class _Ticket:
     def __init__(self) -> None:
         self.future: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
-    def settle(self, result: Any, error: BaseException | None) -> None:
+    def ended(self, task: asyncio.Task[Any]) -> None:
         with contextlib.suppress(concurrent.futures.InvalidStateError):  # the other thread has just cancelled it
-            if error is None:
-                self.future.set_result(result)
-            else:
+            if task.cancelled():
+                self.future.cancel()
+            elif (error := task.exception()) is not None:
                 self.future.set_exception(error)
-
-    def __del__(self) -> None:
-        self.drop()
+            else:
+                self.future.set_result(task.result())
 
     def drop(self) -> None:
         if not self.future.done():
-            self.settle(None, ConnectionLost("the message was dropped together with the session's loop"))
+            with contextlib.suppress(concurrent.futures.InvalidStateError):
+                self.future.set_exception(ConnectionLost("the message was dropped together with the session's loop"))
+
+    __del__ = drop
 
 
 def run_threadsafe(loop: asyncio.AbstractEventLoop, begin: Begin) -> concurrent.futures.Future[Any]:
@@ -78,8 +80,12 @@ def run_threadsafe(loop: asyncio.AbstractEventLoop, begin: Begin) -> concurrent.
 
 
 def _begin(loop: asyncio.AbstractEventLoop, ticket: _Ticket, begin: Begin) -> None:
+    if ticket.future.cancelled():  # before anything was sent
+        return
+    task = asyncio.Task(begin(ticket.future), loop=loop)
+    task.add_done_callback(ticket.ended)
     # Only the loop holds the task. If the future held it, too, a task dropped by a closed loop would never be freed.
-    found = weakref.ref(asyncio.Task(_run(ticket, begin), loop=loop))
+    found = weakref.ref(task)
 
     def cancel(future: concurrent.futures.Future[Any]) -> None:
         task = found()
@@ -88,19 +94,3 @@ def _begin(loop: asyncio.AbstractEventLoop, ticket: _Ticket, begin: Begin) -> No
                 loop.call_soon_threadsafe(task.cancel)
 
     ticket.future.add_done_callback(cancel)
-
-
-async def _run(ticket: _Ticket, begin: Begin) -> None:
-    if ticket.future.cancelled():  # before anything was sent
-        return
-    try:
-        ticket.settle(await begin(ticket.future), None)
-    except asyncio.CancelledError:
-        ticket.future.cancel()
-        raise
-    except GeneratorExit:
-        raise  # the loop has dropped the task
-    except BaseException as error:  # the other thread waits for it, whatever it is
-        ticket.settle(None, error)
-        if not isinstance(error, Exception):
-            raise

@@ -40,7 +40,6 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -76,7 +75,6 @@ WRITE_BYTES: Final = 64 * 1024
 CALLBACK_FAILURES: Final = (Exception, asyncio.CancelledError, GeneratorExit)
 """What `onmessage` may raise without harm: all but LOOP_EXITS. A future whose `result` it asks for may be cancelled."""
 NEWLINE: Final = 0x0A
-_COUNTS_CANCELLATIONS: Final = sys.version_info >= (3, 11)
 
 # What `_lone` says of the frames since the last chunk arrived.
 MANY: Final = 0
@@ -164,7 +162,7 @@ class Connection(Transport):
         self._loop: asyncio.AbstractEventLoop
         self._log: debug.WireLog | None = None
         self._state = State.IDLE
-        self._opening: _Opening  # set while the connection is connecting
+        self._opening: asyncio.Task[None]  # of the channel; set by `connect`
         self._has_reported_end = False  # of the peer's stream, to `onend`
         # Until when the connection has to begin to close, and then for how long it may take: a user or a peer that does
         # nothing must not keep it open.
@@ -222,18 +220,26 @@ class Connection(Transport):
             raise self._state_error()
         self._state = State.CONNECTING
         self._loop = asyncio.get_running_loop()
-        opening = self._opening = _Opening()
-        try:
-            with opening:
-                await self.channel.open(self.channel_events)
-                opening.is_open = True
-        finally:
-            if self._state is State.CONNECTING:
-                self._state = State.IDLE
-        if self._state is not State.IDLE:
-            if opening.is_open:
-                self.channel.abort()
+        # In a task of its own: `abort` cancels it, and that is no cancellation of the caller's task.
+        opening = self._opening = asyncio.Task(self.channel.open(self.channel_events), loop=self._loop)
+        cancellation: asyncio.CancelledError | None = None
+        while not opening.done():
+            try:
+                await asyncio.wait([opening])
+            except asyncio.CancelledError as error:
+                cancellation = error
+                opening.cancel()  # and wait on: the channel first releases what it has opened
+        is_open = not opening.cancelled() and opening.exception() is None
+        is_aborted = self._state is not State.CONNECTING
+        if not is_aborted:
+            self._state = State.IDLE
+        if is_open and (is_aborted or cancellation is not None):
+            self.channel.abort()
+        if cancellation is not None:
+            raise cancellation
+        if is_aborted:
             raise ConnectionLost("the transport was closed while it was connecting")
+        opening.result()
         self._state = State.CONNECTED
         self._log = debug.log_for(self.channel.name, self._reader.framing or "none")
         if self._log is not None:
@@ -319,7 +325,7 @@ class Connection(Transport):
             self.channel.abort()
         elif self._state is State.CONNECTING:
             self._lost(None)
-            self._opening.end()
+            self._opening.cancel()
         elif self._state is not State.CLOSED and not self._delivery.drop_backlog():
             self._stop(State.CLOSING)
             self.channel.abort()
@@ -457,38 +463,6 @@ class Connection(Transport):
         """Report what a function of the user raised to the loop's exception handler."""
         context = {"message": f"exception in {callback} of a transport", "exception": fault, "transport": self}
         asyncio.get_running_loop().call_exception_handler(context)
-
-
-class _Opening:
-    """A context in which the running task opens a channel, until `end` cancels that: like `asyncio.timeout`.
-
-    Attributes:
-        is_open: Whether the channel is open.
-    """
-
-    __slots__ = ("_cancellations", "_is_ended", "_task", "is_open")
-
-    def __init__(self) -> None:
-        self._task: Any = asyncio.current_task()
-        self._is_ended = False
-        self.is_open: bool = False
-
-    def __enter__(self) -> None:
-        self._cancellations = self._task.cancelling() if _COUNTS_CANCELLATIONS and self._task is not None else 0
-
-    def end(self) -> None:
-        """Cancel the opening, unless the channel itself ends it."""
-        if self._task is not None and self._task is not asyncio.current_task():
-            self._is_ended = True
-            self._task.cancel()
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
-        task, self._task = self._task, None
-        if not self._is_ended or task is None:
-            return False
-        left = task.uncancel() if _COUNTS_CANCELLATIONS else 0
-        # A cancellation from outside goes on.
-        return isinstance(error, asyncio.CancelledError) and left <= self._cancellations
 
 
 @dataclass(slots=True, eq=False, repr=False)

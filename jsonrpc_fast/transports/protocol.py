@@ -9,8 +9,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import attrgetter
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Final, Protocol, TypeAlias, runtime_checkable
 
 from ..codec import Notification, ParseError, Request, Response
 from ..profile import Profile, is_at_least_as_strict
@@ -163,29 +162,16 @@ class Transport(Protocol):
         ...
 
 
-class Callbacks(NamedTuple):
-    """What the layer above sets in a transport: the attributes of `Transport` with these names."""
+def set_callbacks(transport: Transport, **callbacks: Any) -> Callable[[], None]:
+    """Set attributes of `Transport` that belong to the layer above. Return a function that undoes this."""
+    before = {name: getattr(transport, name) for name in callbacks}
+    for name, value in callbacks.items():
+        setattr(transport, name, value)
 
-    onmessage: Callable[..., None] | None
-    respond: Callable[[Any], bytes | None] | None
-    onread: Callable[[list[Any]], None] | None
-    onerror: Callable[[Exception], None] | None
-    onclose: Callable[[], None] | None
-    onend: Callable[[], None] | None
-    onstop: Callable[[float | None], None] | None
-    onfail: Callable[[MessageId, Exception], None] | None
-    kept_bytes: Callable[[], int] | None
-    pauses_when_blocked: bool
+    def undo() -> None:
+        set_callbacks(transport, **before)
 
-    @classmethod
-    def of(cls, transport: Transport) -> Callbacks:
-        """Return what is set in a transport."""
-        return cls(*attrgetter(*cls._fields)(transport))
-
-    def give(self, transport: Transport) -> None:
-        """Set them in a transport."""
-        for name, value in self._asdict().items():
-            setattr(transport, name, value)
+    return undo
 
 
 _MEMBERS: Final = sorted(name for name in {*Transport.__annotations__, *vars(Transport)} if not name.startswith("_"))

@@ -41,7 +41,7 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-SIMULATED: Final = ("engine", "inbox", "calls", "requests", "tracker", "running", "group")
+SIMULATED: Final = ("engine", "inbox", "calls", "requests", "running", "group")
 PARTS: Final = {
     "codec": (
         [f"jsonrpc_fast/codec/{name}.py" for name in ("rules", "_kinds", "_messages", "_pure", "_pure_fast")],
@@ -57,7 +57,7 @@ PARTS: Final = {
         [f"jsonrpc_fast/session/{name}.py" for name in SIMULATED],
         ["tests/simulation", "-k", "invariants"],
     ),
-    "tracker": (["jsonrpc_fast/session/tracker.py"], ["tests/session/test_tracker.py"]),
+    "calls": (["jsonrpc_fast/session/calls.py"], ["tests/session/test_calls.py"]),
     "mcp": (["jsonrpc_fast/mcp/protocol"], ["tests/mcp/protocol"]),
 }
 """The sources of each part, and the arguments of pytest for its tests."""

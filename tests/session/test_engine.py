@@ -15,10 +15,10 @@ from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.hooks import Outcome
 from jsonrpc_fast.session import InboundRequest
 from jsonrpc_fast.session.budget import ResponseBudget
+from jsonrpc_fast.session.calls import Call
 from jsonrpc_fast.session.conventions import McpConvention
 from jsonrpc_fast.session.reading import PAUSE_SECONDS
 from jsonrpc_fast.session.room import Bounds
-from jsonrpc_fast.session.tracker import Call
 
 from ..support.engines import End, Fault, fault_from, receive, request_from
 from ..support.tables import rows

@@ -15,7 +15,8 @@ def test_a_batch_is_answered_after_its_last_reply_and_in_its_order() -> None:
     for _ in range(3):
         batch.wait()
     assert batch.finish(2, b"2") == b""
-    batch.put(1, b"1")
+    batch.index = 1
+    batch.put(b"1")
     assert batch.finish(3, b"") == b""
     assert batch.finish(0, b"0") == b"[0,1,2]\n"
 

@@ -33,7 +33,7 @@ from ...errors import CallTimeout, ConnectionLost, HandshakeError, InvalidRespon
 from ...framing.sse import Event
 from ...http.library import AsyncClient
 from ...profile import JSONRPC
-from ...session.tracker import unknown_response
+from ...session.calls import unknown_response
 from ...transports.channel import Channel, Events
 from ...transports.connection import Connection, State
 from ...transports.options import MessageOptions

@@ -83,12 +83,8 @@ class _AcceptedStream(StreamTransport):
         self._server = server
         self._detector = HttpDetector()
         # Until the stream is known not to be HTTP, its channel calls other events.
-        events = self.channel_events
-        self._first_events = channel.events = Events(self._receive_first, events.drained, events.lost)
-
-    async def connect(self) -> None:
-        await super().connect()
-        self.channel.events = self._first_events
+        self._rest = events = self.channel_events
+        self.channel_events = channel.events = Events(self._receive_first, events.drained, events.lost)
 
     def _receive_first(self, data: Any) -> None:
         is_http = self._detector.feed(data)
@@ -96,8 +92,8 @@ class _AcceptedStream(StreamTransport):
             self.abort(ConnectionLost("the peer speaks HTTP"))
             return
         if is_http is not None:
-            self._first_events = self.channel.events = self.channel_events
-        self.channel_events.received(data)
+            self.channel_events = self.channel.events = self._rest
+        self._rest.received(data)
 
     def closed(self) -> None:
         super().closed()

@@ -70,21 +70,12 @@ class TlsChannel(LayeredChannel):
     # The methods of a channel.
 
     async def open(self, events: Events) -> None:
-        self.events = events
         if self._server_hostname is None:
-            await self.socket.open(self.socket_events)
+            await super().open(events)
             return
+        self.events = events
         self._begin()
-        await self.socket.open(self.socket_events)
-        is_open = False
-        try:
-            self.socket.set_reading(True)
-            self._continue_handshake()
-            is_open = await self.handshake
-        finally:
-            if not is_open:
-                await self.socket.drop()
-        if not is_open:
+        if not await self.shake_hands(self._continue_handshake):
             raise self._fault or ConnectionResetError("the peer closed the connection during the TLS handshake")
 
     def write(self, data: bytes) -> None:

@@ -283,6 +283,28 @@ class LayeredChannel(Channel):
     def name(self) -> str:
         return self.socket.name
 
+    async def open(self, events: Events) -> None:
+        # A server's channel: whoever serves it waits for the handshake first.
+        self.events = events
+        await self.socket.open(self.socket_events)
+
+    async def shake_hands(self, begin: Callable[[], None]) -> bool:
+        """Open the channel of a client below this one, and wait for the handshake. Return whether it succeeded.
+
+        Args:
+            begin: Sends the first data.
+        """
+        await self.socket.open(self.socket_events)
+        is_open = False
+        try:
+            self.socket.set_reading(True)
+            begin()
+            is_open = await self.handshake
+        finally:
+            if not is_open:
+                await self.socket.drop()
+        return is_open
+
     async def drop(self) -> None:
         """As `SocketChannel.drop`."""
         await self.socket.drop()

@@ -137,7 +137,6 @@ class WebSocketChannel(LayeredChannel):
 
     def finish(self) -> None:
         if self._phase is _OPEN and self._loss is None:
-            self._reads = True
             self.socket.set_reading(True)
             self._send_close(self.closing_code)
         else:
@@ -227,8 +226,7 @@ class WebSocketChannel(LayeredChannel):
         else:
             self._drop_late(len(data))
             if self._phase is Phase.CLOSING:
-                self._reader.feed(data)
-                self._skip_frames()
+                self._frames_received(data)
 
     def _drop_late(self, size: int) -> None:
         """Count bytes that arrived too late. If that is the peer's fault, and it does not stop, abort."""
@@ -281,21 +279,24 @@ class WebSocketChannel(LayeredChannel):
     def _read_scheduled(self) -> None:
         self._is_read_due = False
         self._read_frames()
-        if self._loss is None and self._phase is _OPEN and not self._is_read_due:
-            self.socket.set_reading(self._reads)
+        if self._loss is None and not self._is_read_due:
+            self.socket.set_reading(self._reads or self._phase is not _OPEN)
 
     def _may_read(self) -> bool:
+        if self._phase is Phase.CLOSING:
+            return self._loss is None
         return self._phase is _OPEN and (self._reads or self._loss is not None)
 
     def _read_frames(self) -> None:
-        """Read frames for one turn of the loop."""
+        """Read frames for one turn of the loop. While this side closes, only the close frame of the peer counts."""
         reader, time = self._reader, asyncio.get_running_loop().time
         end = time() + TURN_SECONDS
         while self._may_read():
             texts = None if self._fragments is not None else reader.next_texts()
             if texts:
-                self._send_pong()
-                self.events.received(texts)
+                if self._phase is _OPEN:
+                    self._send_pong()
+                    self.events.received(texts)
             else:
                 frame = reader.next()
                 if frame is None:
@@ -305,7 +306,7 @@ class WebSocketChannel(LayeredChannel):
             if time() >= end:
                 break
         # The rest is read in another turn. Until then the socket is not read, so that the unread frames have a bound.
-        if self._phase is _OPEN and reader.may_have_frame:
+        if reader.may_have_frame:
             if self._may_read():
                 if self._loss is None:
                     self.socket.set_reading(False)
@@ -315,7 +316,13 @@ class WebSocketChannel(LayeredChannel):
 
     def _frame_received(self, frame: ReceivedFrame) -> None:
         first, data, is_raw = frame
-        if is_raw:
+        if self._phase is Phase.CLOSING:
+            if first == CLOSE:
+                self._phase = Phase.ENDING
+                self._reader.clear()
+                self.wire.receive_data(data)
+                self.write_wire()
+        elif is_raw:
             self._send_pong()
             self._pass_on(data)
         elif first == PING:
@@ -401,27 +408,7 @@ class WebSocketChannel(LayeredChannel):
         self.wire.send_close(code)
         self._phase = Phase.CLOSING
         self.write_wire()
-        self._skip_frames()
-
-    def _skip_frames(self) -> None:
-        """Take one step to the close frame of the peer. Frames before it are too late, and dropped."""
-        if self._phase is not Phase.CLOSING or self._loss is not None:
-            return
-        time = asyncio.get_running_loop().time
-        end = time() + TURN_SECONDS
-        while time() < end:
-            frame = self._reader.next()
-            if frame is None:
-                self.socket.set_reading(True)
-                return
-            if frame.first == CLOSE:
-                self._phase = Phase.ENDING
-                self._reader.clear()
-                self.wire.receive_data(frame.data)
-                self.write_wire()
-                return
-        self.socket.set_reading(False)
-        asyncio.get_running_loop().call_soon(self._skip_frames)
+        self._read_frames()
 
     # Keeping alive.
 

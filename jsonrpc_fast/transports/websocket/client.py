@@ -54,20 +54,15 @@ class ClientChannel(WebSocketChannel):
         # New for each attempt: the library's state serves one connection, and `connect` may be called again.
         wire = self._new_wire(self.max_bytes)
         self.begin_handshake(wire)
-        await self.socket.open(self.socket_events)
-        is_open = False
-        try:
-            self.socket.set_reading(True)  # for the handshake; `begin_frames` sets what the connection wants
+
+        def send_request() -> None:
             request = wire.connect()
             for name, value in self._headers:
                 request.headers[name] = value
             wire.send_request(request)
             self.write_wire()
-            is_open = await self.handshake
-        finally:
-            if not is_open:
-                await self.socket.drop()
-        if not is_open:
+
+        if not await self.shake_hands(send_request):
             raise self._refusal or ConnectionLost("the server ended the connection during the handshake")
 
     def handshake_received(self, data: bytes) -> None:

@@ -26,7 +26,6 @@ from ..._checks import check_callable, check_items, check_type
 from ..._typing import Unpack
 from ...profile import JSONRPC
 from ...types import UNSET, Unset
-from ..channel import Events
 from ..close_codes import CloseCode
 from ..stream.server import ListeningOptions, Serve, TcpServer
 from ..stream.tls import HANDSHAKE_SECONDS
@@ -59,11 +58,6 @@ class AcceptedChannel(WebSocketChannel):
         self.headers: Headers = Headers()
         self._server = server
         self._run_callback = run_callback
-
-    async def open(self, events: Events) -> None:
-        # The handshake is done: `serve` gets the connection only then, and opens it.
-        self.events = events
-        await self.socket.open(self.socket_events)
 
     def handshake_received(self, data: bytes) -> None:
         wire = self.wire

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from math import inf, nan
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -13,7 +14,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from jsonrpc_fast.errors import StateError
 from jsonrpc_fast.hooks import Outcome
-from jsonrpc_fast.session.tracker import Call, Tracker
+from jsonrpc_fast.session.calls import Call, Calls
+from jsonrpc_fast.session.conventions import Convention
 
 from ..support.examples import scaled_examples
 from ..support.tables import rows
@@ -23,8 +25,12 @@ ANSWERS = st.sampled_from([Outcome.RESULT, Outcome.ERROR, Outcome.FAULT])
 SECONDS = st.one_of(st.none(), st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 5.0]))
 
 
-class TrackerMachine(RuleBasedStateMachine):
-    """The tracker compared with a model: calls in flight, calls given up, and how each call settled."""
+def new_calls(**options: Any) -> Calls:
+    return Calls(Convention(), **options)
+
+
+class CallsMachine(RuleBasedStateMachine):
+    """The calls compared with a model: calls in flight, calls given up, and how each call settled."""
 
     calls = Bundle("calls")
 
@@ -32,7 +38,7 @@ class TrackerMachine(RuleBasedStateMachine):
     def start(self, strings: bool) -> None:
         names = itertools.count(1)
         self.max_tombstones = 3
-        self.tracker = Tracker(
+        self.tracked = new_calls(
             id_factory=(lambda: f"c{next(names)}") if strings else None,
             max_calls=6,
             max_tombstones=self.max_tombstones,
@@ -60,11 +66,11 @@ class TrackerMachine(RuleBasedStateMachine):
     @rule(target=calls, timeout=SECONDS, idle_timeout=SECONDS)
     def begin(self, timeout: float | None, idle_timeout: float | None) -> Call:
         if len(self.in_flight) == 6:
-            assert not self.tracker.has_room()
+            assert not self.tracked.has_room()
             with pytest.raises(StateError):
-                self.tracker.begin("m", self.now, timeout, idle_timeout)
+                self.tracked.begin("m", self.now, timeout, idle_timeout)
             return self.begun[-1]
-        call = self.tracker.begin("m", self.now, timeout, idle_timeout)
+        call = self.tracked.begin("m", self.now, timeout, idle_timeout)
         assert call.id not in self.in_flight
         self.in_flight[call.id] = call
         self.begun.append(call)
@@ -75,14 +81,14 @@ class TrackerMachine(RuleBasedStateMachine):
     @rule(call=calls, outcome=ANSWERS)
     def answer(self, call: Call, outcome: Outcome) -> None:
         """A first answer, a late one, or one more."""
-        found = self.tracker.settle(call.id, outcome)
+        found = self.tracked.settle(call.id, outcome)
         if call.id in self.in_flight:
             assert found is call
             self.settled(call, outcome)
         else:
             assert found is None
             late = call.id in self.given_up
-            assert self.tracker.is_late_response(call.id) is late
+            assert self.tracked.is_late_response(call.id) is late
             if late:
                 self.given_up.remove(call.id)
 
@@ -90,35 +96,35 @@ class TrackerMachine(RuleBasedStateMachine):
     def answer_any(self, id: str | float | None) -> None:
         known = type(id) in (int, str) and (id in self.in_flight or id in self.given_up)
         if not known:
-            assert self.tracker.settle(id, Outcome.RESULT) is None
-            assert not self.tracker.is_late_response(id)
-            assert self.tracker.find(id) is None
+            assert self.tracked.settle(id, Outcome.RESULT) is None
+            assert not self.tracked.is_late_response(id)
+            assert self.tracked.find(id) is None
 
     @rule(call=calls)
     def cancel(self, call: Call) -> None:
         was_in_flight = call.id in self.in_flight
-        assert self.tracker.give_up(call, Outcome.CANCELLED) is was_in_flight
+        assert self.tracked.give_up(call, Outcome.CANCELLED) is was_in_flight
         if was_in_flight:
             self.settled(call, Outcome.CANCELLED)
 
     @rule(call=calls)
     def progress(self, call: Call) -> None:
         if call.id in self.in_flight:
-            self.tracker.progress(call, self.now)
+            call.progressed = self.now
             self.limits[call.number] = (*self.limits[call.number][:2], self.now)
 
     @rule(step=st.sampled_from([0.0, 0.25, 0.5, 1.0, 3.0, 10.0]))
     def pass_time(self, step: float) -> None:
         self.now += step
         due = [call for call in self.in_flight.values() if self.due(call) <= self.now]
-        expired = self.tracker.expire(self.now)
+        expired = self.tracked.expire(self.now)
         assert {call.number for call in expired} == {call.number for call in due}
         for call in expired:
             self.settled(call, Outcome.TIMEOUT)
 
     @rule()
     def lose(self) -> None:
-        lost = self.tracker.lose()
+        lost = self.tracked.lose()
         assert {call.number for call in lost} == {call.number for call in self.in_flight.values()}
         for call in lost:
             self.settled(call, Outcome.LOST)
@@ -126,160 +132,160 @@ class TrackerMachine(RuleBasedStateMachine):
 
     @invariant()
     def agrees(self) -> None:
-        if not hasattr(self, "tracker"):
+        if not hasattr(self, "tracked"):
             return
-        assert len(self.tracker) == len(self.in_flight)
-        assert {id: self.tracker.find(id) for id in self.in_flight} == self.in_flight
+        assert len(self.tracked) == len(self.in_flight)
+        assert {id: self.tracked.find(id) for id in self.in_flight} == self.in_flight
         deadlines = [due for call in self.in_flight.values() if (due := self.due(call)) != inf]
-        told = self.tracker.next_deadline()
+        told = self.tracked.next_deadline()
         # Progress extends a deadline silently, so the reported one may be early.
         assert (told == inf) == (not deadlines)
         assert told <= min(deadlines, default=inf)
 
     def teardown(self) -> None:
-        if not hasattr(self, "tracker"):
+        if not hasattr(self, "tracked"):
             return
         self.lose()
         assert len(self.outcomes) == len(self.begun)
         assert all(call.outcome is self.outcomes[call.number] for call in self.begun)
-        assert len(self.tracker) == len(self.tracker._deadlines) == len(self.tracker._tombstones) == 0
+        assert len(self.tracked) == len(self.tracked._deadlines) == len(self.tracked._tombstones) == 0
 
 
-TestTracker = TrackerMachine.TestCase
-TestTracker.settings = settings(scaled_examples(0.5), stateful_step_count=40)
+TestCalls = CallsMachine.TestCase
+TestCalls.settings = settings(scaled_examples(0.5), stateful_step_count=40)
 
 
 def test_ids_count_from_one() -> None:
-    tracker = Tracker()
-    assert [tracker.begin("m", 0.0).id for _ in range(3)] == [1, 2, 3]
+    tracked = new_calls()
+    assert [tracked.begin("m", 0.0).id for _ in range(3)] == [1, 2, 3]
 
 
 @rows("other", [7.0, "7", True, 1.0, None])
 def test_ids_of_different_types_never_match(other: str | float | None) -> None:
-    tracker = Tracker()
-    calls = [tracker.begin("m", 0.0) for _ in range(7)]
-    assert tracker.settle(other, Outcome.RESULT) is None
-    assert not tracker.is_late_response(other)
-    assert tracker.find(other) is None
-    assert len(tracker) == 7
-    assert tracker.settle(7, Outcome.RESULT) is calls[6]
+    tracked = new_calls()
+    calls = [tracked.begin("m", 0.0) for _ in range(7)]
+    assert tracked.settle(other, Outcome.RESULT) is None
+    assert not tracked.is_late_response(other)
+    assert tracked.find(other) is None
+    assert len(tracked) == 7
+    assert tracked.settle(7, Outcome.RESULT) is calls[6]
 
 
 def test_an_id_in_flight_is_refused() -> None:
-    tracker = Tracker(id_factory=lambda: "same")
-    first = tracker.begin("m", 0.0)
+    tracked = new_calls(id_factory=lambda: "same")
+    first = tracked.begin("m", 0.0)
     with pytest.raises(StateError):
-        tracker.begin("m", 0.0)
+        tracked.begin("m", 0.0)
     assert first.outcome is None
     # Its late answer would be mistaken for the answer to the next call.
-    tracker.give_up(first, Outcome.CANCELLED)
+    tracked.give_up(first, Outcome.CANCELLED)
     with pytest.raises(StateError):
-        tracker.begin("m", 0.0)
-    assert tracker.is_late_response("same")
-    second = tracker.begin("m", 0.0)
-    assert tracker.settle("same", Outcome.RESULT) is second
-    assert tracker.begin("m", 0.0).id == "same"
+        tracked.begin("m", 0.0)
+    assert tracked.is_late_response("same")
+    second = tracked.begin("m", 0.0)
+    assert tracked.settle("same", Outcome.RESULT) is second
+    assert tracked.begin("m", 0.0).id == "same"
 
 
 def test_the_only_call_that_the_peer_may_respond_to() -> None:
-    tracker = Tracker()
-    assert tracker.only_awaited() is None
-    first = tracker.begin("m", 0.0)
-    assert tracker.only_awaited() is first
-    second = tracker.begin("m", 0.0)
-    assert tracker.only_awaited() is None
-    tracker.give_up(second, Outcome.CANCELLED)  # the peer may still respond to it
-    assert tracker.only_awaited() is None
-    assert tracker.is_late_response(second.id)
-    assert tracker.only_awaited() is first
+    tracked = new_calls()
+    assert tracked.only_awaited() is None
+    first = tracked.begin("m", 0.0)
+    assert tracked.only_awaited() is first
+    second = tracked.begin("m", 0.0)
+    assert tracked.only_awaited() is None
+    tracked.give_up(second, Outcome.CANCELLED)  # the peer may still respond to it
+    assert tracked.only_awaited() is None
+    assert tracked.is_late_response(second.id)
+    assert tracked.only_awaited() is first
 
 
 @rows("made", [None, 1.0, True, b"x", ["x"]])
 def test_an_id_of_another_type_is_refused(made: object) -> None:
-    tracker = Tracker(id_factory=lambda: made)  # type: ignore[arg-type, return-value]
+    tracked = new_calls(id_factory=lambda: made)  # type: ignore[arg-type, return-value]
     with pytest.raises(TypeError):
-        tracker.begin("m", 0.0)
-    assert len(tracker) == 0
+        tracked.begin("m", 0.0)
+    assert len(tracked) == 0
 
 
 @rows("timeout", [-1, -0.001, nan])
 def test_a_timeout_is_not_negative(timeout: float) -> None:
-    tracker = Tracker()
+    tracked = new_calls()
     with pytest.raises(ValueError, match="0 seconds or more"):
-        tracker.begin("m", 0.0, timeout)
+        tracked.begin("m", 0.0, timeout)
     with pytest.raises(ValueError, match="0 seconds or more"):
-        tracker.begin("m", 0.0, None, timeout)
-    assert len(tracker) == 0
+        tracked.begin("m", 0.0, None, timeout)
+    assert len(tracked) == 0
 
 
 def test_the_earlier_deadline_counts() -> None:
-    tracker = Tracker()
-    call = tracker.begin("m", 10.0, timeout=5.0, idle_timeout=2.0)
-    assert tracker.next_deadline() == 12.0
-    tracker.progress(call, 11.5)
-    assert tracker.expire(12.0) == []
-    assert tracker.next_deadline() == 13.5
-    tracker.progress(call, 13.4)
-    assert tracker.expire(14.9) == []
+    tracked = new_calls()
+    call = tracked.begin("m", 10.0, timeout=5.0, idle_timeout=2.0)
+    assert tracked.next_deadline() == 12.0
+    call.progressed = 11.5
+    assert tracked.expire(12.0) == []
+    assert tracked.next_deadline() == 13.5
+    call.progressed = 13.4
+    assert tracked.expire(14.9) == []
     # Progress does not extend the total deadline.
-    tracker.progress(call, 14.9)
-    assert tracker.expire(15.0) == [call]
+    call.progressed = 14.9
+    assert tracked.expire(15.0) == [call]
     assert call.outcome is Outcome.TIMEOUT
-    assert tracker.next_deadline() == inf
+    assert tracked.next_deadline() == inf
 
 
 def test_an_infinite_timeout_sets_no_deadline() -> None:
-    tracker = Tracker()
-    tracker.begin("m", 0.0, inf, inf)
-    tracker.begin("m", 0.0)
-    assert tracker.next_deadline() == inf
-    assert tracker.expire(1e12) == []
+    tracked = new_calls()
+    tracked.begin("m", 0.0, inf, inf)
+    tracked.begin("m", 0.0)
+    assert tracked.next_deadline() == inf
+    assert tracked.expire(1e12) == []
 
 
 def test_tombstones_are_bounded_and_the_oldest_one_is_dropped() -> None:
-    tracker = Tracker(max_tombstones=2)
+    tracked = new_calls(max_tombstones=2)
     for _ in range(3):
-        tracker.give_up(tracker.begin("m", 0.0), Outcome.CANCELLED)
-    assert [tracker.is_late_response(id) for id in (1, 2, 3, 3)] == [False, True, True, False]
+        tracked.give_up(tracked.begin("m", 0.0), Outcome.CANCELLED)
+    assert [tracked.is_late_response(id) for id in (1, 2, 3, 3)] == [False, True, True, False]
 
 
 def test_a_reused_id_keeps_its_own_deadline() -> None:
     """The heap still contains the entry of the first call with that id."""
-    tracker = Tracker(id_factory=lambda: "same")
-    tracker.begin("m", 0.0, 1.0)
-    tracker.settle("same", Outcome.RESULT)
-    second = tracker.begin("m", 0.0, 9.0)
-    assert tracker.expire(1.0) == []
-    assert tracker.next_deadline() == 9.0
-    assert tracker.expire(9.0) == [second]
+    tracked = new_calls(id_factory=lambda: "same")
+    tracked.begin("m", 0.0, 1.0)
+    tracked.settle("same", Outcome.RESULT)
+    second = tracked.begin("m", 0.0, 9.0)
+    assert tracked.expire(1.0) == []
+    assert tracked.next_deadline() == 9.0
+    assert tracked.expire(9.0) == [second]
 
 
 def test_settled_calls_leave_the_heap() -> None:
-    tracker = Tracker()
+    tracked = new_calls()
     longest = 0
     for now in range(10_000):
-        for call in [tracker.begin("m", now, 300.0) for _ in range(3)]:
-            tracker.settle(call.id, Outcome.RESULT)
-            longest = max(longest, len(tracker._deadlines))
+        for call in [tracked.begin("m", now, 300.0) for _ in range(3)]:
+            tracked.settle(call.id, Outcome.RESULT)
+            longest = max(longest, len(tracked._deadlines))
     assert longest <= 75
     # It does not keep the calls alive either, which refer to their results.
-    assert all(isinstance(part, (int, float)) for entry in tracker._deadlines for part in entry)
+    assert all(isinstance(part, (int, float)) for entry in tracked._deadlines for part in entry)
 
 
 def test_which_calls_began_behind_another() -> None:
-    counting, named = Tracker(), Tracker(id_factory=map(str, itertools.count(1)).__next__)
-    for tracker, ids in ((counting, [1, 2, 3, 4]), (named, ["1", "2", "3", "4"])):
+    counting, named = new_calls(), new_calls(id_factory=map(str, itertools.count(1)).__next__)
+    for tracked, ids in ((counting, [1, 2, 3, 4]), (named, ["1", "2", "3", "4"])):
         for id in ids:
-            assert tracker.begin("m", 0.0).id == id
-        tracker.settle(ids[0], Outcome.RESULT)
-        found = [[call.id for call in tracker.behind(last)] for last in (None, ids[0], ids[2], ids[3], 2.0, True)]
+            assert tracked.begin("m", 0.0).id == id
+        tracked.settle(ids[0], Outcome.RESULT)
+        found = [[call.id for call in tracked.behind(last)] for last in (None, ids[0], ids[2], ids[3], 2.0, True)]
         # A call that was answered is known by its id only if ids count.
-        behind_first = ids[1:] if tracker is counting else []
+        behind_first = ids[1:] if tracked is counting else []
         assert found == [ids[1:], behind_first, ids[3:], [], [], []]
 
 
 def test_a_repr_does_not_show_the_answer() -> None:
-    call = Tracker().begin("m", 0.0)
+    call = new_calls().begin("m", 0.0)
     call.settled_by = "secret"
     assert repr(call) == "<Call 1 in flight>"
 
@@ -287,18 +293,18 @@ def test_a_repr_does_not_show_the_answer() -> None:
 def seconds_per_call(pending: int) -> float:
     """Time to add and expire one call beside `pending` others with random deadlines."""
     numbers = random.Random(pending)
-    tracker = Tracker(max_calls=10**7)
+    tracked = new_calls(max_calls=10**7)
     for _ in range(pending):
-        tracker.begin("m", 0.0, numbers.uniform(1000, 2000))
+        tracked.begin("m", 0.0, numbers.uniform(1000, 2000))
     timeouts = [numbers.uniform(0, 900) for _ in range(2000)]
 
     def begin_and_expire() -> None:
         for timeout in timeouts:
-            tracker.begin("m", 0.0, timeout)
-        assert len(tracker.expire(950.0)) == 2000
+            tracked.begin("m", 0.0, timeout)
+        assert len(tracked.expire(950.0)) == 2000
 
     taken = thread_seconds(begin_and_expire)
-    assert len(tracker) == pending
+    assert len(tracked) == pending
     return taken / 2000
 
 
