@@ -26,6 +26,7 @@ class ResponseBudget:
     def take(self, now: float) -> bool:
         """Return whether one more error response may be sent, and count it. `now` is in seconds."""
         if self._seen is not None:
+            # A clock that goes back must not take tokens away.
             self._left = min(self._burst, self._left + max(0.0, now - self._seen) * self._per_second)
         self._seen = now
         if self._left < 1.0:

@@ -153,11 +153,13 @@ class Caller:
             EncodeError, TypeError: The params cannot be encoded, or the type `returns` is not supported.
         """
         read = None if returns is UNSET else result_reader(returns)
+        # As `waiting` does, without a context manager: this is done for each call.
         run = running()
         is_only = False
         if run is not None:
             is_only = run.begin_wait()
         try:
+            # The only call of a handler goes at once: if all calls of both peers waited for calls back, none would end.
             if not is_only and self._must_wait(1):
                 timeout = await self.wait_for_room(1, timeout)
             future = self._started_loop().create_future()
@@ -166,6 +168,7 @@ class Caller:
             try:
                 result = await future
             except asyncio.CancelledError:
+                # The future is cancelled by now, so that what settles the call finds nobody who waits.
                 self._engine.cancel(call)
                 raise
             return result if read is None else read(method, result)
@@ -246,6 +249,7 @@ class Caller:
             StateError, ConnectionLost, EncodeError, TypeError: As in `call`, before sending.
         """
         items = list(items)
+        # Checked before the wait for room: a wrong item must not take a place among those that wait.
         for item in items:
             if not isinstance(item, Notification) and not (isinstance(item, (tuple, list)) and len(item) == 2):
                 raise TypeError("an item of a batch must be a tuple (method, params) or a Notification")
@@ -273,6 +277,7 @@ class Caller:
             nonlocal left
             results[index] = result if error is None else error
             left -= 1
+            # `done` is cancelled if the task that waits is: it then cancels the calls one by one.
             if not left and not done.done():
                 done.set_result(None)
 
@@ -343,6 +348,7 @@ class Caller:
                 raise StateError("too many notifications from other threads are waiting")
             future = run_threadsafe(loop, partial(self._notify_unless_cancelled, method, params))
             self._from_threads.add(future)
+        # Outside of the lock: a future that is done already calls this at once.
         future.add_done_callback(self._from_threads.discard)
         return future
 
@@ -356,6 +362,7 @@ class Caller:
 
     async def _notify_unless_cancelled(self, method: str, params: Any, future: concurrent.futures.Future[Any]) -> None:
         await self._wait_to_notify()
+        # From here on the other thread cannot cancel it.
         if future.set_running_or_notify_cancel():
             self.notify_soon(method, params)
 
@@ -517,12 +524,12 @@ class Caller:
         return self._engine.may_call and (
             not self._engine.calls.has_room(calls)
             or self._transport.write_buffer_bytes > HIGH_WATER_BYTES
-            or bool(self._wait_queue.waiters)
+            or bool(self._wait_queue.waiters)  # those who came first go first
         )
 
     def _may_send(self, calls: int) -> bool:
         if not self._engine.may_call:
-            return True
+            return True  # the engine then raises what says why
         if not self._engine.calls.has_room(calls):
             return False
         if self._transport.write_buffer_bytes <= HIGH_WATER_BYTES:
@@ -537,7 +544,7 @@ class Caller:
     def _settled(self, call: Call, result: Any, error: Exception | None) -> None:
         """Report the outcome of a call to its future or its callback."""
         if self._wait_queue.waiters:
-            self._wait_queue.wake()
+            self._wait_queue.wake()  # there is room for one more call
         waiter = call.waiter
         if waiter is None:
             return

@@ -144,6 +144,7 @@ class JsonRpcConvention(Convention):
         return "rpc.goodbye", {"last": last}
 
     def read(self, method: str, params: Any) -> Cancellation | Progress | Goodbye | None:
+        # False stands for a goodbye without `last`, because null has a meaning: no request was read.
         last = params.get("last", False) if isinstance(params, dict) else False
         return Goodbye(last) if last is None or _is_token(last) or type(last) is float else None
 
@@ -242,6 +243,7 @@ class McpConvention(Convention):
         if not _is_token(token):
             return None
         value = {name: value for name, value in params.items() if name != "progressToken"}
+        # Peers that write each member of their class send null for those that are optional.
         for name in ("total", "message"):
             if name in value and value[name] is None:
                 del value[name]

@@ -155,10 +155,6 @@ class Engine:
 
     # Receiving.
 
-    def serve_with(self, handlers: Handlers) -> None:
-        """Look up methods in other handlers from now on."""
-        self._plain.find = handlers.finder()
-
     def receive(self, message: Any, destination: Destination | None = None) -> None:
         """Handle a decoded message or batch.
 
@@ -191,10 +187,7 @@ class Engine:
             return None
         if (kind is Request or kind is Withdrawn) and not self.inbox.is_draining:
             self._plain.last_read = message.id
-        if kind is Request:
-            self._receive_request(message, destination, None)
-        else:
-            self._receive(message, destination)
+        self._receive(message, destination)
         return None
 
     def _receive(self, message: Any, destination: Destination | None, batch: InboundBatch | None = None) -> None:
@@ -295,10 +288,20 @@ class Engine:
         if message.method in self.calls.convention.methods:
             notice = self.run_callback(self.calls.convention.read, message.method, decoded(message.params))
             if type(notice) is Cancellation:
-                self._receive_cancellation(notice)
+                request = self.requests.find(notice.id)
+                if (
+                    request is not None
+                    and not request.is_cancelled  # a second one must not interrupt a handler that cleans up
+                    and request.method not in self.calls.convention.never_cancelled
+                ):
+                    self.inbox.cancel_request(request)
                 return
             if type(notice) is Goodbye:
-                self._receive_goodbye(notice)
+                self.is_leaving = True
+                self.may_call = False
+                self._driver.left()
+                for unserved in self.calls.give_up_behind(notice.last):
+                    self._settled(unserved)
                 return
             if type(notice) is Progress and (call := self.calls.progress_with(notice.token, self._clock())) is not None:
                 if call.on_progress is not None:
@@ -306,19 +309,6 @@ class Engine:
                 return
         if not (self.inbox.is_draining if batch is None else batch.is_late):
             self.inbox.admit(message, destination)
-
-    def _receive_cancellation(self, notice: Cancellation) -> None:
-        request = self.requests.find(notice.id)
-        if request is None or request.is_cancelled or request.method in self.calls.convention.never_cancelled:
-            return  # a second cancellation must not interrupt a handler that cleans up
-        self.inbox.cancel_request(request)
-
-    def _receive_goodbye(self, notice: Goodbye) -> None:
-        self.is_leaving = True
-        self.may_call = False
-        self._driver.left()
-        for call in self.calls.give_up_behind(notice.last):
-            self._settled(call)
 
     def _receive_fault(self, fault: ParseError, destination: Destination | None, batch: InboundBatch | None) -> None:
         settled = self.calls.settle_malformed(fault)

@@ -43,6 +43,7 @@ class Account:
         """Return whether one more message of so many bytes may be kept."""
         if self.items >= self.max_items or (self.size and self.size + size > self.max_bytes):
             return False
+        # An account without items ignores the shared bound, or a full group would starve a new session.
         return not self.items or self.shared is None or self.shared.has_room(size)
 
     def keep(self, size: int) -> None:
@@ -116,6 +117,7 @@ class SessionGroup:
 
     def has_slot(self) -> bool:
         """Return whether a handler may start at once: a slot is free, and no other handler waits."""
+        # A handler that came later must not overtake those in the queues of other sessions.
         return self.running < self._max_handlers and not self._queue
 
     def release(self) -> None:
@@ -142,6 +144,7 @@ class SessionGroup:
         for _ in range(_TURN_HANDLERS):
             if not self._queue or self.running >= self._max_handlers:
                 return
+            # One handler of each session in turn; a session with more goes to the end.
             member, _ = self._queue.popitem(last=False)
             if member.start_one():
                 self._queue[member] = None

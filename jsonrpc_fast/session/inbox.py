@@ -501,7 +501,7 @@ class Inbox:
         """Start a handler that returned an awaitable, queue it, or refuse its message."""
         current_run.set(run)
         needs_slot = type(run.work) is CoroutineType or not is_future(run.work)
-        if needs_slot and not self._has_slot():
+        if needs_slot and (self._queue or not self._room.has_slot()):
             run.size = self._size_of(run.item)
             if self._room.has_room(run.size):
                 if type(run.item) is InboundRequest:
@@ -531,9 +531,6 @@ class Inbox:
         if run is self._barrier:
             self._lift()
         self._refuse_for_room(run.item, run.trace)
-
-    def _has_slot(self) -> bool:
-        return not self._queue and self._room.has_slot()
 
     def _start(self, run: Run) -> None:
         self._count(run)

@@ -24,6 +24,7 @@ from typing import Any, Final
 from ..codec._backend import ServedCoroutine
 from ..errors import ConnectionLost, StateError
 from ..handlers.awaiting import OuterCoroutine, resume
+from ..transports.parts import TaskPart
 from ..transports.protocol import Transport
 from .calls import Call
 from .driver import Driver
@@ -32,25 +33,11 @@ from .running import Run, RunState, current_run, detached
 
 _Task: Final[Callable[..., asyncio.Task[None]]] = asyncio.Task
 _OPTIONS: Final[dict[str, Any]] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
-_COUNTS_CANCELLATIONS: Final = sys.version_info >= (3, 11)
 _resumed: Final = types.coroutine(resume)
 _SHARES_CONTEXT: Final = sys.version_info[:2] == (3, 11)
 """Whether a task can run in an existing context: before, there is no such argument; an eager task needs a copy."""
 
 _ENDED: Final = RunState.ENDED  # looked up once: before Python 3.12 access to enum members is slow
-
-
-class _Part(asyncio.Future[None]):
-    """The part of a task that a handler runs in. It is done when the handler has ended."""
-
-    def __init__(self, task: asyncio.Task[Any]) -> None:
-        super().__init__(loop=task.get_loop())
-        self._task = task
-        self.cancellations: int = 0
-
-    def cancel(self, msg: Any = None) -> bool:
-        self.cancellations += 1
-        return self._task.cancel()
 
 
 class LoopDriver(Driver):
@@ -147,6 +134,7 @@ class LoopDriver(Driver):
         self.engine.turn()
 
     def wake_at(self, deadline: float) -> None:
+        # A later deadline is found when the timer fires: moving the timer for each call would cost more than the call.
         if deadline < self.wakes_at:
             if self._timer is not None:
                 self._timer.cancel()
@@ -194,6 +182,7 @@ class LoopDriver(Driver):
         options = {"context": run.context} if _SHARES_CONTEXT else _OPTIONS
         served = ServedCoroutine(self.engine.inbox, work, run)
         task = _Task(served, loop=self.loop, name=run.item.method, **options)
+        # An eager task may have ended by now. It must not be kept: that would be a cycle.
         if run.state is not _ENDED:
             run.task = task
 
@@ -203,17 +192,12 @@ class LoopDriver(Driver):
         Raises:
             asyncio.CancelledError: Something else has cancelled the task.
         """
-        task: Any = asyncio.current_task()
-        before = task.cancelling() if _COUNTS_CANCELLATIONS else 0
-        run.task = part = _Part(task)
         token = current_run.set(run)
         try:
-            await ServedCoroutine(self.engine.inbox, _resumed(run.work, run.waiting), run)
+            with TaskPart() as part:
+                run.task = part
+                await ServedCoroutine(self.engine.inbox, _resumed(run.work, run.waiting), run)
         finally:
             current_run.reset(token)
-            part.set_result(None)
-            if _COUNTS_CANCELLATIONS:
-                for _ in range(part.cancellations):
-                    task.uncancel()
-        if _COUNTS_CANCELLATIONS and task.cancelling() > before:
+        if part.is_task_cancelled:
             raise asyncio.CancelledError

@@ -102,6 +102,7 @@ def check_options(**options: Unpack[SessionOptions]) -> SessionOptions:
         TypeError: An option does not exist, or has a value of the wrong type.
         ValueError: A value is out of range.
     """
+    # Python lets any name pass in `**options`, and a wrong one must not be ignored.
     for name in options:
         if name not in _DEFAULTS:
             raise TypeError(f"a session has no option {name!r}")

@@ -77,6 +77,7 @@ def _member(call: Callable[..., Any], prefix: str, declared: Method, is_async: b
     kinds = {each.kind for each in signature.parameters.values()}
     if kinds & {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}:
         raise TypeError(f"{function.__name__} must not have *args or **kwargs")
+    # Made once: types that are not supported are refused when the proxy is made, and not by the first call.
     read = result_reader(hints.get("return", Any))
     ordered = list(signature.parameters)[1:]  # without self
     names = {name: declared.params.get(name, name) for name in ordered}
@@ -89,6 +90,7 @@ def _member(call: Callable[..., Any], prefix: str, declared: Method, is_async: b
         bound = signature.bind(None, *args, **kwargs)
         given = bound.arguments
         if is_array:
+            # An array has no holes: what is left out before a later argument gets its default.
             number = max((place for place, name in enumerate(ordered, 1) if name in given), default=0)
             bound.apply_defaults()  # of those before the last one that is given
             return [to_json(bound.arguments[name]) for name in ordered[:number]] or None

@@ -58,6 +58,7 @@ class Reading:
 
     def update(self) -> None:
         """Stop or resume reading, if a reason to stop has begun or the last one has ended."""
+        # Compared with what was told last: several reasons may hold, and the transport must go on only after the last.
         rests = self.is_paused or self.is_in_batch or bool(self.full_streams)
         if rests is not self._rests:
             self._rests = rests
@@ -65,6 +66,7 @@ class Reading:
 
     def pause(self, seconds: float = PAUSE_SECONDS) -> None:
         """Stop reading until `resume`, and watch whether the peer reads anything within so many seconds."""
+        # A longer time replaces a shorter one, and not the other way round: the peer is given up for refusals alone.
         if not self.is_paused or seconds > self._seconds:
             self._seconds = seconds
             self.is_paused = True
@@ -96,7 +98,7 @@ class Reading:
             return False
         self.deadline = inf
         if self._driver.unwritten_bytes < self._level:
-            self.watch()
+            self.watch()  # a slow peer, which still reads
         elif self._seconds == STALL_SECONDS:
             return True
         else:

@@ -192,6 +192,7 @@ class ReconnectingSession:
         if self._driver is not None or self._is_closed:
             raise StateError("the session was started already")
         self._changed = asyncio.Event()
+        # Not in the context of a handler that starts it, which would be taken for waiting as long as this connects.
         self._driver = detached(lambda: asyncio.Task(self._run(), loop=asyncio.get_running_loop()))
         async with on_failure(partial(self.close, 0)):
             await self.connected()
@@ -251,12 +252,13 @@ class ReconnectingSession:
         Args:
             grace_seconds: As in `Session.close`.
         """
-        self._is_closed = True
+        self._is_closed = True  # before anything is awaited: no attempt begins from here on
         driver = self._driver
         if driver is None:
             self._end_followers()
             return
         self._changed.set()
+        # All at the same time, so that closing takes no longer than the slowest of them.
         sessions = [*self._leaving] if self._session is None else [self._session, *self._leaving]
         await asyncio.gather(*[session.close(grace_seconds) for session in sessions])
         driver.cancel()
@@ -384,6 +386,7 @@ class ReconnectingSession:
         backoff: Backoff | None = None
         refusal: Exception | None = None
         while True:
+            # The time limit is that of the message, over all connections that it is tried in.
             left = None if deadline is None else deadline - loop.time()
             if refusal is not None and left is not None and left <= 0:
                 raise CallTimeout("no peer has served it in time") from refusal
@@ -445,6 +448,7 @@ class ReconnectingSession:
                 failed = 0
                 began = loop.time()
                 await self._run_session(session)
+                # Otherwise a peer that accepts and closes at once would be contacted without a pause.
                 if loop.time() - began > backoff.bound:
                     backoff.reset()
             await asyncio.sleep(backoff.next_delay())
@@ -502,6 +506,7 @@ class ReconnectingSession:
         made = self._make_transport()
         transport = await made if inspect.isawaitable(made) else made
         session = Session(transport, self._handlers, **self._options)
+        # In this order: the session first, whose start may have failed before it had the transport.
         async with on_failure(transport.disconnect), on_failure(partial(session.close, 0)):
             await session.start()
             if self._on_connect is not None:

@@ -62,6 +62,7 @@ class InboundRequest:
     ) -> None:
         self.id: MessageId = message.id
         kind = type(message.id)
+        # An int and a str are their own keys, because most ids are one of them, and they never equal each other.
         self.key: Hashable = message.id if kind is int or kind is str else (kind, message.id)
         self.method: str = message.method
         self.params: Params = message.params
@@ -106,6 +107,7 @@ class InboundBatch:
         self._waiting -= 1
         if self._waiting:
             return b""
+        # A batch of notifications gets nothing at all, not an empty array (section 6).
         responses = [one for one in self._responses if one]
         return b"[" + b",".join(responses) + b"]\n" if responses else b""
 
@@ -151,6 +153,7 @@ class Requests:
         if self.serving.setdefault(request.key, request) is not request:
             if self._unique_ids:
                 return None
+            # A cancellation names the earliest of them: the peer cannot say which one it means.
             self._later.setdefault(request.key, []).append(request)
         if batch is not None:
             batch.wait()
@@ -232,6 +235,7 @@ class Requests:
         Raises:
             EncodeError: The result cannot be encoded. The request is still being served.
         """
+        # Encoded while the request is registered: if that fails, an error is still owed.
         text = self.encode(request.id, result, delimited=request.batch is None)
         if request.batch is None and not request.is_cancelled and not self._later:  # as `_finish`, without calls
             if self.serving.get(request.key) is not request:
@@ -271,7 +275,7 @@ class Requests:
         if not self._end(request):
             return b""  # the connection is lost
         if request.is_cancelled and self.convention.cancelled_error is None:
-            data = b""
+            data = b""  # whatever the handler has returned: the peer expects no response any more
         return data if request.batch is None else request.batch.finish(request.index, data)
 
 

@@ -81,6 +81,7 @@ class Room:
         """Return whether one more message of so many bytes may wait."""
         if not self.waiting.has_room(size):
             return False
+        # At half of the bounds: an inbox at its bound would report the first refusal again and again.
         if self.is_half_empty:
             self.is_overloaded = False
         return True
@@ -91,6 +92,7 @@ def memory_of(params: Any, enough: int) -> int:
     if type(params) is Raw:
         return getsizeof(params) + len(params)
     size = 0
+    # Level by level and in C: a recursion would be slower, and end at the limit of Python for a deep payload.
     level = [params] if type(params) is dict or type(params) is list else []
     while level:
         size += sum(map(getsizeof, level)) + _LEAF_BYTES * sum(map(len, level))

@@ -88,6 +88,7 @@ class Run:
     def end_wait(self) -> None:
         """The operation has finished waiting."""
         self.waits -= 1
+        # Only the last wait gives the slot back: a handler may wait for several calls at a time.
         if not self.waits and self.state is RunState.WAITING:
             self.owner.run_continues(self)
 
@@ -108,6 +109,7 @@ current_run: Final[ContextVar[Run | ServedCoroutine | None]] = ContextVar(
 def running() -> Run | None:
     """Return the async handler, of any session, that the running code belongs to; it may have ended."""
     found = current_run.get()
+    # A handler in its first step has no run yet. It needs one now, so its request is registered here.
     if isinstance(found, ServedCoroutine):
         run: Run | None = found.get_run()
         return run

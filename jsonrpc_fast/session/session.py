@@ -123,7 +123,13 @@ class Session(Caller):
         self._closer: asyncio.Task[None] | None = None
         self._deadline = inf  # until when `close` waits for handlers
         heartbeat = checked["heartbeat_seconds"]
-        self._heartbeat = None if heartbeat is None else Heartbeat(heartbeat, transport, self._ping, self._on_silence)
+        self._heartbeat = (
+            None
+            if heartbeat is None
+            else Heartbeat(
+                heartbeat, transport, self._ping, lambda: self._engine.give_up(ConnectionLost("the peer is silent"))
+            )
+        )
 
     # Starting and closing.
 
@@ -136,6 +142,7 @@ class Session(Caller):
         """
         if self._state is not _State.NEW:
             raise StateError(f"the session is {self._state.value}")
+        # Before the first `await`: the transport may deliver, or be lost, while it starts.
         self._state = _State.RUNNING
         self._loop = asyncio.get_running_loop()
         self._driver.open(self._engine, self._loop)
@@ -270,7 +277,7 @@ class Session(Caller):
     async def _close(self) -> None:
         try:
             await self._wait_until_served()
-            is_owed = self._engine.calls.is_owed
+            is_owed = self._engine.calls.is_owed  # before the calls are lost, which nothing can tell afterwards
             # Closing an exchange cancels its call.
             self._engine.lose_calls(tells_peer=not self._transport.has_exchanges)
             await self._end_handlers()
@@ -309,9 +316,9 @@ class Session(Caller):
             return
         closing = asyncio.Task(self._transport.close(), loop=self._loop)
         try:
-            await asyncio.wait([closing], timeout=OWED_SECONDS)
-            while not closing.done() and self._transport.write_buffer_bytes:
-                await asyncio.wait([closing], timeout=OWED_SECONDS)
+            # As long as the peer still reads, what was accepted is not dropped.
+            while not (await asyncio.wait([closing], timeout=OWED_SECONDS))[0] and self._transport.write_buffer_bytes:
+                pass
             if not closing.done():
                 await self._transport.disconnect()
         except asyncio.CancelledError:
@@ -331,7 +338,7 @@ class Session(Caller):
         self._stop_heartbeat()
         self._state = _State.CLOSED
         self._engine.lose()
-        self._driver.stop()
+        self._driver.stop()  # after `lose`, which may set a timer
         self._finish_by(0.0)
         if not self._closed.done():
             self._closed.set_result(None)
@@ -354,9 +361,6 @@ class Session(Caller):
     def _ping(self, seconds: float) -> None:
         with suppress(ConnectionLost, StateError):  # the transport reports a lost connection itself
             self._engine.ping(seconds)
-
-    def _on_silence(self) -> None:
-        self._engine.give_up(ConnectionLost("the peer is silent"))
 
     def _abort_soon(self) -> None:
         """End a connection whose peer gives no sign of life. No peer takes part in a close."""
@@ -386,6 +390,7 @@ class Session(Caller):
 
     def _stop(self, grace_seconds: float | None) -> None:
         """Begin to close. If a handler caused that, do not wait for the handler."""
+        # It would wait for itself. A handler of another session may: that one goes on.
         run = running()
         if run is not None and run.owner is self._engine.inbox:
             self._engine.inbox.spare(run)
@@ -419,7 +424,7 @@ class Session(Caller):
         own = self._own_handlers
         if own is None:
             own = self._own_handlers = self.handlers.child()
-            self._engine.serve_with(own)
+            self._engine.inbox.plain.find = own.finder()
         return own.register(method, function, **options)
 
     def _receiver(self) -> Callable[..., None]:

@@ -60,6 +60,7 @@ class _Items:
         if self.has_ended:
             return
         size = memory_of([item], MAX_BYTES)
+        # Kept before the bounds are checked: what has arrived is read before the error.
         self._queue.append((item, size))
         self._size += size
         self._waiters.wake()
@@ -77,6 +78,7 @@ class _Items:
         reading, call = engine.inbox.reading, self.call
         if call is not None and self._is_resting:
             call.progressed = self._loop.time()  # that nothing comes is this side's doing
+        # Beside this call and those of streams that rest: their responses may be behind the items.
         others = len(engine.calls) - reading.full_streams - (not self._is_resting)
         self._rest(others <= 0 and not self._is_writing())
         self._timer = self._loop.call_later(CHECK_SECONDS, self._check)
@@ -101,7 +103,7 @@ class _Items:
     def end(self, error: Exception | None) -> None:
         """End the stream, and cancel the call if it is in flight."""
         if not self.has_ended:
-            self.has_ended = True
+            self.has_ended = True  # first, because cancelling the call settles it, and that ends the stream again
             self.error = error
             self._go_on()
             self._waiters.wake()
@@ -122,6 +124,7 @@ class _Items:
             await self._waiters.wait()
         item, size = self._queue.popleft()
         self._size -= size
+        # At half of the bound, so that reading does not stop and go on with each item.
         if self._timer is not None and not (self._queue and self._is_beyond(0.5)):
             self._go_on()
         return item
@@ -197,6 +200,7 @@ class Stream:
         self.close()
 
     def __del__(self) -> None:
+        # The collector may run this in any thread.
         if self._is_begun and not self._items.has_ended:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._items.leave)
@@ -230,7 +234,7 @@ class ReconnectingStream:
                 raise StateError("another task reads this stream, or it has failed to begin")
             self._is_begun = True
             self._stream, self._first = await self._begin()
-            if self._is_closed:
+            if self._is_closed:  # meanwhile
                 self._stream.close()
                 raise StopAsyncIteration
         return self._first.pop() if self._first else await anext(self._stream)

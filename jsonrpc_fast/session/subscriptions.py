@@ -113,6 +113,7 @@ class Subscription:
         self._end(None)
         task, self._unsubscribing = self._unsubscribing, None
         if task is not None:
+            # Shielded: the peer has to be told although the caller does not wait for it any more.
             error = await asyncio.shield(task)
             if error is not None:
                 raise error
@@ -248,6 +249,7 @@ class Subscriptions:
         routes.subscribing += 1
         try:
             id = _id_of(await self._call(routes, subscription._params, timeout))
+            # The response and the end of the session may arrive together, before this task runs.
             if routes is not self._routes:
                 self._on_missed(session, subscription)
                 return
@@ -261,6 +263,7 @@ class Subscriptions:
             routes.by_id[id] = subscription
             if subscription._lost_at is not None:
                 subscription._resume(_now(), self._max_items)
+            # What came before the response, in its order and before anything later.
             for early_id, result in routes.early:
                 if early_id == id:
                     subscription._add(result, self._max_items)
@@ -269,6 +272,7 @@ class Subscriptions:
                 subscription._end(StateError(f"more than {self._max_items} results arrived before the id was known"))
         finally:
             routes.subscribing -= 1
+            # Only now is it known that what is left belongs to no subscription.
             if not routes.subscribing:
                 routes.early.clear()
                 routes.has_dropped = False
@@ -397,6 +401,7 @@ class Subscriptions:
         """Unsubscribe from a subscription whose response came too late."""
         with contextlib.suppress(StateError):
             id = _id_of(response)
+            # A call in flight may get the same id, if the peer uses ids again: then it is not the one to end.
             if routes.subscribing:
                 routes.abandoned.append(id)
             elif id not in routes.by_id:
@@ -423,6 +428,7 @@ class Subscriptions:
     def _forget(self, subscription: Subscription) -> asyncio.Task[Exception | None] | None:
         """Forget a subscription, and begin to unsubscribe if the peer knows it."""
         self._open.pop(subscription, None)
+        # In an older session there is nothing to unsubscribe: the peer has forgotten it with the connection.
         routes = self._routes
         if routes is None or routes.by_id.get(subscription.id) is not subscription:
             return None

@@ -50,7 +50,7 @@ class _Ticket:
             with contextlib.suppress(concurrent.futures.InvalidStateError):
                 self.future.set_exception(ConnectionLost("the message was dropped together with the session's loop"))
 
-    __del__ = drop
+    __del__ = drop  # of the last reference, which a loop or a task had
 
 
 def run_threadsafe(loop: asyncio.AbstractEventLoop, begin: Begin) -> concurrent.futures.Future[Any]:
@@ -68,6 +68,7 @@ def run_threadsafe(loop: asyncio.AbstractEventLoop, begin: Begin) -> concurrent.
     """
     if not loop.is_running():
         raise StateError("the session's loop is not running")
+    # A loop that is closed drops what was scheduled, and the ticket with it, whose end then settles the future.
     ticket = _Ticket()
     future = ticket.future
     try:

@@ -55,6 +55,7 @@ from ..profile import JSONRPC, Limits, Profile
 from ..types import UNSET, Unset
 from . import debug, readers
 from .channel import HIGH_WATER_BYTES, LOW_WATER_BYTES, Channel, Events
+from .parts import TaskPart
 from .protocol import Sendable, Transport
 from .readers import Reader, StreamReader, TextReader
 from .waiters import Waiters
@@ -162,7 +163,7 @@ class Connection(Transport):
         self._loop: asyncio.AbstractEventLoop
         self._log: debug.WireLog | None = None
         self._state = State.IDLE
-        self._opening: asyncio.Task[None]  # of the channel; set by `connect`
+        self._opening: TaskPart  # set while the connection is connecting
         self._has_reported_end = False  # of the peer's stream, to `onend`
         # Until when the connection has to begin to close, and then for how long it may take: a user or a peer that does
         # nothing must not keep it open.
@@ -220,26 +221,18 @@ class Connection(Transport):
             raise self._state_error()
         self._state = State.CONNECTING
         self._loop = asyncio.get_running_loop()
-        # In a task of its own: `abort` cancels it, and that is no cancellation of the caller's task.
-        opening = self._opening = asyncio.Task(self.channel.open(self.channel_events), loop=self._loop)
-        cancellation: asyncio.CancelledError | None = None
-        while not opening.done():
-            try:
-                await asyncio.wait([opening])
-            except asyncio.CancelledError as error:
-                cancellation = error
-                opening.cancel()  # and wait on: the channel first releases what it has opened
-        is_open = not opening.cancelled() and opening.exception() is None
-        is_aborted = self._state is not State.CONNECTING
-        if not is_aborted:
-            self._state = State.IDLE
-        if is_open and (is_aborted or cancellation is not None):
-            self.channel.abort()
-        if cancellation is not None:
-            raise cancellation
-        if is_aborted:
+        is_open = False
+        try:
+            with TaskPart() as self._opening:
+                await self.channel.open(self.channel_events)
+                is_open = True
+        finally:
+            if self._state is State.CONNECTING:
+                self._state = State.IDLE
+        if self._state is not State.IDLE:
+            if is_open:
+                self.channel.abort()
             raise ConnectionLost("the transport was closed while it was connecting")
-        opening.result()
         self._state = State.CONNECTED
         self._log = debug.log_for(self.channel.name, self._reader.framing or "none")
         if self._log is not None:
@@ -325,7 +318,8 @@ class Connection(Transport):
             self.channel.abort()
         elif self._state is State.CONNECTING:
             self._lost(None)
-            self._opening.cancel()
+            if self._opening.task is not asyncio.current_task():  # otherwise the channel itself ends its opening
+                self._opening.cancel()
         elif self._state is not State.CLOSED and not self._delivery.drop_backlog():
             self._stop(State.CLOSING)
             self.channel.abort()
@@ -351,7 +345,7 @@ class Connection(Transport):
             self.run_callback("onstop", self.onstop, grace_seconds)
         else:
             self.pause_reading()
-            self._report_end()
+            self.report_end()
 
     def keep_closing(self) -> None:
         """Cancel the timer, because the channel bounds the rest of its end itself."""
@@ -373,14 +367,8 @@ class Connection(Transport):
         """Deliver messages and faults in place of undecoded data; for subclasses whose channel has to decode them."""
         self._delivery.add(items)
 
-    def handle_end(self, is_fault: bool) -> None:
-        """Handle the end of what the peer sends: it has ended its stream, or a fault of the framing has."""
-        if self.onend is None or is_fault:
-            self.begin_closing()
-        else:
-            self._report_end()
-
-    def _report_end(self) -> None:
+    def report_end(self) -> None:
+        """Tell `onend`, once, that the peer has ended its stream or that this side is to end."""
         if self.onend is not None and not self._has_reported_end:
             self._has_reported_end = True
             self.run_callback("onend", self.onend)
@@ -431,12 +419,6 @@ class Connection(Transport):
         error = ConnectionLost("the transport is closed" if self.fault is None else "the channel broke")
         error.__cause__ = self.fault
         return error
-
-    def end_because_of_faults(self, maximum: int) -> None:
-        """Close because the peer sent too many invalid messages."""
-        if self.fault is None:
-            self.fault = ConnectionLost(f"the peer sent more than {maximum} invalid messages")
-            self.begin_closing()
 
     def report_invalid(self, fault: ParseError) -> None:
         """Report an invalid message; for subclasses whose channel closes because of some."""
@@ -545,7 +527,7 @@ class Delivery:
         if self._is_open and self._has_backlog and self._loss is None:
             self._loss = (fault,)
             self._may_deliver = True
-            self._deliver((), has_more=True)
+            self._deliver()
         return self._loss is not None and self._has_backlog and self._may_deliver
 
     def drop_backlog(self) -> bool:
@@ -580,9 +562,8 @@ class Delivery:
             return
         reader.partial_bytes = 0
         if len(items) > 1 or not is_small:
-            if self._connection.onread is not None:
-                items = self._ahead(items)
-            self._deliver(items, has_more=not is_small and reader.has_more)
+            self._undelivered = items
+            self._deliver()
             return
         # One item is the whole chunk: as `_deliver`, without the budget.
         item = items[0]
@@ -615,7 +596,7 @@ class Delivery:
         """Deliver what was added to the backlog, unless it has to wait."""
         had_backlog, self._has_backlog = self._has_backlog, True
         if self._may_deliver and not had_backlog:
-            self._deliver((), has_more=True)
+            self._deliver()
 
     def _keep(self, data: Any) -> None:
         """Handle what cannot be delivered now, several texts, and the end of the stream."""
@@ -627,11 +608,8 @@ class Delivery:
         else:
             self._has_ended = True
             self._reader.end()
-            if self._may_deliver and not self._has_backlog:
-                self._deliver((), has_more=True)
-            else:
-                self._has_backlog = True
-                self.update()
+            self._extend_backlog()
+            self.update()
 
     def _drop(self, size: int) -> None:
         """Count bytes that arrived too late. If the peer goes on after its fault, abort."""
@@ -643,26 +621,23 @@ class Delivery:
 
     # Delivering.
 
-    def _deliver(self, items: Iterable[Any], has_more: bool = False) -> None:
-        """Deliver items; if `has_more`, also the backlog. What takes too long is left to the next turn."""
+    def _deliver(self) -> None:
+        """Deliver what is undelivered or undecoded. What takes too long is left to the next turn."""
         self._outbox.begin_turn()
         try:
             end = self._time() + TURN_SECONDS
-            self._deliver_items(items, end)
-            may_step = not items or self._time() < end
-            may_follow = has_more
-            while may_follow and may_step and self._may_deliver:
+            while self._may_deliver:
                 items, self._undelivered = self._undelivered, []
                 items = items or self._next_items()
                 if self._connection.onread is not None:
                     items = self._ahead(items)
                 self._deliver_items(items, end)
-                may_follow = bool(items) or self._reader.has_more
-                may_step = self._time() < end
+                # A step may end no item, although more is undecoded: a part of a long message.
+                if not (items or self._reader.has_more) or self._time() >= end:
+                    break
         finally:
             self._has_backlog = bool(self._undelivered) or self._reader.has_more
-            if self._has_backlog or has_more or self._has_ended:
-                self.update()
+            self.update()
             self._outbox.end_turn()
 
     def _may_read_ahead(self) -> bool:
@@ -733,18 +708,24 @@ class Delivery:
         if not self._may_deliver:
             return
         if self._has_backlog:
-            self._deliver((), has_more=True)
+            self._deliver()
         if not self._may_deliver or self._has_backlog:
             return
         if self._loss is not None:
             self._connection.channel_events.lost(self._loss[0])
         elif self._has_ended:
-            self._connection.handle_end(is_fault=self._reader.has_ended)
+            # After a fault of the framing the peer cannot expect responses.
+            if self._connection.onend is None or self._reader.has_ended:
+                self._connection.begin_closing()
+            else:
+                self._connection.report_end()
 
     def _count_faults(self, count: int) -> None:
         self._faults += count
-        if self._max_faults is not None and self._faults > self._max_faults:
-            self._connection.end_because_of_faults(self._max_faults)
+        maximum, connection = self._max_faults, self._connection
+        if maximum is not None and self._faults > maximum and connection.fault is None:
+            connection.fault = ConnectionLost(f"the peer sent more than {maximum} invalid messages")
+            connection.begin_closing()
 
 
 @dataclass(slots=True, eq=False, repr=False)

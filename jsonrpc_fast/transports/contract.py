@@ -14,14 +14,19 @@ Each check opens a new pair of ends. A rule that a channel breaks is an Assertio
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 from .channel import HIGH_WATER_BYTES, LOW_WATER_BYTES, Channel, Events
 
 Pair = Callable[[Events, Events], Awaitable[tuple[Channel, Channel]]]
 """Opens two ends that are connected to each other, each with its events, and returns them."""
+
+Until = Callable[[Callable[[], object], str], Awaitable[None]]
+"""Waits until a condition holds; the text says what is wrong if it does not."""
 
 WAIT_SECONDS: Final = 10.0
 """How long an event may take."""
@@ -104,38 +109,31 @@ class _End:
         return b"".join(written).startswith(self.data)
 
 
-class _Two:
-    """A new pair of ends."""
+@contextlib.asynccontextmanager
+async def _opened(pair: Pair) -> AsyncIterator[tuple[_End, _End, Until]]:
+    """Open a new pair of ends. At last abort both, and check that each is lost once."""
+    faults: list[str] = []
+    ends = one, other = _End("one end", faults), _End("the other end", faults)
 
-    def __init__(self) -> None:
-        self._faults: list[str] = []
-        self.one = _End("one end", self._faults)
-        self.other = _End("the other end", self._faults)
-
-    async def open(self, pair: Pair) -> tuple[_End, _End]:
-        self.one.channel, self.other.channel = await pair(self.one.events, self.other.events)
-        assert self.one.channel.unwritten == 0, "`unwritten` is not 0 when nothing was written"
-        return self.one, self.other
-
-    async def until(self, condition: Callable[[], object], fault: str) -> None:
-        """Wait until a condition holds; if it does not, or the channel breaks a rule meanwhile, that is a fault."""
-        end = asyncio.get_running_loop().time() + WAIT_SECONDS
+    async def until(condition: Callable[[], object], fault: str) -> None:
+        latest = asyncio.get_running_loop().time() + WAIT_SECONDS
         while not condition():
-            assert asyncio.get_running_loop().time() < end, fault
-            assert not self._faults, self._faults[0]
+            assert asyncio.get_running_loop().time() < latest, fault
+            assert not faults, faults[0]
             await asyncio.sleep(0.001)
-        assert not self._faults, self._faults[0]
+        assert not faults, faults[0]
 
-    async def close(self) -> None:
-        """Abort both ends, and check that each is lost once."""
-        ends = self.one, self.other
-        for end in ends:
-            end.call(end.channel.abort)
-        await self.until(lambda: all(end.losses for end in ends), "`abort` is not followed by `lost`")
-        for end in ends:
-            end.call(end.channel.abort)
-        await asyncio.sleep(QUIET_SECONDS)
-        assert not self._faults, self._faults[0]
+    one.channel, other.channel = await pair(one.events, other.events)
+    assert one.channel.unwritten == 0, "`unwritten` is not 0 when nothing was written"
+    yield one, other, until
+    for end in ends:
+        end.call(end.channel.abort)
+    await until(lambda: all(end.losses for end in ends), "`abort` is not followed by `lost`")
+    # Once more: an `abort` after `lost` must do nothing.
+    for end in ends:
+        end.call(end.channel.abort)
+    await asyncio.sleep(QUIET_SECONDS)
+    assert not faults, faults[0]
 
 
 async def check_channel(pair: Pair, *, can_wait: bool = True) -> None:
@@ -151,13 +149,12 @@ async def check_channel(pair: Pair, *, can_wait: bool = True) -> None:
     """
     for check in _CHECKS:
         if can_wait or check is not _check_back_pressure:
-            await check(pair)
+            async with _opened(pair) as (one, other, until):
+                await check(one, other, until)
 
 
-async def _check_order(pair: Pair) -> None:
+async def _check_order(one: _End, other: _End, until: Until) -> None:
     """Written data arrives in order, both ways, and each text as a whole."""
-    two = _Two()
-    one, other = await two.open(pair)
     one.read()
     other.read()
     # Around the sizes at which a WebSocket frame gets another head, and a chunk of a stream is full.
@@ -168,37 +165,31 @@ async def _check_order(pair: Pair) -> None:
         more = [_TEXT % (number, b"") for number in range(10)]
         one.call(one.channel.write_texts, more)
         there += more
-    await two.until(lambda: len(other.data) >= _size(there) and len(one.data) >= _size(back), "data is lost")
+    await until(lambda: len(other.data) >= _size(there) and len(one.data) >= _size(back), "data is lost")
     assert other.has_prefix_of(there), "what arrives is not what was written"
     assert one.has_prefix_of(back), "what arrives is not what was written"
-    await two.until(lambda: one.channel.unwritten == 0, "`unwritten` does not fall to 0")
+    await until(lambda: one.channel.unwritten == 0, "`unwritten` does not fall to 0")
     is_over = one.is_over or other.is_over
     assert not is_over, "a channel has ended that neither end has closed"
-    await two.close()
 
 
-async def _check_pauses(pair: Pair) -> None:
+async def _check_pauses(one: _End, other: _End, until: Until) -> None:
     """A pause loses nothing."""
-    two = _Two()
-    one, other = await two.open(pair)
     other.read()
     written = [one.write(_TEXT % (1, b""))]
-    await two.until(lambda: other.data, "nothing arrives")
+    await until(lambda: other.data, "nothing arrives")
     other.read(False)
     await asyncio.sleep(QUIET_SECONDS)
     written += [one.write(_TEXT % (number, b"x" * 1000)) for number in range(20)]
     await asyncio.sleep(QUIET_SECONDS)
     other.read()
     other.read()
-    await two.until(lambda: len(other.data) == _size(written), "data is lost by a pause")
+    await until(lambda: len(other.data) == _size(written), "data is lost by a pause")
     assert other.has_prefix_of(written), "what arrives after a pause is not what was written"
-    await two.close()
 
 
-async def _check_back_pressure(pair: Pair) -> None:
+async def _check_back_pressure(one: _End, other: _End, until: Until) -> None:
     """A peer that does not read makes `unwritten` rise; when it reads, `drained` is called."""
-    two = _Two()
-    one, other = await two.open(pair)
     one.read()
     written = []
     # Random, so that compression does not make it small.
@@ -210,48 +201,47 @@ async def _check_back_pressure(pair: Pair) -> None:
     assert one.channel.unwritten > HIGH_WATER_BYTES, "`unwritten` does not rise while the peer does not read"
     before = one.drained
     other.read()
-    await two.until(lambda: one.channel.unwritten <= LOW_WATER_BYTES, "`unwritten` does not fall while the peer reads")
-    await two.until(lambda: one.drained > before, "`drained` is not called when `unwritten` falls")
-    await two.until(lambda: len(other.data) == _size(written), "data is lost by back-pressure")
-    await two.close()
+    await until(lambda: one.channel.unwritten <= LOW_WATER_BYTES, "`unwritten` does not fall while the peer reads")
+    await until(lambda: one.drained > before, "`drained` is not called when `unwritten` falls")
+    await until(lambda: len(other.data) == _size(written), "data is lost by back-pressure")
 
 
-async def _check_finish(pair: Pair) -> None:
+async def _check_finish(one: _End, other: _End, until: Until) -> None:
     """`finish` writes everything, and ends both sides."""
-    two = _Two()
-    one, other = await two.open(pair)
     one.read()
     other.read()
     written = [one.write(_TEXT % (number, b"x" * 10_000)) for number in range(50)]
     one.channel.finish()
-    await two.until(lambda: other.is_over, "the other end does not notice `finish`")
+    await until(lambda: other.is_over, "the other end does not notice `finish`")
     assert len(other.data) == _size(written), "what was written before `finish` is lost"
     assert other.has_prefix_of(written), "what was written before `finish` is not what arrives"
     if not other.losses:
         other.channel.finish()
-    await two.until(lambda: one.losses and other.losses, "`finish` of both ends is not followed by `lost`")
+    await until(lambda: one.losses and other.losses, "`finish` of both ends is not followed by `lost`")
     assert (one.losses, other.losses) == ([None], [None]), "`lost` has an error although both sides finished"
-    await two.close()
 
 
-async def _check_abort(pair: Pair) -> None:
+async def _check_abort(one: _End, other: _End, until: Until, finishes: bool = False) -> None:
     """`abort` ends both sides, also after `finish`."""
-    for finishes in (False, True):
-        two = _Two()
-        one, other = await two.open(pair)
-        other.read()
-        one.write(_TEXT % (1, b"x" * 1000))
-        if finishes:
-            one.channel.finish()
-        one.call(one.channel.abort)
-        await two.until(lambda end=one: end.losses, "`abort` is not followed by `lost`")  # type: ignore[misc]
-        assert one.losses == [None], "`lost` has an error although this side has aborted"
-        await two.until(lambda end=other: end.is_over, "the other end does not notice `abort`")  # type: ignore[misc]
-        await two.close()
+    other.read()
+    one.write(_TEXT % (1, b"x" * 1000))
+    if finishes:
+        one.channel.finish()
+    one.call(one.channel.abort)
+    await until(lambda: one.losses, "`abort` is not followed by `lost`")
+    assert one.losses == [None], "`lost` has an error although this side has aborted"
+    await until(lambda: other.is_over, "the other end does not notice `abort`")
 
 
 def _size(texts: list[bytes]) -> int:
     return sum(map(len, texts))
 
 
-_CHECKS: Final = (_check_order, _check_pauses, _check_back_pressure, _check_finish, _check_abort)
+_CHECKS: Final = (
+    _check_order,
+    _check_pauses,
+    _check_back_pressure,
+    _check_finish,
+    _check_abort,
+    partial(_check_abort, finishes=True),
+)

@@ -127,19 +127,10 @@ def duplicate(descriptor: int) -> int:
     return os.dup(descriptor)
 
 
-def add_reader(loop: asyncio.AbstractEventLoop, descriptor: int, callback: Callable[[], object]) -> None:
-    """Call `loop.add_reader`, and leave O_NONBLOCK as it is: uvloop sets it."""
-    _keep_blocking(loop.add_reader, descriptor, callback)
-
-
-def add_writer(loop: asyncio.AbstractEventLoop, descriptor: int, callback: Callable[[], object]) -> None:
-    """Call `loop.add_writer`, and leave O_NONBLOCK as it is: uvloop sets it."""
-    _keep_blocking(loop.add_writer, descriptor, callback)
-
-
-def _keep_blocking(
+def add_watch(
     add: Callable[[int, Callable[[], object]], None], descriptor: int, callback: Callable[[], object]
 ) -> None:
+    """Call `add_reader` or `add_writer` of a loop, and leave O_NONBLOCK as it is: uvloop sets it."""
     is_blocking = sys.platform != "win32" and os.get_blocking(descriptor)
     add(descriptor, callback)
     if is_blocking and not os.get_blocking(descriptor):
@@ -150,7 +141,7 @@ def open_reader(descriptor: int, received: Received, failed: Failed, read_bytes:
     """Return a reader that suits the descriptor, and owns it from now on. It reads once in a turn of the loop."""
     loop = asyncio.get_running_loop()
     try:
-        add_reader(loop, descriptor, lambda: None)
+        add_watch(loop.add_reader, descriptor, lambda: None)
         loop.remove_reader(descriptor)
     except (OSError, NotImplementedError):  # epoll refuses regular files, and Windows has no `add_reader`
         return ThreadReader(descriptor, received, failed, read_bytes)
@@ -181,7 +172,7 @@ def open_writer(descriptor: int, drained: Drained, failed: Failed) -> Writer:
     elif not stat.S_ISSOCK(mode):
         return ThreadWriter(descriptor, drained, failed)
     try:
-        add_writer(loop, descriptor, lambda: None)
+        add_watch(loop.add_writer, descriptor, lambda: None)
         loop.remove_writer(descriptor)
     except OSError:
         return ThreadWriter(descriptor, drained, failed)
@@ -229,7 +220,7 @@ class ReadyReader(Reader):
 
     def read(self, wanted: bool) -> None:
         if wanted and not self._has_ended:
-            add_reader(self._loop, self._descriptor, self._ready)
+            add_watch(self._loop.add_reader, self._descriptor, self._ready)
         elif self._is_open:
             self._loop.remove_reader(self._descriptor)
 
@@ -299,7 +290,7 @@ class ReadyWriter(Writer):
             if written == len(piece) or not self._is_open:
                 return
             piece = piece[written:]
-            add_writer(self._loop, self._descriptor, self._ready)
+            add_watch(self._loop.add_writer, self._descriptor, self._ready)
         self._pieces.append(piece)
         self.unwritten_bytes += len(piece)
 

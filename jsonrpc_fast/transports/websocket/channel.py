@@ -78,6 +78,7 @@ class WebSocketChannel(LayeredChannel):
         wire: The state of the connection in the library `websockets`; None before there is a connection.
         closing_code: The code with which this side closes.
         fault: Why the connection ends; None if it does not, or without a fault.
+        refusal: Why the handshake has failed; None if it has not, or for an unknown reason.
     """
 
     carries_texts = True
@@ -90,6 +91,7 @@ class WebSocketChannel(LayeredChannel):
         self.wire: Any = None
         self.closing_code = CloseCode.NORMAL
         self.fault: ConnectionLost | None = None
+        self.refusal: Exception | None = None
         self._phase = Phase.HANDSHAKE
         self._head = b""  # the beginning of a handshake
         self._reader: FrameReader
@@ -161,9 +163,11 @@ class WebSocketChannel(LayeredChannel):
         """Refuse a handshake."""
         raise NotImplementedError
 
-    def handshake_lost(self, fault: Exception | None) -> bool:
-        """Handle the loss of the socket in the handshake. Return whether it is to be reported."""
-        raise NotImplementedError
+    def end_handshake(self, fault: Exception | None = None) -> None:
+        """Let the handshake fail, unless it has ended."""
+        if not self.handshake.done():
+            self.refusal = fault
+            self.handshake.set_result(False)
 
     def begin_handshake(self, wire: Protocol) -> None:
         """Begin with a new connection."""
@@ -240,8 +244,10 @@ class WebSocketChannel(LayeredChannel):
     def _socket_lost(self, fault: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._phase is Phase.HANDSHAKE and not self.handshake_lost(fault):
-            return
+        if self._phase is Phase.HANDSHAKE:
+            self.end_handshake(fault)
+            if not self.is_server:
+                return  # `open` raises: a channel that was not opened reports no loss
         self._loss = (fault,)
         if self._phase is _OPEN and self._reader.may_have_frame:
             self._schedule_read()

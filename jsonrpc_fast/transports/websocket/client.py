@@ -43,7 +43,6 @@ class ClientChannel(WebSocketChannel):
         self._new_wire = new_wire
         self._headers = headers
         self._name = name
-        self._refusal: Exception | None = None
 
     @property
     def name(self) -> str:
@@ -63,7 +62,7 @@ class ClientChannel(WebSocketChannel):
             self.write_wire()
 
         if not await self.shake_hands(send_request):
-            raise self._refusal or ConnectionLost("the server ended the connection during the handshake")
+            raise self.refusal or ConnectionLost("the server ended the connection during the handshake")
 
     def handshake_received(self, data: bytes) -> None:
         self.wire.receive_data(data)
@@ -74,19 +73,10 @@ class ClientChannel(WebSocketChannel):
                 self.begin_frames()
                 self.handshake.set_result(True)
             else:
-                self._end_handshake(self.wire.handshake_exc)
+                self.end_handshake(self.wire.handshake_exc)
 
     def head_too_long(self) -> None:
-        self._end_handshake(ConnectionLost("the head of the handshake is too long"))
-
-    def handshake_lost(self, fault: Exception | None) -> bool:
-        self._end_handshake(fault)
-        return False  # `open` raises: a channel that was not opened reports no loss
-
-    def _end_handshake(self, fault: Exception | None) -> None:
-        if not self.handshake.done():
-            self._refusal = fault
-            self.handshake.set_result(False)
+        self.end_handshake(ConnectionLost("the head of the handshake is too long"))
 
 
 class WebSocketClient(WebSocketTransport):

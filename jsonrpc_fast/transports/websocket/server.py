@@ -81,12 +81,7 @@ class AcceptedChannel(WebSocketChannel):
             self.begin_frames()
             self.handshake.set_result(True)
         elif wire.close_expected():
-            self._end_handshake()
-
-    def handshake_lost(self, fault: Exception | None) -> bool:
-        if not self.handshake.done():
-            self.handshake.set_result(False)
-        return True
+            self._end_refused()
 
     def head_too_long(self) -> None:
         self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
@@ -98,10 +93,10 @@ class AcceptedChannel(WebSocketChannel):
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\n{allow}Content-Length: 0\r\nConnection: close\r\n\r\n"
         self.socket.write(head.encode())
         self.socket.finish()
-        self._end_handshake()
+        self._end_refused()
 
-    def _end_handshake(self) -> None:
-        self.handshake.set_result(False)
+    def _end_refused(self) -> None:
+        self.end_handshake()
         # Data that a refused client goes on to send is read and dropped: a close with unread bytes would reset the
         # connection, and the client would lose the response (RFC 9112, section 9.6).
         self._phase = Phase.ENDING

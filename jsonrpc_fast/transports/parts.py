@@ -1,0 +1,52 @@
+"""A part of a task that can be cancelled alone: the opening of a channel, or a handler in the task of its exchange."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any, Final
+
+from .._typing import Self
+
+_COUNTS_CANCELLATIONS: Final = sys.version_info >= (3, 11)
+
+
+class TaskPart(asyncio.Future[None]):
+    """A context that can be cancelled without the rest of the running task, like `asyncio.timeout`.
+
+    Its own cancellation ends with it. One of the whole task goes on, where tasks count them. As a future, it is done
+    when the block has ended.
+
+    Attributes:
+        task: The task.
+    """
+
+    def __init__(self) -> None:
+        task: Any = asyncio.current_task()
+        super().__init__(loop=task.get_loop())
+        self.task: Any = task
+        self._cancellations = 0
+        self._before = task.cancelling() if _COUNTS_CANCELLATIONS else 0
+
+    def cancel(self, msg: Any = None) -> bool:
+        if self.done():
+            return False
+        self._cancellations += 1
+        cancelled: bool = self.task.cancel()
+        return cancelled
+
+    @property
+    def is_task_cancelled(self) -> bool:
+        """Whether something else has cancelled the whole task since the part has begun; known when it has ended."""
+        return _COUNTS_CANCELLATIONS and self.task.cancelling() > self._before
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        self.set_result(None)
+        if _COUNTS_CANCELLATIONS:
+            # A cancellation that is not taken back would make an `asyncio.timeout` around this block fail.
+            for _ in range(self._cancellations):
+                self.task.uncancel()
+        return bool(self._cancellations) and isinstance(error, asyncio.CancelledError) and not self.is_task_cancelled
