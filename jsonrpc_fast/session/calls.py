@@ -247,6 +247,7 @@ class Calls:
         if call.outcome is not None:
             return False
         self._end_without_response(call, outcome)
+        # By the id alone: the call refers to what waited for it.
         tombstones = self._tombstones
         tombstones[call.id] = None
         # A peer that never responds must not fill the memory. Beyond the bound a late response is reported as unknown.
@@ -299,6 +300,7 @@ class Calls:
     def expire(self, now: float) -> list[Call]:
         """Settle the calls whose deadline has passed as `TIMEOUT` and return them."""
         expired = []
+        # An entry may be of a call that has settled, or be too early because of progress since.
         deadlines = self._deadlines
         while deadlines and deadlines[0][0] <= now:
             call = self._call_of(heappop(deadlines))
@@ -325,6 +327,7 @@ class Calls:
         lost = list(self._pending.values())
         for call in lost:
             call.outcome = Outcome.LOST
+        # No tombstones either: after this every response is dropped.
         for kept in (self._pending, self._tombstones, self._deadlines, self._by_token, self._open_batches):
             kept.clear()
         self._is_lost = True
@@ -545,6 +548,7 @@ class Calls:
 
     def _forget(self, call: Call) -> None:
         """Forget the token and the batch of a call that has settled."""
+        # A later call may have the same token, if the callers have chosen it.
         if call.token is not None and self._by_token.get(call.token) is call:
             del self._by_token[call.token]
         batch = call.batch

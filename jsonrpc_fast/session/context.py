@@ -7,12 +7,10 @@ from typing import Any
 
 from ..codec import Raw
 from ..codec._payloads import decoded
-from ..handlers import Function, Handler, Handlers, RequestContext
+from ..handlers import RequestContext
 from ..types import MessageId
 from .calling import Caller
 from .requests import Destination, InboundRequest
-
-__all__ = ["Function", "Handler", "Handlers", "SessionContext"]
 
 
 class SessionContext(RequestContext):

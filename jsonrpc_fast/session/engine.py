@@ -171,8 +171,10 @@ class Engine:
     def _receive_other(self, message: Any, destination: Destination | None) -> bytes | None:
         """Handle what is not plain, see `PlainServer`."""
         kind = type(message)
+        # The room is often 0 only because it was not made yet, or is used up by responses that have left since.
         if kind is Request and destination is None and self._plain.room <= 0 and self.inbox.make_room():
             return self.serve(message)
+        # What was read before this message is received before it.
         if self._batch is not None:
             self.finish_batch()
         if kind is list:
@@ -199,6 +201,7 @@ class Engine:
         elif kind is Notification:
             self._receive_notification(message, destination, batch)
         elif kind is Withdrawn:
+            # With its id in flight already, the cancellation is for the request that is being served.
             is_first = self.requests.find(message.id) is None
             self._receive_request(message.request, destination, batch, is_first)
         else:
@@ -209,10 +212,10 @@ class Engine:
         if self.look_ahead is not None:
             self.look_ahead(items)
         # A batch is read as a whole: the goodbye says so although its items are received later.
-        if not self.is_draining:
+        if not self.inbox.is_draining:
             ids = (item.id for item in reversed(items) if isinstance(item, (Request, Withdrawn)))
             self._plain.last_read = next(ids, self._plain.last_read)
-        batch = InboundBatch(len(items) + 1, self.is_draining)
+        batch = InboundBatch(len(items) + 1, self.inbox.is_draining)
         batch.wait()  # for the end of the batch
         for batch.index, item in enumerate(items):
             if self._is_lost and type(item) is not Response:
@@ -307,6 +310,7 @@ class Engine:
                 if call.on_progress is not None:
                     self.run_callback(call.on_progress, notice.value)
                 return
+        # Also progress without a call, and a notice that cannot be read: a handler may know what they mean.
         if not (self.inbox.is_draining if batch is None else batch.is_late):
             self.inbox.admit(message, destination)
 
@@ -318,6 +322,7 @@ class Engine:
             self._settled(settled)
             return
         self.hooks.peer_fault(fault)
+        # A budget for those without an id: two ends that respond to each other's responses would go on forever.
         is_owed = fault.reply_expected and (fault.id is not None or self._budget.take(self._clock()))
         self._refuse(fault.id, fault.rpc_code if is_owed else None, destination, batch)
 
@@ -419,7 +424,7 @@ class Engine:
         call, text = self.calls.request(
             method, params, self._clock(), timeout, idle_timeout, on_progress, may_exceed, is_stream
         )
-        call.waiter = waiter
+        call.waiter = waiter  # before it is sent, when a hook may cancel it, and so settle it
         call.destination = destination
         self._send_calls([call], text, destination)
         return call
@@ -572,11 +577,6 @@ class Engine:
         self._write(data)
 
     # The end.
-
-    @property
-    def is_draining(self) -> bool:
-        """Whether new requests are refused."""
-        return self.inbox.is_draining
 
     def begin_draining(self) -> None:
         """Refuse new requests, and call `Driver.idle` when what was received is served."""

@@ -208,6 +208,7 @@ class Inbox:
         """
         if not self._is_free:
             return False
+        # The core keeps it in an integer of C, and a relay has no bound.
         self.plain.room = min(self._room.bounds.response_bytes - self._driver.unwritten_bytes, sys.maxsize)
         return self.plain.room > 0
 
@@ -260,7 +261,7 @@ class Inbox:
         assert type(run.item) is Request
         run.item = self._requests.register(run.item, destination)
         self._count(run)
-        if run.waits:
+        if run.waits:  # since its first step, when it had no slot to give up
             self.run_waits(run)
 
     # The owner of a `PlainServer`, which calls functions without a registration of their requests.
@@ -499,7 +500,7 @@ class Inbox:
 
     def _begin(self, run: Run) -> None:
         """Start a handler that returned an awaitable, queue it, or refuse its message."""
-        current_run.set(run)
+        current_run.set(run)  # in the context of the handler, where its calls find it
         needs_slot = type(run.work) is CoroutineType or not is_future(run.work)
         if needs_slot and (self._queue or not self._room.has_slot()):
             run.size = self._size_of(run.item)
@@ -638,7 +639,7 @@ class Inbox:
     def abandon(self, run: Run) -> None:
         """End a handler that is in the queue."""
         if run not in self._queue:
-            return
+            return  # it has ended, or its driver has given it no task
         del self._queue[run]
         self._room.waiting.drop(run.size)
         run.state = _ENDED
@@ -669,6 +670,7 @@ class Inbox:
 
     def cancel(self, but: Run | None = None) -> list[Run]:
         """Refuse what waits, cancel all handlers except those that are spared and `but`, and return these."""
+        # Taken out first: the end of one of them must not let the others begin.
         held, self._held = self._held, deque()
         for item, size, _, _ in held:
             self._room.waiting.drop(size)

@@ -121,7 +121,7 @@ class Judge:
         if isinstance(item, Notification):
             if isinstance(item.params, dict) and "n" in item.params:
                 self._plan_of(item).arrival = self._arrivals
-                if engine.is_draining:
+                if engine.inbox.is_draining:
                     self._late_notifications += 1
                 else:
                     self._notifications += item.method != "unknown"
@@ -354,7 +354,7 @@ class Judge:
         self._has_refused = False
         if has_refused_too_much and end.is_reading and not end.is_lost and not end.has_stopped:
             self._fail(f"{self._refused_bytes} bytes of refusals for a peer that does not read, and reading goes on")
-        if engine.is_draining:
+        if engine.inbox.is_draining:
             has_served = inbox.has_served
             is_news = has_served and not self._had_served
             if is_news and not end.is_idle_told and not end.has_stopped and not end.is_lost:

@@ -92,6 +92,12 @@ class Meter:
         self.traffic: int = 0
         self.check_at: float = inf
 
+    def count(self, size: int) -> None:
+        """Count bytes."""
+        self.traffic += size
+        if self.traffic >= self.check_at:
+            self.check_soon()
+
     def check_soon(self) -> None:
         """Check soon whether there was too much."""
 
@@ -155,12 +161,10 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
             await self._loss.wait()
 
     def write(self, data: bytes) -> None:
-        transport, meter = self.transport, self._meter
+        transport = self.transport
         if not transport.is_closing():  # the loss is about to be reported; asyncio would log each write
             transport.write(data)
-        meter.traffic += len(data)
-        if meter.traffic >= meter.check_at:
-            meter.check_soon()
+        self._meter.count(len(data))
 
     @property
     def unwritten(self) -> int:
@@ -230,10 +234,7 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         self.events.received(self._buffer[:nbytes])
         if not self._reads:
             self.transport.pause_reading()  # uvloop reads before `call_soon`
-        meter = self._meter
-        meter.traffic += nbytes
-        if meter.traffic >= meter.check_at:
-            meter.check_soon()
+        self._meter.count(nbytes)
 
     def eof_received(self) -> bool:
         self._has_ended = True

@@ -84,6 +84,7 @@ class WebSocketChannel(LayeredChannel):
     carries_texts = True
     is_server: ClassVar[bool] = False
     max_bytes: int
+    refusal: Exception | None = None
 
     def __init__(self, socket: SocketOrLayer) -> None:
         super().__init__(socket)
@@ -91,7 +92,6 @@ class WebSocketChannel(LayeredChannel):
         self.wire: Any = None
         self.closing_code = CloseCode.NORMAL
         self.fault: ConnectionLost | None = None
-        self.refusal: Exception | None = None
         self._phase = Phase.HANDSHAKE
         self._head = b""  # the beginning of a handshake
         self._reader: FrameReader

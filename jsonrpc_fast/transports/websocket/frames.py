@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 import os
-from typing import Final, NamedTuple
+from typing import Final
 
 from websockets.frames import apply_mask  # type: ignore[attr-defined]
 
@@ -36,18 +36,9 @@ FRAME_BYTES: Final = 2
 _Utf8Decoder: Final = codecs.getincrementaldecoder("utf-8")
 
 
-class ReceivedFrame(NamedTuple):
-    """A frame that has arrived.
-
-    Attributes:
-        first: Its first byte.
-        data: Its payload, without the mask; the whole frame, as it arrived, if `is_raw`.
-        is_raw: Whether the library has to read it.
-    """
-
-    first: int
-    data: bytes
-    is_raw: bool
+ReceivedFrame = tuple[int, bytes, bool]
+"""The first byte of a frame that has arrived; its payload without the mask; whether the library has to read it, and
+the second item is the whole frame as it arrived."""
 
 
 class FrameReader:
@@ -160,7 +151,7 @@ class FrameReader:
         if self._mask_bit and not is_raw:
             found = apply_mask(found, data[start - 4 : start])
         self._skip(end)
-        return ReceivedFrame(first, found, is_raw)
+        return first, found, is_raw
 
     def _skip(self, end: int) -> None:
         if end == len(self._unread):
