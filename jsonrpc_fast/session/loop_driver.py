@@ -57,25 +57,6 @@ class LoopDriver(Driver):
         may_pass: Whether the peer has read since this was last set to False.
     """
 
-    __slots__ = (
-        "_context",
-        "_drainer",
-        "_is_turn_due",
-        "_must_drain",
-        "_timer",
-        "_transport",
-        "_wake",
-        "abort",
-        "engine",
-        "idle",
-        "left",
-        "loop",
-        "may_pass",
-        "settled",
-        "wakes_at",
-        "write",
-    )
-
     engine: Engine
     loop: asyncio.AbstractEventLoop
     _context: Context
