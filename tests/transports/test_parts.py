@@ -1,0 +1,68 @@
+"""A part of a task is cancelled alone, and a cancellation of the task goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+
+from jsonrpc_fast.transports.parts import TaskPart
+
+from ..support.tables import rows
+
+pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("each_loop")]
+
+COUNTS_CANCELLATIONS = sys.version_info >= (3, 11)
+
+
+class Work:
+    """A task with a part that waits until it is cancelled, unless `catches`: then the part goes on after that."""
+
+    def __init__(self, catches: bool = False) -> None:
+        self.part: TaskPart
+        self.task = asyncio.get_running_loop().create_task(self._run(catches))
+
+    async def _run(self, catches: bool) -> str:
+        with TaskPart() as self.part:
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                if not catches:
+                    raise
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return "went on"
+
+
+@rows("catches", [False, True])
+async def test_a_part_is_cancelled_alone(catches: bool) -> None:
+    work = Work(catches)
+    await asyncio.sleep(0)
+    assert work.part.task is work.task
+    assert not work.part.done()
+    assert work.part.cancel()
+    assert await work.task == "went on"
+    assert work.part.done()
+    assert not work.part.is_task_cancelled
+    assert not work.part.cancel()
+
+
+@rows("also_the_part", [False, True])
+async def test_a_cancellation_of_the_task_goes_on(also_the_part: bool) -> None:
+    work = Work()
+    await asyncio.sleep(0)
+    if also_the_part:
+        work.part.cancel()
+    work.task.cancel()
+    await asyncio.wait([work.task])
+    assert work.part.done()
+    # Before Python 3.11 a task does not know how often it was cancelled.
+    assert work.task.cancelled() is (COUNTS_CANCELLATIONS or not also_the_part)
+    assert work.part.is_task_cancelled is COUNTS_CANCELLATIONS
+
+
+async def test_another_exception_passes() -> None:
+    with pytest.raises(ValueError, match="of the block"), TaskPart() as part:
+        raise ValueError("of the block")
+    assert part.done()
