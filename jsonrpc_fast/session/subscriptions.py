@@ -70,9 +70,10 @@ class Subscription:
         id: The peer's id of the subscription. It changes with each connection.
     """
 
-    def __init__(self, owner: Subscriptions, params: list[Any]) -> None:
+    def __init__(self, owner: Subscriptions, params: list[Any], max_items: int) -> None:
         self.id: int | str = ""
         self._owner = owner
+        self._max_items = max_items
         self._params = params
         self._lost_at: float | None = None  # when the connection ended
         self._items: deque[Any] = deque()
@@ -125,7 +126,7 @@ class Subscription:
         with contextlib.suppress(RpcError):
             await self.close()
 
-    def _resume(self, now: float, max_items: int) -> None:
+    def _resume(self, now: float) -> None:
         assert self._lost_at is not None
         gap = Gap(now - self._lost_at)
         self._lost_at = None
@@ -133,11 +134,11 @@ class Subscription:
         if isinstance(last, Gap):  # a connection that comes and goes must not fill the queue
             self._items[-1] = Gap(last.seconds + gap.seconds)
         else:
-            self._add(gap, max_items)
+            self._add(gap)
 
-    def _add(self, result: Any, max_items: int) -> None:
-        if len(self._items) >= max_items:
-            self._end(StateError(f"more than {max_items} results of the subscription are not read"))
+    def _add(self, result: Any) -> None:
+        if len(self._items) >= self._max_items:
+            self._end(StateError(f"more than {self._max_items} results of the subscription are not read"))
         elif not self._is_closed:
             self._items.append(result)
             self._waiters.wake()
@@ -229,7 +230,7 @@ class Subscriptions:
             Exception: What `Session.call` raises.
             StateError: The peer returned something that is not an id, or the id of a subscription that is open.
         """
-        subscription = Subscription(self, list(params))
+        subscription = Subscription(self, list(params), self._max_items)
         seconds = UNSET if timeout is None else timeout
         if isinstance(self._source, ReconnectingSession):
             await self._source.use(lambda session, left: self._establish(session, subscription, left), seconds)
@@ -262,11 +263,11 @@ class Subscriptions:
             self._open[subscription] = None
             routes.by_id[id] = subscription
             if subscription._lost_at is not None:
-                subscription._resume(_now(), self._max_items)
+                subscription._resume(_now())
             # What came before the response, in its order and before anything later.
             for early_id, result in routes.early:
                 if early_id == id:
-                    subscription._add(result, self._max_items)
+                    subscription._add(result)
             routes.early = [early for early in routes.early if early[0] != id]
             if routes.has_dropped:
                 subscription._end(StateError(f"more than {self._max_items} results arrived before the id was known"))
@@ -289,7 +290,7 @@ class Subscriptions:
         if self._loss is not None:
             subscription._end(self._loss)
         elif self._routes is not None:
-            self._begin_again(self._routes, subscription)
+            self._run(self._subscribe_again(self._routes, subscription))
 
     # Reconnecting: the methods of a `Follower`.
 
@@ -304,7 +305,7 @@ class Subscriptions:
             raise
         self._routes = routes
         for subscription in self._open:
-            self._begin_again(routes, subscription)
+            self._run(self._subscribe_again(routes, subscription))
 
     def session_ended(self) -> None:
         """Keep the subscriptions for the next session."""
@@ -325,9 +326,6 @@ class Subscriptions:
 
     def _on_closed(self) -> None:
         self.connecting_ended(ConnectionLost("the connection is closed", was_sent=False))
-
-    def _begin_again(self, routes: _Routes, subscription: Subscription) -> None:
-        self._run(self._subscribe_again(routes, subscription))
 
     async def _subscribe_again(self, routes: _Routes, subscription: Subscription) -> None:
         assert isinstance(self._source, ReconnectingSession)
@@ -419,7 +417,7 @@ class Subscriptions:
             return
         subscription = routes.by_id.get(id)
         if subscription is not None:
-            subscription._add(params.get("result"), self._max_items)
+            subscription._add(params.get("result"))
         elif routes.subscribing and len(routes.early) < self._max_items:
             routes.early.append((id, params.get("result")))
         elif routes.subscribing:

@@ -203,7 +203,7 @@ class Connection(Transport):
     def held_bytes(self) -> int:
         """About how many bytes are received but not delivered, kept by the user, or sent but not written."""
         kept = 0 if self.kept_bytes is None else self.kept_bytes()
-        return self._delivery.held_bytes + self._outbox.unwritten + kept
+        return self._reader.held_bytes + self._outbox.unwritten + kept
 
     @property
     def linger_turns(self) -> int:
@@ -536,11 +536,6 @@ class Delivery:
             self._may_deliver = False
             self._loop.call_soon(self._connection.channel_events.lost, self._loss[0])
         return self._loss is not None
-
-    @property
-    def held_bytes(self) -> int:
-        """About how many bytes are received and not delivered."""
-        return self._reader.held_bytes
 
     # What arrives.
 

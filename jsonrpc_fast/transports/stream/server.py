@@ -269,7 +269,10 @@ class StreamServer:
         try:
             if await self._is_ready(connection.channel):
                 await self._serve(connection)
-                await self._close_unstarted(connection)
+                if connection.state is State.IDLE:
+                    await connection.connect()  # TLS and WebSocket can still send their goodbye
+                if connection.state is State.CONNECTED:
+                    connection.begin_closing()
         except Exception as error:
             # Starting a transport fails if its peer has already closed the connection.
             if not isinstance(error, (ConnectionError, StateError)):
@@ -288,12 +291,6 @@ class StreamServer:
             return channel.handshake.result()
         channel.abort()
         return False
-
-    async def _close_unstarted(self, connection: SocketTransport) -> None:
-        if connection.state is State.IDLE:
-            await connection.connect()  # TLS and WebSocket can still send their goodbye
-        if connection.state is State.CONNECTED:
-            connection.begin_closing()
 
 
 class TcpServer(StreamServer):
