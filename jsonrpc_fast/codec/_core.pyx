@@ -40,7 +40,7 @@ What is held there:
   - A message that is freed: it is untracked, and given to its list after its fields are dropped (`free_lists.pxi`).
   - The rules of a profile, as an owned reference (`rules_of`), because a place in the table may be taken meanwhile.
   - What a function of this package is given: all of it is owned, as Cython's arguments and local variables are.
-Each other call here runs none: types are compared by address, and numbers, strings and bytes are exact.
+No other call here runs Python code: types are compared by address, and numbers, strings and bytes are exact.
 """
 
 cimport cython
@@ -181,7 +181,7 @@ cdef extern from "Python.h":
 ctypedef object (*Call)(PyObject* function, PyObject** arguments, size_t flags, PyObject* names)
 
 cdef enum:
-    # Larger payloads go to orjson as a view of the text; for smaller ones a copy is cheaper.
+    # Larger payloads go to orjson as a view of the text; a copy of a smaller one is cheaper.
     VIEW_BYTES = 2048
     # A decoder keeps a buffer of up to this size between lines.
     KEPT_BYTES = 65536

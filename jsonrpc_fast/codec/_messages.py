@@ -89,7 +89,7 @@ class _Value:
 
     @property
     def extra(self) -> dict[str, Any] | None:
-        """The members that JSON-RPC does not define; None if there are none, or the profile does not keep them."""
+        """The members that JSON-RPC does not define; None without any, or if the profile does not keep them."""
         return getattr(self, "_extra", None)
 
     def _fields(self) -> tuple[Any, ...]:

@@ -3,9 +3,9 @@
 
 Rules:
   - Bounds: a function reads at `at` only after checking `at < end`, and several bytes at once only if that many are
-    left; `find_special` and `read_fast` argue their own bounds. `end` is one past the last byte.
+    left; `find_special` and `past_run` argue their own bounds. `end` is one past the last byte.
   - Nesting is kept as one bit for each level, first on the stack, then on the heap, so that no input grows the C stack.
-  - Invalid UTF-8 in a string is a fault at no particular place: the caller checks first whether the whole text is UTF-8.
+  - The place of invalid UTF-8 in a string is not reported here: the caller looks for the first in the whole text.
     A text without a fault is UTF-8, because only ASCII is valid outside strings.
 """
 
@@ -191,7 +191,7 @@ cdef inline bint skip_character(Cursor* cursor) noexcept nogil:
 
 cdef extern from *:
     """
-    /* JSONRPC_FAST_PLAIN_C: without the instructions of any processor, as on those that none of this is written for. */
+    /* JSONRPC_FAST_PLAIN_C: without SSE2, as on other processors. */
     #if !defined(JSONRPC_FAST_PLAIN_C) && (defined(__SSE2__) || defined(_M_X64))
     #include <emmintrin.h>
     #define JSONRPC_FAST_SSE2 1
@@ -215,8 +215,8 @@ cdef extern from *:
     static CYTHON_INLINE unsigned int jsonrpc_fast_plain(const unsigned char *at) {
     #if JSONRPC_FAST_SSE2
         __m128i bytes = _mm_loadu_si128((const __m128i *)at);
-        /* As signed bytes those above 0x7F are negative, and with one bit flipped the quote is 0x20, the space 0x22:
-           one comparison tells the quote and what is below 0x20 or above 0x7F from the rest. */
+        /* As signed bytes, those above 0x7F are negative. With one bit flipped, the quote is 0x20 and the space 0x22, so
+           one comparison finds the quote and all bytes below 0x20 or above 0x7F. */
         __m128i plain = _mm_andnot_si128(
             _mm_cmpeq_epi8(bytes, _mm_set1_epi8(0x5C)),
             _mm_cmpgt_epi8(_mm_xor_si128(bytes, _mm_set1_epi8(0x02)), _mm_set1_epi8(0x20)));
@@ -231,7 +231,7 @@ cdef extern from *:
     }
 
     #if defined(__GNUC__)
-    /* The core is compiled with -O2, which would call these: a third less speed where values are skipped. */
+    /* The core is compiled with -O2, which would call these: skipping values would be a third slower. */
     struct jsonrpc_fast_cursor;
     struct jsonrpc_fast_window;
     static inline __attribute__((always_inline)) const uint8_t *jsonrpc_fast_skip_digits(
@@ -252,8 +252,8 @@ cdef extern from *:
     #define JSONRPC_FAST_APART
     #endif
 
-    /* Past the white space at `at`: after each byte, spaces 16 at a time, so that the indentation behind a line break is
-       one step. A function apart, as below. */
+    /* Past the white space at `at`: after each byte, spaces 16 at a time, so that the indentation after a line break is
+       one step. Not inlined, as the next one. */
     static JSONRPC_FAST_APART const unsigned char *jsonrpc_fast_past_spaces(
         const unsigned char *at, const unsigned char *end) {
         while (at < end && (*at == 0x20 || *at == 0x0A || *at == 0x0D || *at == 0x09)) {
@@ -273,7 +273,7 @@ cdef extern from *:
         return at;
     }
 
-    /* Past the digits at `at`, 16 at a time if so many bytes are left. A function apart, so that its callers keep their
+    /* Past the digits at `at`, 16 at a time if so many bytes are left. Not inlined, so that its callers keep their
        registers. */
     static JSONRPC_FAST_APART const unsigned char *jsonrpc_fast_past_digits(
         const unsigned char *at, const unsigned char *end) {
@@ -298,8 +298,8 @@ cdef extern from *:
     #define JSONRPC_FAST_LITTLE_ENDIAN 1
     #endif
 
-    /* Skips characters of three and four bytes and escapes of four digits that are valid. It may stop before a valid one:
-       the caller decides. A function apart, so that its callers keep their registers.
+    /* Skips valid characters of three and four bytes and valid escapes of four digits. It may stop before a valid one: the
+       caller decides. Not inlined, so that its callers keep their registers.
 
        Bounds: each round reads the eight bytes at `at`, and only if so many are left. It skips at most those. */
     static JSONRPC_FAST_APART const unsigned char *jsonrpc_fast_past_run(
@@ -414,7 +414,7 @@ cdef inline bint skip_string(Cursor* cursor, bint* plain) noexcept nogil:
 cdef inline const uint8_t* skip_digits "jsonrpc_fast_skip_digits"(
     const uint8_t* at, const uint8_t* end, int few
 ) noexcept nogil:
-    """Past the digits at `at`. A number may be as long as the text: after a few, 16 are looked at at once."""
+    """Past the digits at `at`. A number may be as long as the text: after a few digits, 16 are read at once."""
     cdef const uint8_t* short_end = at + few if end - at > few else end
     while at < short_end and is_digit(at[0]):
         at += 1
@@ -615,7 +615,7 @@ cdef inline const uint8_t* skip_text "jsonrpc_fast_skip_text"(
 
 
 cdef inline const uint8_t* past_space(const uint8_t* at, const uint8_t* end) noexcept nogil:
-    # One comparison if there is no space, which is nearly always, and two after a comma or a colon with a space.
+    # One comparison without space, the usual case, and two after a comma or a colon with one space.
     if likely(at >= end or at[0] > 0x20):
         return at
     if end - at >= 2 and at[0] == c" " and at[1] > 0x20:
@@ -717,7 +717,7 @@ cdef inline bint skip_container(Cursor* cursor, bint any_width, Value* value) no
                 byte == c"-" or (byte == c"0" and at - number > 1) or at - number > 18
                 or at >= end or (at[0] != c"," and at[0] != closing)
             ):
-                # Nor does a short one with a sign or a fraction.
+                # Short ones with a sign or a fraction need none, either.
                 digits = number + (byte == c"-")
                 is_short = at > digits and at - digits <= 18 and (digits[0] != c"0" or at - digits == 1)
                 if is_short and at < end and at[0] == c".":

@@ -1,7 +1,7 @@
 """What the core keeps between calls: names, templates of dicts, and freed messages.
 
-With the GIL there is one for all threads, at a fixed address. Without it each thread has its own, which the dict of the
-thread owns: nothing that is written on the way of a message is shared.
+With the GIL, all threads use the same caches, at a fixed address. Without it, each thread has its own, which the dict of
+the thread owns, so that threads share no memory that they write for each message.
 """
 
 cdef struct Caches "jsonrpc_fast_caches":
@@ -51,7 +51,7 @@ cdef inline Caches* caches_in(Caches* caches) noexcept:
 
 
 cdef inline Templates* templates_in(Caches* caches) noexcept:
-    """The templates in these caches; NULL if there are none."""
+    """The templates in these caches, or NULL."""
     caches = caches_in(caches)
     return NULL if FREE_THREADED and caches == NULL else &caches.templates
 

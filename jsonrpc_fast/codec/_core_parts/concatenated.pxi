@@ -163,7 +163,7 @@ cdef class ConcatenatedReader(Reader):
         return self.next + (self.next < self.stop)
 
     cdef const uint8_t* trimmed(self, const uint8_t* start, const uint8_t* end) noexcept:
-        """The end of a frame, which is not empty, without the blanks after text that is not a value."""
+        """The end of a non-empty frame, without the blanks after text that is not a value."""
         if start[0] != c"{" and start[0] != c"[" and start[0] != c'"':
             while end > start and (end[-1] == 0x20 or end[-1] == 0x09 or end[-1] == 0x0D):
                 end -= 1

@@ -33,7 +33,8 @@ class Decoder(StreamDecoder[_M]):
                 reader = self._fast  # another thread may have detected the framing meanwhile
                 if reader is None:
                     items = super().feed(data, max_items)
-                    # Not sooner: a thread at work on the reader would make the rest of this call fail, and so the stream.
+                    # Only after the call: if another thread used the reader before, the rest of this call would fail,
+                    # and the stream with it.
                     if self._detector is None:
                         self._fast = self._frames
                     return items
@@ -44,7 +45,7 @@ class Decoder(StreamDecoder[_M]):
                 return reader.feed(data)
             if type(max_items) is int and max_items >= 1:
                 return reader.feed_some(data, max_items)
-        return super().feed(data, max_items)  # which refuses the arguments
+        return super().feed(data, max_items)  # raises for these arguments
 
     feed.__doc__ = StreamDecoder.feed.__doc__
 
@@ -87,13 +88,13 @@ cdef extern from *:
     """
     #if CYTHON_COMPILING_IN_CPYTHON
     #include <structmember.h>
-    /* Where an object has what a descriptor of `__slots__` gets. */
+    /* The offset of the value that a descriptor of `__slots__` gets. */
     #define jsonrpc_fast_offset_of(slot) (((PyMemberDescrObject *)(slot))->d_member->offset)
     #else
     #define jsonrpc_fast_offset_of(slot) 0
     #endif
 
-    /* What is at an offset, as a new reference, or NULL. Descriptors set it in a critical section, too. */
+    /* The object at an offset, as a new reference, or NULL. Descriptors set it in a critical section, too. */
     static CYTHON_INLINE PyObject *jsonrpc_fast_at_offset(PyObject *self, Py_ssize_t offset) {
         PyObject *value;
         jsonrpc_fast_begin_section(self);

@@ -2,7 +2,7 @@
 
 cdef extern from *:
     """
-    /* Makes calls of `function` go to `call`. Returns what they went to; NULL if that cannot be changed. */
+    /* Redirect the calls of `function` to `call`. Return the old target; NULL if calls cannot be redirected. */
     static void *jsonrpc_fast_set_call(PyObject *function, void *call) {
         PyTypeObject *type = Py_TYPE(function);
         vectorcallfunc *place = (vectorcallfunc *)((char *)function + type->tp_vectorcall_offset);
@@ -14,7 +14,7 @@ cdef extern from *:
         return (void *)old;
     }
 
-    /* A new tuple of a class that has no `__new__` of its own, with empty places. */
+    /* A new tuple of a class without its own `__new__`, with empty items. */
     static CYTHON_INLINE PyObject *jsonrpc_fast_new_record(PyObject *cls, Py_ssize_t size) {
         return ((PyTypeObject *)cls)->tp_alloc((PyTypeObject *)cls, size);
     }

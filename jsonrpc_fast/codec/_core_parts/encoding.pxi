@@ -70,7 +70,7 @@ cdef bytes encode_message(message, default, option, bint delimited):
 
 
 # The writers below write one message and a line ending, and return the end of the message. They begin at most a few
-# bytes behind `Output.full`, which is all that a check of the room for one or two bytes leaves.
+# bytes after `Output.full`: the callers write one or two bytes without a check of the room.
 
 
 cdef char* write_message(Output* output, char* at, message, default, option) except NULL:

@@ -2,7 +2,7 @@
 
 
 cdef inline const uint8_t* end_of_line(const uint8_t* at, const uint8_t* end) noexcept:
-    """The first 0x0A or 0x0D from `at` on, or `end`. It searches no more than twice as far as that, and 256 bytes."""
+    """The first 0x0A or 0x0D from `at` on, or `end`. The search reads at most twice that distance plus 256 bytes."""
     cdef Py_ssize_t size = 256
     cdef const uint8_t* stop
     cdef const uint8_t* feed
@@ -30,7 +30,7 @@ cdef inline const uint8_t* past_line_ending(const uint8_t* at, const uint8_t* en
 cdef inline const uint8_t* value_of_field(
     const uint8_t* at, const uint8_t* stop, const char* name, Py_ssize_t size
 ) noexcept:
-    """Where the value of the line from `at` to `stop` begins, if it is the field with this name; else NULL."""
+    """The start of the value in the line from `at` to `stop`, if the field has this name; else NULL."""
     if not begins_with(at, stop, name, size):
         return NULL
     at += size
@@ -43,7 +43,7 @@ cdef inline const uint8_t* value_of_field(
 
 
 cdef enum:
-    CALL_BYTES = 256  # that `EventFrames` reads in the time of calling it
+    CALL_BYTES = 256  # `EventFrames` reads as many in the time that a call of it takes
 
 
 @cython.final
@@ -89,7 +89,7 @@ cdef class EventReader(Reader):
         return 0
 
     cdef const uint8_t* read_event(self, const uint8_t* end, const uint8_t** data, Py_ssize_t* size) except? NULL:
-        """Read the event at `next`. Return what is behind it, or NULL for `EventFrames`.
+        """Read the event at `next`. Return the place after it, or NULL if `EventFrames` has to read it.
 
         Sets its data: in the chunk, or in the buffer if it has several lines. The size is 0 if there is nothing to
         decode.
@@ -109,7 +109,7 @@ cdef class EventReader(Reader):
             if stop == at:
                 if not is_message:
                     size[0] = 0
-                # Further blank lines mean nothing.
+                # More blank lines have no meaning.
                 while stop < end and (stop[0] == 0x0A or stop[0] == 0x0D):
                     stop += 1
                 return stop

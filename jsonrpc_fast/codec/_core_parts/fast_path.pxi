@@ -9,7 +9,8 @@ other text from its beginning.
 cdef extern from *:
     """
     #if defined(__GNUC__)
-    /* Whether compilers inline these changes with any other function, and a call costs 40 instructions. */
+    /* Without this, a change to any other function may change whether compilers inline these. A call of one costs 40
+       instructions. */
     struct jsonrpc_fast_value_reader;
     struct jsonrpc_fast_members;
     struct __pyx_obj_12jsonrpc_fast_5codec_5_core_Rules;
@@ -28,25 +29,25 @@ cdef extern from *:
     """
 
 cdef enum:
-    # How many bytes at the end of a text may follow its payload.
+    # At most so many bytes of a text may follow its payload.
     TAIL_BYTES = 1024
-    # From so many bytes on, a look at the end of a message costs less than a hundredth of what reading it does.
+    # From this size on, a look at the end of a message costs less than a hundredth of reading the message.
     LONG_TEXT = 4096
-    # A double keeps each number of so many digits, unless it is too far from 1.
+    # A double keeps every number with so many digits, unless its exponent is too large or too small.
     DOUBLE_DIGITS = 15
 
 
 cdef struct Members "jsonrpc_fast_members":
     # The members of a message.
-    PyObject* id  # owned; NULL: there is none
+    PyObject* id  # owned; NULL: absent
     PyObject* method  # likewise
     PyObject* payload  # likewise
     uint32_t kinds  # of the other members
-    Member kind  # of the payload; MEMBER_UNKNOWN: there is none
+    Member kind  # of the payload; MEMBER_UNKNOWN: absent
 
 
 cdef inline const uint8_t* value_after(const uint8_t* at, const uint8_t* end) noexcept:
-    """Past a colon and the space around it; NULL if there is none, or the text ends there."""
+    """Past a colon and the space around it; NULL if it is missing or the text ends after it."""
     at = past_space(at, end)
     if at >= end or at[0] != c":":
         return NULL
@@ -57,7 +58,7 @@ cdef inline const uint8_t* value_after(const uint8_t* at, const uint8_t* end) no
 cdef inline const uint8_t* plain_after(
     ValueReader* reader, const uint8_t* at, const uint8_t** start, const uint8_t** stop
 ) noexcept:
-    """Past the string at `at`, whose bounds it sets; NULL if it is not ASCII without escapes."""
+    """Past the string at `at`; NULL if it is not ASCII without escapes. Sets the bounds of the string."""
     if at[0] != c'"':
         return NULL
     start[0] = at + 1
@@ -69,7 +70,7 @@ cdef inline const uint8_t* plain_after(
 
 
 cdef inline const uint8_t* number_after(const uint8_t* at, const uint8_t* end, int64_t* number) noexcept:
-    """Past the integer at `at`; NULL if there is none, it is -0, or it has too many digits."""
+    """Past the integer at `at`; NULL for -0, for too many digits, and for any other text."""
     cdef bint negative = at[0] == c"-"
     cdef const uint8_t* digits
     cdef uint64_t found = 0  # too many digits overflow it; it is not used then
@@ -90,7 +91,7 @@ cdef inline const uint8_t* number_after(const uint8_t* at, const uint8_t* end, i
 cdef PyObject* odd_id(ValueReader* reader, const uint8_t* start, Rules rules) noexcept:
     """The id at `start` if it is null or a number that `number_after` leaves; NULL for the slow path. Sets `reader.at`.
 
-    Of numbers with a fraction it reads those that a double keeps exactly; -0 and its like are left.
+    A number with a fraction is read if a double keeps it exactly. Numbers such as -0 are left to the slow path.
     """
     cdef const uint8_t* at = start
     cdef const uint8_t* end = reader.end
@@ -107,7 +108,7 @@ cdef PyObject* odd_id(ValueReader* reader, const uint8_t* start, Rules rules) no
     if at == digits or (digits[0] == c"0" and (at - digits > 1 or digits > start)) or at - start > rules.id_bytes:
         return NULL
     if at >= end or at[0] != c".":
-        reader.at = at  # an exponent that follows is no comma
+        reader.at = at  # if an exponent follows, the caller does not find its comma
         # All numbers of MANTISSA_DIGITS fit in 64 bits.
         return new_unsigned(number) if digits == start and at - digits <= MANTISSA_DIGITS else exact_integer(start, at)
     point = at
@@ -122,20 +123,20 @@ cdef PyObject* odd_id(ValueReader* reader, const uint8_t* start, Rules rules) no
 
 cdef inline PyObject* id_at(ValueReader* reader, const uint8_t* at, Rules rules) noexcept:
     """The id at `at`; NULL for the slow path. Sets `reader.at`."""
-    cdef const uint8_t* behind
+    cdef const uint8_t* after
     cdef PyObject* text
     cdef int64_t number
     if at[0] == c'"':
         text = string_at(reader, at + 1)
-        # No string has more bytes than it has in the text.
+        # The str has at most as many bytes as its text: an escape is longer than its character.
         if text != NULL and reader.at - at - 2 > rules.id_bytes:
             drop(text)
             return NULL
         return text
-    behind = number_after(at, reader.end, &number)
-    if behind == NULL or (behind < reader.end and behind[0] == c"."):
+    after = number_after(at, reader.end, &number)
+    if after == NULL or (after < reader.end and after[0] == c"."):
         return odd_id(reader, at, rules)
-    reader.at = behind
+    reader.at = after
     return integer_of(number)
 
 
@@ -177,9 +178,9 @@ cdef const uint8_t* skip_unread(
 
 
 cdef const uint8_t* find_payload_end(const uint8_t* start, const uint8_t* end) noexcept:
-    """The end of the payload behind `start`, if it is the last object or array in a message that fills the text.
+    """The end of the payload at `start`, if it is the last object or array in a message that fills the text.
 
-    This is a guess. It is right if there is one value up to there, and the reader finds the rest of the message.
+    This is a guess. It is right if one value ends there, and the reader finds the rest of the message after it.
     """
     cdef const uint8_t* at = end
     start = max(start + 1, at - TAIL_BYTES)
@@ -226,11 +227,13 @@ cdef bint skim_members(Cursor* cursor, uint32_t* found) noexcept:
 
 
 cdef bint is_end_wrong "jsonrpc_fast_is_end_wrong"(const uint8_t* start, const uint8_t* end, Rules rules) noexcept:
-    """Whether the members behind the payload of a long message show a fault, for which the payload would be made for
-    nothing. The message fills the text from `start` to `end`.
+    """Whether the members after the payload of a long message show a fault, so that the payload need not be made. The
+    message fills the text from `start` to `end`.
 
-    A payload with a long string in its middle is left: to make it costs no more than this look. The slow path also gets
-    the few valid messages in which a string behind the payload holds a brace or bracket, so that the guess is wrong.
+    False for a payload with a long string in its middle, which is made in the time that this look takes. The guess of the
+    payload's end is wrong if a string after the payload holds a brace or bracket; the slow path reads such a message.
+
+    Bounds: the text has at least LONG_TEXT bytes, so that 64 can be read from its middle on.
     """
     cdef const uint8_t* middle = start + ((end - start) >> 1)
     cdef const uint8_t* at
@@ -254,7 +257,7 @@ cdef bint is_end_wrong "jsonrpc_fast_is_end_wrong"(const uint8_t* start, const u
 
 
 cdef inline object loads_by_orjson(const uint8_t* start, Py_ssize_t size):
-    """The value in a part of a text, by orjson. Raises JSONDecodeError."""
+    """The value in a part of a text, read by orjson. Raises JSONDecodeError."""
     if size < VIEW_BYTES:
         return loads(PyBytes_FromStringAndSize(<char*>start, size))
     return loads(PyMemoryView_FromMemory(<char*>start, size, PyBUF_READ))
@@ -320,7 +323,7 @@ cdef struct ErrorParts:
     # The members of an error object.
     int64_t code
     bint has_code
-    PyObject* message  # owned; NULL: there is none
+    PyObject* message  # owned; NULL: absent
     PyObject* data  # likewise
 
 
@@ -439,24 +442,24 @@ cdef inline const uint8_t* past_id_and_method(
     Return where the next name or the closing brace is; `at` if the text is different; NULL for the slow path.
     """
     cdef const uint8_t* end = reader.end
-    cdef const uint8_t* behind
+    cdef const uint8_t* after
     cdef int64_t number
     if end - at < 6 or memcmp(at, b'"id":', 5) != 0 or not is_digit(at[5]):
         return at
-    behind = number_after(at + 5, end, &number)
-    if behind == NULL or end - behind < 11 or memcmp(behind, b',"method":"', 11) != 0:
+    after = number_after(at + 5, end, &number)
+    if after == NULL or end - after < 11 or memcmp(after, b',"method":"', 11) != 0:
         return at
     members.id = integer_of(number)
-    members.method = method_at(reader, behind + 10, rules)
+    members.method = method_at(reader, after + 10, rules)
     if members.id == NULL or members.method == NULL:
         return NULL
-    behind = past_space(reader.at, end)
-    if behind >= end or behind[0] == c"}":
-        return behind
-    if behind[0] != c",":
+    after = past_space(reader.at, end)
+    if after >= end or after[0] == c"}":
+        return after
+    if after[0] != c",":
         return NULL
-    behind = past_space(behind + 1, end)
-    return behind if behind < end and behind[0] == c'"' else NULL
+    after = past_space(after + 1, end)
+    return after if after < end and after[0] == c'"' else NULL
 
 
 cdef inline bint read_members "jsonrpc_fast_read_members"(
@@ -526,7 +529,7 @@ cdef inline bint read_members "jsonrpc_fast_read_members"(
         elif member == MEMBER_PARAMS or member == MEMBER_RESULT or member == MEMBER_ERROR:
             if members.kind != MEMBER_UNKNOWN:
                 return False
-            # Without `jsonrpc` the slow path finds the fault, and this payload would be made for nothing.
+            # Without `jsonrpc` the slow path finds the fault, and would not use this payload.
             if members.kinds & VERSION_KIND == 0 and rules.needs_version and not is_item:
                 if ends_in_container(at, end):
                     return False
@@ -560,7 +563,7 @@ cdef inline bint read_members "jsonrpc_fast_read_members"(
 
 
 cdef inline PyObject* moved(PyObject** member) noexcept:
-    """A member, which the caller owns then, or None."""
+    """The reference to a member, or a new one to None; the caller owns it."""
     cdef PyObject* value = member[0]
     member[0] = NULL
     return value if value != NULL else held(None)
@@ -594,8 +597,9 @@ cdef inline PyObject* message_of_members(Members* members, Rules rules) except? 
 cdef inline bint is_usual(Members* members, Rules rules) noexcept:
     """Whether these members make a message that `rules.py` accepts, without a look at the table.
 
-    No profile refuses a call without params or with an object, a result that is an object, nor an error, if the id is an
-    integer or a string; of other params and results `Rules` knows it. `test_kinds.py` holds that against all profiles.
+    No profile refuses a call without params or with an object, a result that is an object, or an error, if the id is an
+    integer or a string. `Rules` says whether the profile takes other params and results. `test_kinds.py` tries all
+    profiles.
     """
     if members.kinds != VERSION_KIND:
         return False
@@ -673,7 +677,7 @@ cdef inline PyObject* read_text_fast(
         return NULL
     while is_space(end[-1]):
         end -= 1
-    # A message that is cut is left before its payload is made.
+    # A truncated message goes to the slow path before its payload is made.
     if end[-1] != c"}":
         return NULL
     reader.end = end

@@ -1,6 +1,6 @@
 """Every `ParseError` of the core is made here, without a call of its class.
 
-A stream of garbage consists of faults only, so that a fault must cost no more than a message.
+A stream of garbage consists of faults only, so a fault must cost no more than a message.
 """
 
 cdef extern from *:
@@ -50,7 +50,7 @@ cdef class Rule:
 
 
 cdef dict RULES = {code: Rule(code) for code in ParseErrorCode}
-# The faults of a text, which no rule of a message is about.
+# The faults of a text. The others are broken rules of messages.
 cdef Rule INVALID_UTF8 = RULES[ParseErrorCode.INVALID_UTF8]
 cdef Rule MALFORMED_JSON = RULES[ParseErrorCode.MALFORMED_JSON]
 cdef Rule MESSAGE_TOO_LARGE = RULES[ParseErrorCode.MESSAGE_TOO_LARGE]
@@ -58,7 +58,7 @@ cdef Rule TOO_DEEP = RULES[ParseErrorCode.TOO_DEEP]
 
 
 cdef object make_fault(Rule rule, id=None, offset=None, index=None, bint reply_expected=True):
-    """Do the same as `ParseError(...)`."""
+    """The same as `ParseError(...)`, made without a call of the class."""
     fault = new_exception(ParseError, <tuple>rule.args[NO_HINT])
     set_slot(CODE_SLOT, fault, rule.code)
     set_slot(HINT_SLOT, fault, None)
@@ -70,7 +70,7 @@ cdef object make_fault(Rule rule, id=None, offset=None, index=None, bint reply_e
 
 
 cdef int give_hint(fault, const uint8_t* start, const uint8_t* end) except -1:
-    """Do the same as `_with_hint` to the new fault of a line."""
+    """Do to the new fault of a line what `_with_hint` does."""
     cdef Rule rule
     cdef int hint
     code = fault._code

@@ -176,7 +176,7 @@ cdef inline int check_raised() except? -1:
 
 
 cdef PyObject* refuse_message(PyObject* first, PyObject* second, PyObject* third) noexcept:
-    """Release the fields of a message that is not made, because there is no memory. third: may be NULL."""
+    """Release the fields of a message that cannot be made for lack of memory. third: may be NULL."""
     drop(first)
     drop(second)
     drop_if_any(third)
@@ -277,7 +277,7 @@ cdef object make_error(code, message, data):
     ))
 
 
-# Freeing dicts and lists does not overflow the stack: CPython bounds how deep it goes. So `params` may be freed at once.
+# `params` may be freed at once: CPython bounds the depth of freeing dicts and lists, so the stack does not overflow.
 
 
 cdef void free_request(PyObject* value) noexcept:
@@ -331,8 +331,8 @@ cdef void free_error(PyObject* value) noexcept:
         clear_deep(value, clear_error, free_error)
 
 
-# A call of the class with an id and a result, which a handler makes. Others go to Cython's function, which takes new
-# memory; what they make is freed into the lists, too.
+# Calls of the class with an id and a result, as handlers make them. Other calls go to Cython's function, which allocates;
+# those responses enter the free list, too, when they are freed.
 
 
 cdef object call_response(PyObject* type, PyObject** arguments, size_t flags, PyObject* names):

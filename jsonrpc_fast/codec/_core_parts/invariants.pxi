@@ -1,6 +1,6 @@
 """What the core relies on in CPython beyond its documented API, and a check of each at import.
 
-Where one does not hold, the import fails and the pure backend takes over. docs/core.md has what each trick gains.
+If one does not hold, the import fails and the pure backend takes over. docs/core.md says what each trick gains.
 
   - Free lists: an object whose `tp_dealloc` kept its memory may be given out again with one reference, with its type and
     untracked; `tp_dealloc` and `tp_vectorcall` of an extension type may be set before its first object is made.
@@ -8,9 +8,9 @@ Where one does not hold, the import fails and the pure backend takes over. docs/
   - Slots: the descriptor of a slot sets it without a call of Python code, and its `offset` is where the value is.
   - Exceptions: `tp_new` of an exception class keeps `args` and runs no `__init__`.
   - Records: `tp_alloc` of a tuple class gives a tuple whose items may be set.
-  - Dicts: a table of keys that has had others than str has entries of a hash, a key and a value.
-  - Strings: the characters of an ASCII str come behind its header, in the same memory, and its hash is that of a str
-    made otherwise.
+  - Dicts: a key table that has had keys other than str has entries of a hash, a key and a value.
+  - Strings: the characters of an ASCII str follow its header in the same memory, and its hash equals that of a str
+    made by CPython.
   - Integers: before Python 3.12 an int of one digit has it in `ob_digit`, and its sign in its size.
 """
 

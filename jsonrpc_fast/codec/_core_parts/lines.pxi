@@ -70,7 +70,7 @@ cdef class LineReader(Reader):
         return self.add(items, item, self.next)
 
     cdef inline bint trim(self, const uint8_t** start, const uint8_t** end) noexcept:
-        """Remove a byte order mark and the carriage return. Return whether the line is a frame, that is not blank."""
+        """Remove a byte order mark and the carriage return. Return whether the line is a frame: blank lines are not."""
         cdef const uint8_t* at
         if self.at_start:
             start[0] += mark_size(start[0], end[0] - start[0])

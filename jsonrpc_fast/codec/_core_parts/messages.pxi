@@ -40,7 +40,7 @@ cdef object fields_of(value):
 
 
 cdef extern from "Python.h":
-    # Identity first, as the comparison of tuples.
+    # Identity first, as in the comparison of tuples.
     bint is_same "PyObject_RichCompareBool"(object value, object other, int operator) except -1
 
 
@@ -81,7 +81,7 @@ def _make_with_extra(name, fields, extra):
 
 
 cdef object refuse_again(value):
-    """A second call of `__init__` would change the object."""
+    """Refuse a second call of `__init__`, which would change the object."""
     raise TypeError(f"{type(value).__name__} is immutable")
 
 
@@ -154,7 +154,7 @@ cdef class Request:
 
     @property
     def extra(self):
-        """The members that JSON-RPC does not define; None if there are none, or the profile does not keep them."""
+        """The members that JSON-RPC does not define; None without any, or if the profile does not keep them."""
         return extra_in(self.stored)
 
     @classmethod
@@ -227,7 +227,7 @@ cdef class Notification:
 
     @property
     def extra(self):
-        """The members that JSON-RPC does not define; None if there are none, or the profile does not keep them."""
+        """The members that JSON-RPC does not define; None without any, or if the profile does not keep them."""
         return extra_in(self.stored)
 
     @classmethod
@@ -307,7 +307,7 @@ cdef class Response:
 
     @property
     def extra(self):
-        """The members that JSON-RPC does not define; None if there are none, or the profile does not keep them."""
+        """The members that JSON-RPC does not define; None without any, or if the profile does not keep them."""
         return extra_in(self.stored)
 
     @property
@@ -391,7 +391,7 @@ cdef class Error:
 
     @property
     def extra(self):
-        """The members that JSON-RPC does not define; None if there are none, or the profile does not keep them."""
+        """The members that JSON-RPC does not define; None without any, or if the profile does not keep them."""
         return extra_in(self.stored)
 
     @classmethod

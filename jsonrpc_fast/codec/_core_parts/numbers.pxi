@@ -1,21 +1,22 @@
-"""Numbers as Python objects, exactly as orjson reads them. orjson itself reads the odd ones."""
+"""Numbers as Python objects, exactly as orjson reads them. orjson itself reads the *odd* ones: those with too many digits
+for the ways here, or too large or too small an exponent."""
 
 cdef enum:
-    # All numbers of so many digits fit in 63 and 64 bits.
+    # All numbers with so many digits fit in 63 bits, and in 64.
     INTEGER_DIGITS = 18
     MANTISSA_DIGITS = 19
     TEN_POWERS = 64
-    EXACT_BYTES = 4300  # CPython converts as many digits by default
-    SMALL_INTEGERS = 257  # those that Python keeps
-    # After so many odd numbers, which orjson reads one by one, it may read the whole payload; one of them takes as long
-    # as so many bytes of other text.
+    EXACT_BYTES = 4300  # the most digits that CPython converts by default
+    SMALL_INTEGERS = 257  # CPython keeps those below it
+    # orjson reads odd numbers one by one, each in the time that so many bytes of other text take. After so many numbers,
+    # orjson reads the whole payload if they have come more often than that.
     ODD_NUMBERS = 3
     ODD_BYTES = 128
 
 cdef double[23] TENS = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
     1e21, 1e22,
-]  # all that are exact
+]  # all powers that a double represents exactly
 cdef uint64_t[2 * TEN_POWERS + 1][2] FIVES  # the upper 128 bits of each power of five, from -TEN_POWERS on
 
 
@@ -61,7 +62,7 @@ cdef inline PyObject* integer_of(int64_t number) noexcept:
 
 
 cdef PyObject* odd_number(ValueReader* reader, const uint8_t* start) noexcept:
-    """The number at `start`, by orjson. Set `is_for_orjson` if there are too many."""
+    """The number at `start`, read by orjson. Sets `is_for_orjson` if there have been too many."""
     cdef const uint8_t* at = start
     cdef const uint8_t* end = reader.end
     cdef PyObject* text
@@ -112,7 +113,7 @@ cdef int load_decimals(int numbers) except -1:
 
 
 cdef PyObject* decimal_at(ValueReader* reader, const uint8_t* start, const uint8_t* end) noexcept:
-    """The valid number between two places as a Decimal; NULL if it is beyond a double, which is not JSON here."""
+    """The valid number between two places as a Decimal; NULL if it is beyond a double, which this codec refuses."""
     cdef PyObject* text
     cdef PyObject* value
     if is_too_large(start, end):
@@ -129,7 +130,7 @@ cdef PyObject* decimal_at(ValueReader* reader, const uint8_t* start, const uint8
 cdef extern from *:
     """
     #if defined(__GNUC__)
-    /* Its memory on the stack is not for the frames of the functions that read every number. */
+    /* Not inlined: its buffer would enlarge the stack frames of the functions that read every number. */
     static PyObject *jsonrpc_fast_exact_integer(const uint8_t *, const uint8_t *) __attribute__((noinline, cold));
     #endif
     """
@@ -138,8 +139,8 @@ cdef extern from *:
 cdef inline const uint8_t* digits_after(const uint8_t* at, const uint8_t* end, uint64_t* number) noexcept nogil:
     """Past the digits at `at`, which are appended to `number`; too many of them overflow it.
 
-    One digit, which is frequent, is read alone. Else it reads eight bytes at a time if so many are left: the digits move
-    to the upper end, zeros fill the lower one, and the eight are added up in pairs.
+    A single digit, which is frequent, is read alone. Otherwise eight bytes are read at a time if so many are left: the
+    digits move to the upper end, zeros fill the lower one, and the eight are added up in pairs.
     """
     cdef uint64_t word
     cdef uint64_t others
@@ -172,7 +173,7 @@ cdef inline const uint8_t* digits_after(const uint8_t* at, const uint8_t* end, u
 
 
 cdef inline PyObject* number_at(ValueReader* reader, const uint8_t* start) noexcept:
-    """The number at `start`, a digit or a minus. orjson reads odd ones: with too many digits, or too far from 1."""
+    """The number at `start`, a digit or a minus."""
     cdef const uint8_t* at = start
     cdef const uint8_t* end = reader.end
     cdef const uint8_t* digits
@@ -202,7 +203,8 @@ cdef inline PyObject* number_at(ValueReader* reader, const uint8_t* start) noexc
 
 
 cdef inline bint round_double(uint64_t number, Py_ssize_t power, double* value) noexcept nogil:
-    """Set the double nearest to number * 10**power, ties to even. Return False if that stays open. `number` is not 0.
+    """Set the double nearest to number * 10**power, ties to even. Return False if this does not decide it. `number` is
+    not 0.
 
     Lemire's algorithm: the number times the upper 64 or 128 bits of the power nearly always settles the rounding. With
     powers up to TEN_POWERS the result is a normal double.
@@ -228,7 +230,7 @@ cdef inline bint round_double(uint64_t number, Py_ssize_t power, double* value) 
     mantissa = high >> shift
     # 217706 / 65536 is the logarithm of 10 to the base of 2.
     exponent = <uint64_t>(((217706 * power) >> 16) + 63 + <int>(high >> 63) - zeros + 1023)
-    # Exactly half way between two doubles: possible only if the power of five fits in a word.
+    # Exactly halfway between two doubles: possible only if the power of five fits in a word.
     if low <= 1 and -4 <= power <= 23 and mantissa & 3 == 1 and mantissa << shift == high:
         mantissa -= 1
     mantissa = (mantissa + (mantissa & 1)) >> 1

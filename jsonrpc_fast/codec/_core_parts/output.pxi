@@ -1,14 +1,14 @@
 """The output of an encoder: bytes that grow at their end, with room reserved ahead.
 
-Bounds: `Output.full` is MARGIN bytes before the end of the memory. A function that writes so much that its room matters
-begins with a check against `full`, and says how far behind `full` it ends; between two checks, less than MARGIN bytes
-are written, wide stores included.
+Bounds: `Output.full` is MARGIN bytes before the end of the memory. A function that writes more than a few bytes begins
+with a check against `full`, and says how far past `full` it ends. Between two checks, less than MARGIN bytes are written,
+wide stores included.
 """
 
 cdef extern from *:
     """
     #if defined(__GNUC__)
-    /* Compilers inline too little in so large a file, and a call for each value costs a tenth of its time. */
+    /* Compilers inline too little in a file this large; a call for each value costs a tenth of the time of writing it. */
     struct jsonrpc_fast_output;
     static inline __attribute__((always_inline)) char *jsonrpc_fast_write_bytes(
         struct jsonrpc_fast_output *, char *, const unsigned char *, Py_ssize_t, int);
@@ -19,7 +19,7 @@ cdef extern from *:
         struct jsonrpc_fast_output *, char *, PyObject *, Py_ssize_t, struct jsonrpc_fast_guard *);
     static inline __attribute__((always_inline)) char *jsonrpc_fast_write_items(
         struct jsonrpc_fast_output *, char *, PyObject *, int, Py_ssize_t, struct jsonrpc_fast_guard *);
-    /* One function for all integers, with the loops of their digits in it. */
+    /* One function for all integers, with the loops over their digits inlined. */
     static __attribute__((flatten, noinline)) char *jsonrpc_fast_write_integer(char *, PyObject *);
     static inline __attribute__((always_inline)) char *jsonrpc_fast_write_id(
         struct jsonrpc_fast_output *, char *, PyObject *);
@@ -77,10 +77,10 @@ cdef inline bytes finish(Output* output, char* at):
 
 
 cdef char* grow(Output* output, char* at, Py_ssize_t more) noexcept:
-    """Make room for `more` bytes before `full`; return where `at` is then, NULL with an exception if there is no memory.
+    """Make room for `more` bytes before `full`; return the new place of `at`, NULL with an exception if memory runs out.
 
-    The size doubles: many powers of two are a size that the allocator has at hand. What does not fit on the stack gets
-    four times that at first, which spares most results a second copy.
+    The size doubles, since allocators keep memory in sizes of powers of two. The first size on the heap is four times that
+    on the stack, so that most results are copied once only.
     """
     cdef Py_ssize_t used = at - output.start
     cdef Py_ssize_t size = output.full - output.start + MARGIN
@@ -103,7 +103,7 @@ cdef char* grow(Output* output, char* at, Py_ssize_t more) noexcept:
 
 
 cdef inline char* append(Output* output, char* at, const char* text, Py_ssize_t size) noexcept:
-    """Write bytes, and end at `full` or before it; NULL with an exception if there is no memory."""
+    """Write bytes, and end at `full` or before it; NULL with an exception if memory runs out."""
     if unlikely(output.full - at < size):
         at = grow(output, at, size)
         if at == NULL:

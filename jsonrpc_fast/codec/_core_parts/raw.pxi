@@ -109,15 +109,15 @@ cdef enum:
 
 
 def part_of(Raw raw not None, name, Py_ssize_t index):
-    """The member of an object with a name, or the item of an array with an index; None if there is none."""
+    """The member of an object with a name, or the item of an array with an index; None if it is missing."""
     return parts_of(raw, None if name is None else str.encode(name, "utf-8", "surrogatepass"), index)
 
 
 cdef object parts_of(Raw raw, bytes wanted, Py_ssize_t index):
     """The member with the wanted name, or the item with the index, as `Raw`; with EVERY_PART all of them, as a dict or
-    a list. None if there is none.
+    a list. None if it is missing.
 
-    The text is checked already, so that each step of the cursor succeeds; one that does not ends the loop.
+    The text is checked already, so each step of the cursor succeeds; the loop would end at one that does not.
     """
     cdef bytes owner = raw.owner  # held: the collector may run, and `text` replace it
     cdef int numbers = raw.numbers

@@ -1,7 +1,7 @@
-"""From kinds to verdicts, and from the members of a dict to their kinds. `rules.py` has the rules; none stands here.
+"""From kinds to verdicts, and from the members of a dict to their kinds. All rules are in `rules.py`.
 
-Each profile has a table of bytes, which is filled on demand: a number of kinds that it does not hold yet is a question to
-`rules.verdict`, a Python function. Its answer depends on nothing else, so the question may be asked again at any time,
+Each profile has a table of bytes, which is filled on demand: for kinds that it does not hold yet, `rules.verdict`, a
+Python function, is called. Its result depends on the kinds and the profile only, so it may be called again at any time,
 also by code that the garbage collector runs meanwhile. An exception leaves the table as it was.
 """
 
@@ -248,7 +248,7 @@ cdef object check_dict(obj, Rules rules, index):
     if not isinstance(obj, dict):
         return fault_of(verdict_on(rules, IS_NO_OBJECT), None, index)
     members = <dict>obj
-    # With no other member left, there is none to look for.
+    # All members of the dict are known: the look-ups of the others can be skipped.
     id = params = ABSENT
     jsonrpc = member_of(members, "jsonrpc")
     method = member_of(members, "method")
@@ -278,7 +278,7 @@ cdef object check_dict(obj, Rules rules, index):
 cdef object check_outcome(
     dict members, Rules rules, index, uint32_t kinds, Py_ssize_t known, id, method, params
 ):
-    """The message in a dict that has members beside those of a call, or its fault. known: how many those are."""
+    """The message in a dict that has more members than those of a call, or its fault. known: the number of the latter."""
     cdef Verdict* verdict
     code = message = data = ABSENT
     result = member_of(members, "result")

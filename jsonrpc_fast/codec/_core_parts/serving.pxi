@@ -1,4 +1,5 @@
-"""`_serving.py` in C, which has the rules: a plain request is decoded, called and written without a frame of Python."""
+"""`_serving.py` in C: a plain request is decoded, called and written without a Python frame. `_serving.py` has the
+rules."""
 
 from cpython.contextvars cimport PyContext_Copy, PyContext_Enter, PyContext_Exit, PyContextVar_Set
 

@@ -158,7 +158,7 @@ cdef object id_of(Value* value, Py_ssize_t limit):
     if at[0] != c"-" and not c"0" <= at[0] <= c"9":
         return None if at[0] == c"n" else ()
     if end - at > limit:
-        return 10 ** <object>limit  # any integer over the limit
+        return 10 ** <object>limit  # stands for any integer over the limit
     if number_after(at, end, &number) == end:
         return PyLong_FromLongLong(number)
     found = exact_number(bytes_of(value))
@@ -197,7 +197,7 @@ cdef bint is_refused(Value* value, Rules rules) except -1:
 
 
 cdef dict unexpected_members(Envelope* envelope, bint of_error, Rules rules, bint* refused):
-    """The unknown members of an object, which is valid JSON; None for what is too deep or refused."""
+    """The unknown members of an object, which is valid JSON; None if one is too deep or refused."""
     cdef Cursor cursor
     cdef ValueReader reader
     cdef Value name

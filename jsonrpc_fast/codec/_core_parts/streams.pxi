@@ -23,7 +23,7 @@ cdef class Reader:
 
     cdef Rules rules
     cdef bint raw
-    cdef bint at_start  # nothing of the stream is read yet
+    cdef bint at_start  # before the first byte of the stream
     cdef bint dropping  # inside a message over the limit
     cdef State state
     cdef Lock lock  # from `begin` to `end`
@@ -33,11 +33,11 @@ cdef class Reader:
     cdef Py_ssize_t capacity
     cdef const uint8_t* next  # the next byte to read, in the text that `split` reads; valid only during that call
     cdef const uint8_t* text  # likewise: where that text begins
-    cdef const uint8_t* begun  # likewise: behind the last frame that ended in it, or NULL
+    cdef const uint8_t* begun  # likewise: past the last frame that ended in it, or NULL
     cdef Py_ssize_t offset  # of that text in the stream
-    cdef Py_ssize_t begun_at  # the offset behind the last frame that ended in the texts before
+    cdef Py_ssize_t begun_at  # the offset past the last frame that ended in earlier texts
     cdef list places  # as `_pure._places` returns it, or None
-    # Left over by `max_items`; None if there is nothing.
+    # Left over by `max_items`, or None.
     cdef list items  # decoded, not yet returned
     cdef bytes left  # fed, not yet read, from `left_at` on
     cdef Py_ssize_t left_at

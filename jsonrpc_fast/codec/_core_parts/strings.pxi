@@ -20,18 +20,21 @@ cdef enum:
 
 
 # A cache of names and methods. Each hash has one place, so that a flood of names cannot make it grow. Names with escapes
-# or beyond ASCII are found by the bytes that they have in the text, which have been read once and need no second check.
+# or beyond ASCII are found by their bytes in the text, which were checked when the name was kept.
 
 
 cdef struct Name:
     uint64_t first  # what `words_of` makes of its bytes in the text
     uint64_t last
-    Py_ssize_t size  # of these; with UNUSUAL if they are not those of the str; below 0 if they are to be kept next time
-    PyObject* text  # owned: the str, or a tuple of it and the bytes, where `words_of` is not all; NULL: there is none
+    Py_ssize_t size  # of these; with UNUSUAL if they are not those of the str; below 0: keep the name if it comes again
+    PyObject* text  # owned: the str, or a tuple of it and the bytes, if they are longer than `words_of`; NULL: none
 
 
 cdef inline void words_of(const uint8_t* at, Py_ssize_t size, uint64_t* first, uint64_t* last) noexcept:
-    """Set the first and the last eight bytes as words, which tell apart all texts of this size from 1 to 16."""
+    """Set the first and the last eight bytes as words, which identify a text of this size if it is 1 to 16.
+
+    Bounds: `size` is at least 1.
+    """
     cdef uint32_t low
     cdef uint32_t high
     if size >= 8:
@@ -137,13 +140,13 @@ cdef PyObject* pair_of(PyObject* text, const uint8_t* start, Py_ssize_t size) no
 
 
 cdef enum:
-    # A string is put together in so many words of four bytes on the C stack; longer ones on the heap.
+    # A string is built in so many words of four bytes on the C stack; a longer one on the heap.
     TEXT_WORDS = 1024
-    # So many bytes before the first unusual one are read again, rather than widened.
+    # Up to so many bytes before the first unusual one are read again, which is faster than widening them.
     FEW_BYTES = 64
     # How many units `fill` may write before it checks the room again.
     TEXT_UNITS = 32
-    # Shorter strings are read by ways of their own: narrow ones where so many bytes are left, wide ones of so many units.
+    # Shorter strings have their own functions: `short_text`, if SHORT_ROOM bytes are left, and `short_wide_text`.
     SHORT_BYTES = 32
     SHORT_ROOM = 48
     SHORT_UNITS = 16
@@ -155,7 +158,7 @@ cdef enum Filling:
 
 
 cdef struct Text:
-    # A string that is being put together from units of one size.
+    # A string that is being built from units of one size.
     const uint8_t* at  # where reading goes on
     const uint8_t* end
     uint8_t* units
@@ -167,7 +170,7 @@ cdef struct Text:
 
 cdef int32_t[256] HEX_DIGITS  # 0x10000 for other bytes
 cdef uint8_t[256] IS_PLAIN  # whether a byte in a string stands for itself
-cdef uint8_t[256] SHORT_ESCAPES  # by the byte behind the backslash; 0 for other bytes
+cdef uint8_t[256] SHORT_ESCAPES  # by the byte after the backslash; 0 for other bytes
 
 
 cdef void fill_tables() noexcept:
@@ -260,8 +263,8 @@ cdef inline Filling fill(Text* text, Unit* unit) noexcept:
             to = <Unit*>text.units + text.count
             full = <Unit*>(text.units + text.room) - TEXT_UNITS
         if end - at >= 16:
-            # Bytes are looked at once, so that the way from one unusual character to the next is short. With wider units
-            # it takes longer to write them again.
+            # The bits of a block are kept until all of its unusual characters are read. With wider units this is slower,
+            # since the rest of the block is written again after each.
             if Unit is not uint8_t or at >= looked_at:
                 special = plain_bytes(at) ^ 0xFFFF
                 looked_at = at + 16
@@ -504,7 +507,7 @@ cdef PyObject* text_of(Text* text, Py_ssize_t unit) noexcept:
 
 cdef extern from *:
     """
-    /* Its memory on the stack is not for short strings. */
+    /* Not inlined: short strings do not need its buffer on the stack. */
     static JSONRPC_FAST_APART PyObject *jsonrpc_fast_put_together(
         struct jsonrpc_fast_value_reader *, const uint8_t *, const uint8_t *);
 
@@ -573,7 +576,7 @@ cdef extern from *:
             _mm_cmpeq_epi8(_mm_and_si128(first, bytes), _mm_set1_epi8((char)0xC2)),
             _mm_cmpeq_epi8(_mm_and_si128(second, bytes), _mm_set1_epi8((char)0xC2)));
         bytes = _mm_set1_epi8((char)0xC0);
-        /* Each of them is followed by a byte that continues it, and there is no other. */
+        /* Each lead byte is followed by one continuation byte, and no other byte is beyond ASCII. */
         if ((others & taken) || (high & taken) != (leads | leads << 1)
             || (jsonrpc_fast_bits(_mm_cmplt_epi8(first, bytes), _mm_cmplt_epi8(second, bytes)) & leads << 1) != leads << 1)
             return 0;
@@ -601,8 +604,11 @@ cdef extern from *:
 cdef inline PyObject* short_wide_text(
     ValueReader* reader, const uint8_t* start, const uint8_t* at, Unit* units, bint* is_left
 ) noexcept:
-    """As `unusual_string`, for no more than SHORT_UNITS characters, plain ones and others of two bytes and more; else set
-    `is_left`."""
+    """As `unusual_string`, for at most SHORT_UNITS characters without escapes; sets `is_left` for any other string.
+
+    Bounds: each round reads the eight bytes at `at`, and only if so many are left. It begins with less than SHORT_UNITS
+    units written, and writes up to two, for which `units` has room.
+    """
     cdef Unit* to = units
     cdef PyObject* value
     cdef const uint8_t* end = reader.end
@@ -771,7 +777,7 @@ cdef PyObject* unusual_name(ValueReader* reader, const uint8_t* start, const uin
     if name.first == first and name.last == last and name.size == -size:
         found = unusual_string(reader, start, unusual)
         return keep_name(name, first, last, size + UNUSUAL, found, start if size > 16 else NULL)
-    # Only what comes twice is kept: it costs as much as three names.
+    # A name is kept when it comes twice: keeping it costs as much as reading three.
     old = name.text
     name.text = NULL
     name.first = first

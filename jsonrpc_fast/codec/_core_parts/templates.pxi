@@ -1,15 +1,15 @@
-"""Dicts made from templates: where the same names come in the same order again, the key table is copied.
+"""Dicts made from templates: if the same names come in the same order again, the key table is copied.
 
 A dict of CPython is an object and a key table: a header, an index by hash, and the entries, which are pairs of name and
 value in the order of insertion. To fill the table name by name costs more than all else that reading a small object
 does. A *template* is a dict of the same names whose values are None. A dict like it (`dict_like`) gets a table of its
 own, with the header and the index of the template's, and the new names and values as entries; the table then replaces
-that of a new, empty dict. No other code runs in between, so nothing sees a dict that is not complete.
+that of a new, empty dict. No other code runs in between, so no code sees an incomplete dict.
 
-What this takes from CPython:
+What this relies on in CPython:
   - The fields of a dict (`ma_used`, `ma_keys`, `ma_values`), which its header files declare.
   - The header of a key table (`KeyTable`), an index of one byte for each place in tables of up to 2**6 places, and the
-    place of the entries behind it.
+    entries after it.
   - A table with str keys alone (`dk_kind`) has entries of two pointers, without the hash.
   - A dict made by insertion alone has its entries in order and without gaps; where they are in the index depends only on
     their hashes and this order.
@@ -18,29 +18,30 @@ What this takes from CPython:
     frees a table with it, or keeps one of 2**3 places with str keys for another dict. PYTHONMALLOC=debug shows a wrong one.
   - A new dict has the shared table of empty dicts, whose references are counted up to Python 3.11.
   - The keys of a dict that no other code has seen have no version.
-All else is left to CPython: the version of a dict, and its watchers, of which a new one has none. A dict that can be part
-of a cycle is tracked by the garbage collector, as by insertion.
+CPython sets everything else, such as the version of the dict; a new dict has no watchers. A dict that can be part of a
+cycle is tracked by the garbage collector, as one made by insertion.
 
-CPython 3.11 to 3.14 have this layout, without the GIL, too: there a table has a lock in a byte that is not used
-otherwise, and a dict that no other thread has seen yet is filled as with the GIL. In 3.10 the entries have the hash, too.
-There and in debug builds, which count all references, JSONRPC_FAST_TEMPLATES is 0. When the core is imported, `can_make_templates` compares dicts made so with dicts made by insertion, on the interpreter that runs;
-`has_known_layout` checks each new template. Where anything differs, all dicts are made by insertion.
+CPython 3.11 to 3.14 have this layout, also without the GIL: the lock of a table is then in a byte that is otherwise
+unused, and a dict that no other thread has seen yet is filled as with the GIL. In 3.10 the entries have the hash, too.
+There and in debug builds, which count all references, JSONRPC_FAST_TEMPLATES is 0. At import, `can_make_templates`
+compares dicts made from templates with dicts made by insertion; `has_known_layout` checks each new template. If anything
+differs, all dicts are made by insertion.
 
 A template is found by the addresses of its names: a name of the cache (`name_at`) has one address. Their hash chooses the
 place, and each address is compared. A template owns its names, so no other str can have their addresses. A *shape* is names
 and their order; a template is made of a shape that is missed twice at its place, without another miss or a hit between.
-There is none for less than MIN_NAMES names, for names that are not cached, and for a shape with a name that comes twice:
-insertion lets the last value count.
+A shape gets no template if it has less than MIN_NAMES names, a name that is not cached, or a name that comes twice:
+insertion keeps the last value.
 
-Memory is bounded by the number of places: at most 2.5 MB, where a peer sends thousands of shapes with MAX_NAMES long names
-each. Where shapes do not repeat, the search for them rests.
+Memory is bounded by the number of places: at most 2.5 MB, if a peer sends thousands of shapes with MAX_NAMES long names
+each. While shapes do not repeat, the search for them pauses.
 
 A dict from a template is as large as one made by insertion into an empty dict. One whose shape has no template has room
 for its names at once (`new_dict_for`), which is faster, and takes a third more memory from 6 names on.
 
-Making a dict may start a garbage collection, which may run any code, and so come back here. What is used after it is owned
-or local: the template by a reference of its own, the items by the stack of the reader. A place is in the caches, and is
-set when its new template is complete.
+Making a dict may start a garbage collection, which may run any code, and so call this module again. Only owned or local
+values are used after it: the template has a reference of its own, the items are on the stack of the reader. A place in
+the caches is set when its new template is complete.
 """
 
 cdef extern from *:
@@ -95,10 +96,10 @@ cdef enum:
     FEW_BITS = 3  # of the number of places in the smallest table
     MOST_BITS = 6  # of the number of places in a table for MAX_NAMES
     STR_KEYS = 1  # the `dk_kind` of a table
-    TEMPLATE_PLACES = 512  # a power of two, so that the some hundred shapes of real traffic rarely share one
-    MAX_MISSES = 512  # more than hits, before the search rests
-    RETRIED_MISSES = 16  # after a rest
-    TEMPLATE_MISSES = 4  # as many as cost what a template does
+    TEMPLATE_PLACES = 512  # a power of two, so large that the few hundred shapes of real traffic rarely share a place
+    MAX_MISSES = 512  # so many misses more than hits pause the search
+    RETRIED_MISSES = 16  # after a pause
+    TEMPLATE_MISSES = 4  # making a template costs as much as so many misses
     RESTED_DICTS = 4096
 
 
@@ -115,7 +116,7 @@ cdef struct KeyTable "jsonrpc_fast_key_table":
 
 cdef struct Template:
     uint64_t shape  # the hash of its names, which is odd; 0: the place is free
-    uint64_t missed  # the shape that was missed here last; 0: none
+    uint64_t missed  # the shape that was missed here last, or 0
     PyObject* items  # owned; NULL: insertion makes dicts of this shape
 
 
@@ -155,7 +156,7 @@ cdef bint has_known_layout(PyObject* template, PyObject** items, Py_ssize_t coun
 
 
 cdef PyObject* new_template(PyObject** items, Py_ssize_t count) noexcept:
-    """A template with each second of `items` as its names; None if there can be none; NULL if there is no memory."""
+    """A template with each second of `items` as its names; None if this shape cannot have one; NULL if memory runs out."""
     cdef PyObject* template = new_dict()
     cdef Py_ssize_t i
     if template == NULL:
@@ -166,7 +167,7 @@ cdef PyObject* new_template(PyObject** items, Py_ssize_t count) noexcept:
             clear_raised()
             drop(template)
             return NULL
-    untrack(template)  # no other code is to find it
+    untrack(template)  # so that no other code finds it
     if has_known_layout(template, items, count):
         return template
     drop(template)
@@ -179,7 +180,7 @@ cdef inline PyObject* dict_like "jsonrpc_fast_dict_like"(
 ) noexcept:
     """A dict of alternating names and values, which are those of the template.
 
-    It takes over the references. NULL with an exception if there is no memory; the caller keeps them then.
+    It takes over the references. NULL with an exception if memory runs out; the caller then keeps them.
     """
     cdef KeyTable* like = table_of(template)
     cdef size_t index_bytes = <size_t>1 << like.bits
@@ -217,7 +218,7 @@ cdef inline PyObject* dict_like "jsonrpc_fast_dict_like"(
 cdef PyObject* miss_template(
     Caches* caches, Template* place, uint64_t shape, PyObject** items, Py_ssize_t count
 ) noexcept:
-    """Remember a shape that has no template here, or make one of it for the next time. Returns NULL."""
+    """Remember a shape without a template here, or make its template for the next dict. Returns NULL."""
     cdef Templates* templates = templates_in(caches)
     cdef PyObject* template
     cdef PyObject* old
@@ -250,7 +251,7 @@ cdef PyObject* miss_template(
 cdef PyObject* dict_from_template(Caches* caches, PyObject** items, Py_ssize_t size) noexcept:
     """A dict of alternating names and values, which takes over the references.
 
-    NULL without an exception if it is to be made by insertion; the caller keeps them then.
+    NULL without an exception if the dict is to be made by insertion; the caller then keeps the references.
     """
     cdef Templates* templates = templates_in(caches)
     cdef Py_ssize_t count = size >> 1
@@ -287,7 +288,7 @@ cdef PyObject* dict_from_template(Caches* caches, PyObject** items, Py_ssize_t s
 
 
 cdef inline PyObject* dict_of(Caches* caches, PyObject** items, Py_ssize_t size) noexcept:
-    """A dict of alternating names and values, which takes over the references; NULL if there is no memory."""
+    """A dict of alternating names and values, which takes over the references; NULL if memory runs out."""
     cdef Templates* templates = templates_in(caches)
     cdef PyObject* value
     cdef Py_ssize_t i
@@ -316,7 +317,7 @@ cdef int note_state(list found, dict items) except -1:
 
 
 cdef list states_of(dict items, list names):
-    """What a dict shows of itself, as it is and after changes of each kind."""
+    """The visible state of a dict, as it is and after changes of each kind."""
     cdef list found = []
     cdef int i
     note_state(found, items)
@@ -351,7 +352,7 @@ cdef PyObject** held_items(PyObject** items, Py_ssize_t size) noexcept:
 
 
 cdef bint are_made_dicts_real(int count, bint is_in_cycle) except -1:
-    """Whether dicts made from a template look and behave as others do, and leave no references."""
+    """Whether dicts made from a template look and behave as others do, and leak no references."""
     cdef PyObject* items[2 * MAX_NAMES]
     cdef PyObject* made
     cdef list names = []
@@ -419,8 +420,8 @@ def _use_templates(Py_ssize_t places=TEMPLATE_PLACES, int bits=64, Py_ssize_t mi
     of a hash. For tests.
 
     places: 0 turns the templates off.
-    misses_at_most: more than hits, before the search rests.
-    Returns how many dicts were made from templates before; None if this Python has none.
+    misses_at_most: so many misses more than hits pause the search.
+    Returns how many dicts were made from templates before; None on a Python without templates.
     """
     cdef Templates* templates = templates_in(caches_of_thread())
     cdef Py_ssize_t made

@@ -1,15 +1,15 @@
 """What the core does where threads run at the same time: on a Python without the GIL.
 
 Rules:
-  - What is written is not shared: each thread has its own caches (`caches.pxi`).
-  - What every message refers to is immortal: threads that count the references to one object wait for each other.
-  - A list or a dict of the caller is locked while its items are read. The lock is given up where this thread waits, so
-    that what the core says about Python code that runs meanwhile holds for other threads, too. One that only the locked
+  - Memory that is written is not shared: each thread has its own caches (`caches.pxi`).
+  - Objects that every message refers to are immortal: counting references to one object makes threads wait for each other.
+  - A list or a dict of the caller is locked while its items are read. CPython releases the lock while this thread waits,
+    so that the rules for Python code that runs meanwhile hold for other threads, too. A container that only the locked
     one around it refers to needs no lock of its own (`Guard`), which would cost as much as two or three items.
-  - The rules of a preset have their place when the core is imported, those of other profiles are in a dict, which has a
-    lock of its own; the tables of verdicts are filled atomically.
+  - The rules of a preset get their place when the core is imported. Those of other profiles are in a dict, which has its
+    own lock. The tables of verdicts are filled atomically.
   - A `Reader` has a lock, so that no two threads are in it.
-With the GIL, FREE_THREADED is False when the core is compiled, and nothing of this is left.
+With the GIL, FREE_THREADED is False at compile time, and all of this compiles to nothing.
 """
 
 cdef extern from *:
@@ -22,8 +22,8 @@ cdef extern from *:
     #define jsonrpc_fast_end_guard(section) PyCriticalSection_End(section)
     typedef PyCriticalSection jsonrpc_fast_section;
 
-    /* Holds an object and returns 1, if there is one reference to it, of this thread: what
-       PyUnstable_Object_IsUniquelyReferenced of CPython 3.14 says. What other threads did before is seen then. */
+    /* Holds an object and returns 1 if its only reference is one of this thread, as
+       PyUnstable_Object_IsUniquelyReferenced of CPython 3.14 says. Changes by other threads are then visible. */
     static CYTHON_INLINE int jsonrpc_fast_hold_single(PyObject *value) {
         if (_Py_atomic_load_uint32_relaxed(&value->ob_ref_local) != 1
             || _Py_atomic_load_uintptr_relaxed(&value->ob_tid) != _Py_ThreadId()
@@ -89,7 +89,7 @@ cdef extern from *:
     #define jsonrpc_fast_make_immortal(value) ((void)(value))
     #endif
 
-    /* The value in a dict as a new reference; NULL if there is none, or with an exception. */
+    /* The value in a dict as a new reference; NULL if it is missing, or with an exception. */
     #if PY_VERSION_HEX >= 0x030D0000
     static CYTHON_INLINE PyObject *jsonrpc_fast_value_in(PyObject *items, PyObject *name) {
         PyObject *value;
@@ -140,7 +140,7 @@ cdef int keep_presets() except -1:
 
 
 cdef int keep_shared_objects() except -1:
-    """Make immortal what the calls of threads have in common, when all of it is made."""
+    """Make the objects that the calls of all threads use immortal, once all of them exist."""
     for shared in (
         *(ABSENT, UNSET, TRUNCATED, ENUM_META, ENVELOPE_MEMBERS, ERROR_MEMBERS, EncodeError, JSONDecodeError),
         *(loads, dumps_unchecked, decode, parse, classify, decode_dict, encode, encode_many, encode_dict),
@@ -212,7 +212,7 @@ cdef void renew_guard "jsonrpc_fast_renew_guard"(Output* output, Guard* guard) n
 
 
 cdef inline void close_guard(Output* output, Guard* guard, Guard* around) noexcept:
-    """Give up a container, and lock the one around it if it needs that now. around: NULL: there is none."""
+    """Give up a container, and lock the one around it if it needs that now. around: NULL for the outermost."""
     if guard.state == SINGLE and guard.breaks == output.breaks:
         drop_single(guard.value)
         return

@@ -3,8 +3,8 @@
 Bounds, as in `_scanner.pxd`: a function reads at `at` only if `at < end`, and several bytes at once only if so many are
 left.
 
-Ownership: each `PyObject*` that a function returns is a new reference. NULL without an exception means that there is no
-value; NULL with an exception means that there is no memory.
+Ownership: each `PyObject*` that a function returns is a new reference. NULL without an exception means that no value was
+read; NULL with an exception means that memory ran out.
 """
 
 cdef extern from "Python.h":
@@ -36,7 +36,7 @@ cdef extern from "Python.h":
 cdef extern from *:
     """
     #include <float.h>
-    /* Whether what a double operation gives is rounded once. */
+    /* Whether the result of a double operation is rounded once. */
     #define JSONRPC_FAST_EXACT_DOUBLES (FLT_EVAL_METHOD == 0)
 
     #if defined(_MSC_VER)
@@ -93,7 +93,7 @@ cdef enum:
 
 
 cdef struct ValueReader "jsonrpc_fast_value_reader":
-    const uint8_t* at  # after a value was returned, the byte behind it
+    const uint8_t* at  # after a value was returned, the byte after it
     const uint8_t* text  # the first byte that may be read
     const uint8_t* end
     const uint8_t* start  # of the value that `value_at` reads
@@ -102,7 +102,7 @@ cdef struct ValueReader "jsonrpc_fast_value_reader":
     int numbers  # how they are read, as `numbers_of` says
     bint is_alone  # orjson is not there, or cannot read this payload
     bint is_for_orjson  # there is no value because orjson reads this payload faster
-    Caches* caches  # without the GIL those of this thread; NULL: there is no memory for them
+    Caches* caches  # without the GIL those of this thread; NULL if memory ran out
     PyObject** stack  # `values`, or larger memory on the heap
     PyObject** stack_end
     PyObject* values[STACK_VALUES]
@@ -129,7 +129,7 @@ cdef inline void open_reader(
 cdef inline const uint8_t* plain_end(ValueReader* reader, const uint8_t* at) noexcept:
     """As `skip_plain`.
 
-    Bounds: where less than 16 bytes are left, the last 16 are looked at, if those begin at `reader.text` or after, and
+    Bounds: if less than 16 bytes are left, the last 16 are read, provided that they begin at `reader.text` or later, and
     the bits of those before `at` are shifted out.
     """
     cdef const uint8_t* end = reader.end

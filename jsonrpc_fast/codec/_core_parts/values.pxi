@@ -4,11 +4,11 @@ The results are those of orjson: the same types and order of members, and the la
 JSON, a value that nests too deep and an integer that the profile may refuse give no value; then the slow path reads the
 text again.
 
-Nothing recurses. The parts of the open containers are on `ValueReader.stack`, which owns them until their container does,
-or until `drop_values`. Below the parts of each is a *mark*, which has what is to be known again when the container ends:
-where the mark of the one around it is, and whether that is an object. A mark is odd, which no address of an object is.
-Making a list or a dict may start a garbage collection, which may run other code: no pointer into static memory is held
-across it, and the reader is on the C stack.
+No function recurses. The parts of the open containers are on `ValueReader.stack`, which owns them until their container
+does, or until `drop_values`. Below the parts of each container is a *mark*, with what is needed when the container ends:
+the place of the mark of the container around it, and whether that is an object. A mark is odd; addresses of objects are
+even. Making a list or a dict may start a garbage collection, which may run other code: no pointer into static memory is
+held across it, and the reader is on the C stack.
 """
 
 cdef inline PyObject* literal_at(ValueReader* reader, const uint8_t* at) noexcept:
@@ -40,7 +40,7 @@ cdef inline PyObject* list_of(PyObject** items, Py_ssize_t size) noexcept:
 
 
 cdef PyObject** grow_values(ValueReader* reader, PyObject** top) noexcept:
-    """`top` in a stack of twice the size; NULL and the old stack if there is no memory."""
+    """`top` in a stack of twice the size; NULL and the old stack if memory runs out."""
     cdef Py_ssize_t size = reader.stack_end - reader.stack
     cdef Py_ssize_t used = top - reader.stack
     cdef bint on_heap = reader.stack != reader.values
@@ -74,7 +74,7 @@ cdef inline void forget_stack(ValueReader* reader) noexcept:
 cdef extern from *:
     """
     #if defined(__GNUC__) && !defined(__clang__)
-    /* The core is compiled with -O2: 5 % less speed here. */
+    /* The core is compiled with -O2, which is 5 % slower here. */
     struct jsonrpc_fast_value_reader;
     __attribute__((optimize("O3")))
     static PyObject *jsonrpc_fast_value_at(struct jsonrpc_fast_value_reader *, const uint8_t *, Py_ssize_t);
@@ -82,7 +82,7 @@ cdef extern from *:
     """
 
 cdef PyObject* value_at "jsonrpc_fast_value_at"(ValueReader* reader, const uint8_t* at, Py_ssize_t levels) noexcept:
-    """The value at `at`, which nests no more than `levels` deep; `reader.at` is then behind it.
+    """The value at `at`, which nests at most `levels` deep. Sets `reader.at` past it.
 
     The stack is empty before and after. Two entries are free on it before a part is read: for a name, and for its value or
     a mark.

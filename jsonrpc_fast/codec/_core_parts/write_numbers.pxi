@@ -1,11 +1,11 @@
 """Numbers as JSON, in the bytes of orjson: the shortest digits that give the same float, in its notation.
 
-Bounds: a number is written to a place before NUMBER_BYTES of free memory.
+Bounds: a number is written to a place with NUMBER_BYTES of free memory after it.
 """
 
 cdef extern from *:
     """
-    /* The value of an int of one digit, which most are; else False. */
+    /* Get the value of an int of one digit, as most are. Return False for any other. */
     #if defined(PYPY_VERSION)
     #define jsonrpc_fast_short_integer(value, number) 0
     #elif PY_VERSION_HEX >= 0x030C0000
@@ -27,12 +27,12 @@ cdef extern from *:
 
     /* Write two numbers as eight digits each; return one bit for each digit that is not 0. */
     #if defined(__GNUC__)
-    /* Apart from its caller, whose registers it would take. */
+    /* Not inlined, so that its caller keeps its registers. */
     __attribute__((noinline)) static uint64_t jsonrpc_fast_shortest(uint64_t, int, int *);
     #endif
     #if JSONRPC_FAST_SSE2
     #if defined(__GNUC__)
-    /* One multiplication, which compilers would make four additions of. */
+    /* Hides a constant, so that compilers keep one multiplication instead of four additions. */
     #define JSONRPC_FAST_HIDDEN(constant) __asm__("" : "+x"(constant))
     #else
     #define JSONRPC_FAST_HIDDEN(constant)
@@ -83,7 +83,7 @@ cdef enum:
     # The powers of ten that Schubfach needs for all doubles.
     LEAST_POWER = -292
     POWERS = 617
-    # How near to a border `write_float` decides, in its units.
+    # `write_float` decides down to this distance from a border, in its units.
     DOUBT = 128
 
 cdef extern from *:
@@ -401,7 +401,7 @@ cdef char* write_float(char* at, double value) noexcept:
         tens = whole // 10
         last = <uint32_t>(whole - 10 * tens)
     else:
-        # No branches: they would go either way.
+        # Without branches, which could not be predicted.
         is_up = most >= TEN
         last = (last + <uint32_t>(part >> 63)) & (<uint32_t>((place <= half) | is_up) - 1)
         tens += is_up

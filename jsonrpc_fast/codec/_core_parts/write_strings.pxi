@@ -1,8 +1,8 @@
-"""Strings as JSON, in the bytes of orjson: what JSON does not have to escape is not escaped.
+"""Strings as JSON, in the bytes of orjson: only characters that JSON requires to be escaped are escaped.
 
 Bounds: a function checks the room for the characters that are left before it copies them, and again after each escape.
 With an escape, a wide store or a block of characters that are written one by one, it ends less than STRING_MARGIN bytes
-behind `full`.
+past `full`.
 """
 
 cdef extern from *:
@@ -33,8 +33,8 @@ cdef extern from *:
             _mm_or_si128(JSONRPC_FAST_SPECIAL(c), JSONRPC_FAST_SPECIAL(d)));
         return (unsigned int)_mm_movemask_epi8(a);
     }
-    /* Copy eight characters as bytes; return one bit for each that is not ASCII, or that JSON escapes. What has more bits
-       than fit becomes 0xFF or 0. */
+    /* Copy eight characters as bytes; return one bit for each that is not ASCII, or that JSON escapes. One that does not
+       fit in a byte becomes 0xFF or 0. */
     static CYTHON_INLINE unsigned int jsonrpc_fast_narrow(char *to, __m128i bytes) {
         _mm_storel_epi64((__m128i *)to, bytes);
         return (unsigned int)_mm_movemask_epi8(_mm_or_si128(bytes, JSONRPC_FAST_SPECIAL(bytes))) & 0xFF;
@@ -56,7 +56,7 @@ cdef extern from *:
         return (unsigned int)_mm_movemask_epi8(JSONRPC_FAST_SPECIAL(bytes));
     }
     #else
-    /* Loops without branches, which compilers turn into the instructions of the processor. */
+    /* Loops without branches, which compilers can vectorize. */
     static CYTHON_INLINE unsigned int jsonrpc_fast_is_special(unsigned char byte) {
         return (byte == 0x22) | (byte == 0x5C) | (byte < 0x20);
     }
@@ -126,8 +126,9 @@ cdef extern from *:
     #define jsonrpc_fast_copy_wide_blocks(to, at, size) 0
     #endif
 
-    /* Copy `size` bytes up to the first that JSON escapes; return whether there is one. `to` and `at` are then behind the
-       bytes that count, but up to 15 more are written. With `has_before`, the eight bytes before `at` may be read. */
+    /* Copy `size` bytes up to the first that JSON escapes; return whether there is one. Moves `to` and `at` past the bytes
+       that are copied; up to 15 more bytes are written after them. With `has_before`, the eight bytes before `at` may be
+       read. */
     #if defined(__GNUC__)
     static inline __attribute__((always_inline)) int jsonrpc_fast_copy_plain(
         char **, const unsigned char **, Py_ssize_t, int);
@@ -195,7 +196,7 @@ cdef extern from *:
         return special != 0;
     }
 
-    /* The UTF-8 that a str keeps since somebody asked for it, or NULL. */
+    /* The cached UTF-8 of a str, which an earlier call of the C API made, or NULL. */
     #if CYTHON_COMPILING_IN_CPYTHON && !defined(Py_GIL_DISABLED) && PY_VERSION_HEX < 0x030F0000
     #define jsonrpc_fast_kept_utf8(text) (((PyCompactUnicodeObject *)(text))->utf8)
     #define jsonrpc_fast_kept_size(text) (((PyCompactUnicodeObject *)(text))->utf8_length)
@@ -269,7 +270,7 @@ cdef inline char* write_escape(char* at, uint8_t byte) noexcept:
 
 cdef char* write_specials(Output* output, char* at, const uint8_t* text, const uint8_t* end) noexcept:
     """Write the rest of a string, which begins with a character to escape, without the closing quote."""
-    cdef const uint8_t* run  # behind the last escape
+    cdef const uint8_t* run  # past the last escape
     cdef unsigned int special
     while True:
         at = write_escape(at, text[0])
@@ -309,7 +310,7 @@ cdef char* write_specials(Output* output, char* at, const uint8_t* text, const u
 
 
 cdef char* write_long(Output* output, char* at, const uint8_t* text, Py_ssize_t size) noexcept:
-    """As `write_bytes`, for a string for which there may be no room, or which is copied in wide blocks."""
+    """As `write_bytes`, for a string that may not fit, or that is copied in wide blocks."""
     cdef const uint8_t* end = text + size
     cdef Py_ssize_t done
     if output.full - at < size:
@@ -333,7 +334,7 @@ cdef char* write_long(Output* output, char* at, const uint8_t* text, Py_ssize_t 
 cdef inline char* write_bytes "jsonrpc_fast_write_bytes"(
     Output* output, char* at, const uint8_t* text, Py_ssize_t size, bint has_before
 ) noexcept:
-    """Write a string from its UTF-8; NULL with an exception if there is no memory."""
+    """Write a string from its UTF-8; NULL with an exception if memory runs out."""
     cdef const uint8_t* end = text + size
     if unlikely(output.full - at < size or size >= LONG_BYTES):
         return write_long(output, at, text, size)
@@ -439,6 +440,6 @@ cdef char* write_other_string(Output* output, char* at, PyObject* text) noexcept
 
 cdef inline char* write_string "jsonrpc_fast_write_string"(Output* output, char* at, PyObject* text) noexcept:
     if is_compact_ascii(text):
-        # The header of the object is before its characters.
+        # The header of the object precedes its characters, so the bytes before them may be read.
         return write_bytes(output, at, <const uint8_t*>string_data(text), string_size(text), True)
     return write_other_string(output, at, text)

@@ -1,10 +1,10 @@
 """Python values as JSON, in one pass; the bytes are those of orjson.
 
 It writes dicts with str names, lists, tuples, strings, integers of 64 bits, floats, booleans and None, all of exactly
-these types. A value that it does not write, or that may not be JSON, is left to orjson, which judges it.
+these types. Any other value, and one that may not be JSON, is left to orjson, which writes or refuses it.
 
-Bounds: a container and each member or item of one begin at `Output.full` or before it. Behind `full` there are at most a
-string (STRING_MARGIN), a few brackets and separators, and a number (NUMBER_BYTES), which together are less than MARGIN.
+Bounds: a container and each member or item of one begin at `Output.full` or before it. Past `full`, at most a string
+(STRING_MARGIN), a few brackets and separators, and a number (NUMBER_BYTES) are written, together less than MARGIN.
 
 Ownership: items and members are borrowed from their container. Python code, which may change every container, runs at
 `write_foreign` and at `check_depth` only: in orjson, in the methods of an object and of its class, and where the garbage
@@ -60,9 +60,9 @@ cdef enum:
 
 
 cdef inline bint member_after(PyObject* items, Py_ssize_t* place, PyObject** name, PyObject** value) noexcept:
-    """As `PyDict_Next`, which takes more than writing a short member does: the entries of a table are known.
+    """As `PyDict_Next`, but by the entries of the table: a call of it costs more than writing a short member.
 
-    In a table that has had other keys than str, such as those that orjson makes, the hash comes before each name.
+    In a table that has had keys other than str, and in those that orjson makes, the hash comes before each name.
     """
     cdef KeyTable* table = table_of(items)
     cdef PyObject** entry
@@ -82,9 +82,9 @@ cdef inline bint member_after(PyObject* items, Py_ssize_t* place, PyObject** nam
 
 
 cdef char* write_foreign(Output* output, char* at, PyObject* value, Guard* around) noexcept:
-    """Write an object of another type, unless it may be written as a container: its depth counts.
+    """Write an object of another type without orjson; NULL if its JSON may be a container, whose depth has to be checked.
 
-    orjson is left the whole payload, which it writes faster than one object after another.
+    With orjson, this is always NULL: orjson writes a whole payload faster than one object after another.
     """
     cdef PyObject* text = NULL
     if HAS_ORJSON:
@@ -120,7 +120,7 @@ cdef char* write_members(Output* output, char* at, PyObject* value, Py_ssize_t l
         at[1] = c"}"
         return at + 2
     at += 1
-    # A call that finds the end would cost as much as a member.
+    # The count ends the loop: a call that finds the end would cost as much as a member.
     while left and member_after(value, &place, &name, &item):
         if unlikely(class_of(name) != STR_TYPE):
             return NULL
@@ -198,7 +198,7 @@ cdef inline char* write_value "jsonrpc_fast_write_value"(
 ) noexcept:
     """Write a value that nests at most `levels` deep; return the end.
 
-    around: of the container around it; NULL: there is none.
+    around: of the container around it; NULL for the outermost value.
     NULL without an exception: the payload is left to orjson.
     """
     cdef PyObject* kind = class_of(value)
@@ -280,5 +280,5 @@ cdef extern from *:
     """
     static int jsonrpc_fast_check_parts(PyObject *, Py_ssize_t, PyObject *);
     """
-    # The same function, whose exception the caller raises behind `end_section`.
+    # The same function; the caller raises its exception after `end_section`.
     int check_parts_in_section "jsonrpc_fast_check_parts"(PyObject* value, Py_ssize_t depth, object option) noexcept
