@@ -56,7 +56,7 @@ def _tap(url: str, place: str, logs: Logs, profile: Profile) -> int:
     Args:
         url: The URL. Only its scheme, host and port are used: the client sends the path.
         place: HOST:PORT, where to receive requests.
-        logs: What to write.
+        logs: The logs to write.
         profile: The rules for messages.
     """
     try:
@@ -94,7 +94,7 @@ class _Tap:
     Args:
         library: httpx2 or httpx.
         target: The URL of the server.
-        watcher: Gets what is passed on.
+        watcher: Gets each message that is passed on.
         profile: The rules for messages.
         end: Called at the end, before a signal ends the process.
     """
@@ -132,7 +132,7 @@ class _Tap:
 
     async def _pass_on(self, scope: Any, receive: Any, send: Any) -> None:
         """Pass a request on, until its response has ended or the client has disconnected."""
-        has_body = asyncio.Event()  # all of it
+        has_body = asyncio.Event()  # set when the whole body has been read
 
         async def body() -> AsyncIterator[bytes]:
             more = True
@@ -231,7 +231,7 @@ class _Tap:
 
 
 async def _refuse(send: Any, data: bytes) -> None:
-    """Send a response in place of a server that sent none."""
+    """Send a response for a server that sent none."""
     headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(data))]
     await send({"type": "http.response.start", "status": 502, "headers": headers})
     await send({"type": "http.response.body", "body": data})

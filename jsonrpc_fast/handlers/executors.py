@@ -24,7 +24,7 @@ from typing import Any, Final
 from .failures import on_failure
 from .handler import Handler, OuterHandler, RequestContext
 
-# Its threads share no objects, and its class is a subclass of ThreadPoolExecutor (Python 3.14).
+# Its threads share no objects, although it is a subclass of ThreadPoolExecutor (Python 3.14).
 _INTERPRETERS: Final[type | None] = getattr(concurrent.futures, "InterpreterPoolExecutor", None)
 
 
@@ -58,7 +58,7 @@ class ExecutorHandler(OuterHandler):
         self._executor = executor
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:
-        """Return an awaitable of what the function returns; otherwise as `Handler.invoke`."""
+        """Return an awaitable of the function's result; otherwise as `Handler.invoke`."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

@@ -4,7 +4,7 @@ Rules:
   - A response settles a call only if it has the id of the call. So does an error with the id null: the server could not
     read the id, and the HTTP response belongs to this request. In a batch such an error belongs to the whole batch if
     it is the only response, and otherwise to the only call without a response.
-  - The HTTP status does not matter then, because some servers map error codes to statuses.
+  - If a response settles a call, the HTTP status is ignored, because some servers map error codes to statuses.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ResponseReader:
         if not http_response.body:
             raise http_response.fault("the server sent no response")
         received = decode(http_response.body, self._profile, raw=raw)
-        # A proxy sends HTML with an error status: then the status is what matters, and not that the body is no JSON.
+        # A proxy sends HTML with an error status, which says more than the fault of the body.
         if isinstance(received, ParseError) and not http_response.is_success:
             raise http_response.status_error()
         return received
@@ -110,8 +110,8 @@ class ResponseReader:
                 raise http_response.fault("the batch has two responses to one call")
             else:
                 found[item.id] = value
-        # One error without an id and one call without a response belong together. With more of either it would be a
-        # guess.
+        # One error without an id and one call without a response belong together. With more of either, a match would be
+        # a guess.
         if len(unknown) == len(ids) - len(found) == 1:
             [missing] = sent - found.keys()
             found[missing] = unknown.pop()

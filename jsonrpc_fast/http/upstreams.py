@@ -5,8 +5,8 @@
 
 Rules:
   - A request goes to the first upstream that does not rest. An upstream that fails rests: longer with each failure in a
-    row, or as long as its `Retry-After` says. If all of them rest, requests wait. The failures of attempts that begin
-    before the end of a rest are part of the failure that began it: many calls in flight are no failures in a row.
+    row, or as long as its `Retry-After` says. If all of them rest, requests wait. All attempts that begin before the
+    end of a rest and fail are one failure: many calls in flight that fail are not failures in a row.
   - An upstream that failed is tried again for the same request only after the others, unless they rest for longer than
     the call may take.
   - A request that was certainly not served may be sent again: no connection was made, or the status is 429. After any
@@ -70,8 +70,8 @@ class Upstreams(OuterTransport):
         rest_seconds: How long an upstream rests after a failure. Each further one after that rest doubles this, up to
             5 minutes.
         attempt_seconds: How long each wait for one upstream may take: for a connection, for room to write, for the
-            headers of the response, and for each further part of its body. It does not bound their sum, which only the
-            timeout of the call does. None: as long as the call.
+            headers of the response, and for each further part of its body. Their sum is bounded by the timeout of the
+            call alone. None: as long as the call.
         transport: The transport that sends the requests, of httpx2 or httpx; by default one with the default options.
 
     Raises:
@@ -189,7 +189,7 @@ class _Exchange:
         # The libraries have a timeout for each kind of wait. The largest stands for that of the call.
         given = [seconds for seconds in self._timeouts.values() if seconds is not None]
         self._deadline = now + max(given) if given else inf
-        self._may_be_served: Exception | None = None  # the failure after which it may
+        self._may_be_served: Exception | None = None  # the last failure after which the request may have been served
         self._tried: set[_Upstream] = set()
         self._chosen: tuple[_Upstream, float] | None = None  # for the next attempt, and when it may begin
 
@@ -216,13 +216,13 @@ class _Exchange:
         return upstream, min(max(start - now, 0.0), max(self._deadline - now, 0.0))
 
     def _choose(self, now: float) -> tuple[_Upstream, float] | None:
-        """Return the upstream to ask next, and when; None if each rests for longer than the call may take."""
+        """Return the upstream to try next, and when; None if each rests for longer than the call may take."""
         upstreams = [upstream for upstream in self._owner._upstreams if self._is_in_reach(upstream, now)]
         if not upstreams:
             return None
         found = min(upstreams, key=lambda upstream: (upstream in self._tried, max(upstream.rests_until, now)))
-        # One call may try a resting upstream early, or a single short failure of all would refuse calls for the whole
-        # rest.
+        # One call may try a resting upstream early. Otherwise a short failure of all would make calls fail for
+        # the whole rest.
         return found, now if self._may_try(found) else max(found.rests_until, now)
 
     def _is_in_reach(self, upstream: _Upstream, now: float) -> bool:
@@ -231,7 +231,7 @@ class _Exchange:
         return self._may_try(upstream) or upstream.rests_until < self._deadline
 
     def _may_try(self, upstream: _Upstream) -> bool:
-        """Return whether an upstream may be asked while it rests: if all have failed, one may be well again."""
+        """Return whether an upstream may be tried while it rests: if all have failed, one may have recovered."""
         return not self._tried and not upstream.has_asked
 
     def request_to(self, upstream: _Upstream, now: float) -> Any:

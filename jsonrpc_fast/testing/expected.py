@@ -24,7 +24,7 @@ from ..types import UNSET, Unset
 
 
 class Expectation:
-    """A message that is expected, and its response: null, unless one of these methods sets it.
+    """An expected message, and its response: null, unless one of these methods sets another.
 
     Attributes:
         method: The method.
@@ -120,7 +120,7 @@ class ExpectedCalls(Handlers):
         """Check that all expected messages have arrived, and no others.
 
         Raises:
-            AssertionError: It has not: the text names each message.
+            AssertionError: A message is missing or unexpected. The text names each.
         """
         faults = [f"unexpected: {text}" for text in self._unexpected]
         faults += [f"missing: {expectation!r}" for expectation in self._expected if not expectation.is_met]
@@ -132,7 +132,7 @@ class ExpectedCalls(Handlers):
         return super().find(method) or self._handler
 
     def _serve_expected(self, context: RequestContext, params: Any) -> Any:
-        # A session with raw payloads: expectations have values.
+        # A session with raw payloads passes a `Raw`, and expectations have values.
         if isinstance(params, Raw):
             params = params.decode()
         self.messages.append((context.method, params))

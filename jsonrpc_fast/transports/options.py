@@ -9,7 +9,7 @@ from ..framing.frames import Framing
 from ..profile import Limits, Profile
 
 MAX_FAULTS: Final = 1000
-"""The default of `max_faults` for sockets and WebSockets, whose peers may be anybody: each fault costs a response."""
+"""The default of `max_faults` for sockets and WebSockets, whose peers are not trusted: each fault costs a response."""
 
 
 class MessageOptions(TypedDict, total=False):

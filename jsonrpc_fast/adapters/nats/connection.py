@@ -27,7 +27,7 @@ def check_subject(name: str, subject: str, *, may_have_wildcards: bool = False) 
     Raises:
         TypeError: It is not a str.
         ValueError: It is empty or too large, a token of it is empty, or it has a blank, a control character or a
-            wildcard where none may be.
+            wildcard that is not allowed there.
     """
     check_name(name, subject)
     tokens = subject.split(".")
@@ -36,11 +36,14 @@ def check_subject(name: str, subject: str, *, may_have_wildcards: bool = False) 
     if may_have_wildcards:
         tokens = [token for token in tokens[:-1] if token != "*"] + [tokens[-1]] * (tokens[-1] not in ("*", ">"))
     if any("*" in token or ">" in token for token in tokens):
-        raise ValueError(f"{name} has a wildcard where none may be")
+        raise ValueError(f"{name} must not have a wildcard")
 
 
 def check_name(name: str, value: str) -> None:
-    """Check an argument that is the name of a queue group, or a subject apart from its tokens. Raises the same."""
+    """Check an argument that is the name of a queue group, or a subject apart from its tokens.
+
+    Raises: As `check_subject`.
+    """
     check_type(name, value, str)
     if not value or _NOT_IN_SUBJECTS.search(value) is not None:
         raise ValueError(f"{name} must not be empty, and must not have a blank or a control character")

@@ -34,13 +34,13 @@ class Arguments:
     """The arguments of a function.
 
     Args:
-        parameters: The parameters that are arguments, with annotations that are no strings.
+        parameters: The parameters that are arguments, with evaluated annotations.
 
     Attributes:
         parameters: The same, by name.
         types: Their types, by name.
         required: The names of the arguments without a default.
-        plain: The classes that each argument accepts as they are, if that is all there is to check; else None.
+        plain: The classes whose values each argument accepts unconverted, if no other check is needed; else None.
 
     Raises:
         TypeError: A parameter cannot be passed by name, or its type is not supported.
@@ -85,8 +85,8 @@ class Arguments:
 
         Args:
             arguments: JSON values, by name.
-            reread: If given, strings are converted where the type requires it: to numbers, booleans and so on, and else
-                to what this function returns for them.
+            reread: If given, strings are converted where the type requires it: to numbers, booleans and so on, or
+                else to the value that this function returns for them.
 
         Raises:
             Misfit: An argument is missing, unknown, or of the wrong type.
@@ -125,7 +125,7 @@ class Arguments:
         return self.convert(params or {})
 
     def one_pass(self, is_array: bool) -> tuple[MsgspecType, list[str]] | None:
-        """Return a Struct of all arguments in an object, or in an array, and their names; None if msgspec has no such.
+        """Return a Struct of all arguments in an object or array, and their names; None if msgspec cannot make one.
 
         Its fields are named by `field_of`.
         """
@@ -146,7 +146,7 @@ class Arguments:
 
 
 def field_of(name: str) -> str:
-    """Return the field of a Struct for an argument: the name itself may be one of those that every Struct has."""
+    """Return the field of a Struct for an argument: its own name may be that of an attribute that every Struct has."""
     return f"field_{name}"
 
 
@@ -167,7 +167,7 @@ def _convert(value_type: ValueType, value: Any, reread: Callable[[str], Any] | N
         read = reread(value) if reread is not None and isinstance(value, str) else value
         if read is value:
             raise
-        with contextlib.suppress(Misfit):  # of a value that the caller did not send
+        with contextlib.suppress(Misfit):  # it would be about a value that the caller did not send
             return value_type.convert(read, strict=False)
         raise
 

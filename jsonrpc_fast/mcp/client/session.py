@@ -95,7 +95,7 @@ class ClientSession(McpSession):
         Raises:
             HandshakeError: The handshake failed.
             HttpStatusError: The server refused it over HTTP.
-            ConnectionLost: The connection was lost before its end.
+            ConnectionLost: The connection was lost before the handshake was done.
         """
         while isinstance(step, SendRequest):
             timeout = step.seconds(seconds_left(deadline))
@@ -122,7 +122,7 @@ class ClientSession(McpSession):
         if server is None or not server.revision.is_modern:
             super()._ping(seconds)
             return
-        with suppress(ConnectionLost, StateError):  # as there
+        with suppress(ConnectionLost, StateError):  # as in `McpSession._ping`
             self._engine.ping(seconds, "server/discover", server.params())
 
     @property
@@ -151,8 +151,8 @@ class ClientSession(McpSession):
         function = self._request_handlers.get(context.method)
         if function is None:
             raise method_not_found()
-        # The function is called inside the coroutine: if the request is cancelled before that, no coroutine of the
-        # function is left behind that was never awaited.
+        # The function is called inside the coroutine: if the request is cancelled before that, the function has not
+        # made a coroutine that nothing awaits.
         return _called(function, params)
 
     async def inputs(self, method: str, result: dict[str, Any], repeats: int) -> dict[str, Any]:
@@ -178,7 +178,7 @@ class ClientSession(McpSession):
             raise invalid_result(method, "/inputRequests must be an object of requests")
         if state is not None and not isinstance(state, str):
             raise invalid_result(method, "/requestState must be a string")
-        # The repeated request would be the same, and so would its result: without end.
+        # The repeated request would be the same, and so would its result, without end.
         if not requests and state is None:
             raise invalid_result(method, "it asks for input without inputRequests or requestState")
         inputs: dict[str, Any] = {} if state is None else {"requestState": state}

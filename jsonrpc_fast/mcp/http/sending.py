@@ -52,14 +52,14 @@ STRAY: Final = "the sending of a request was cancelled"
 _SHOWN_HEADERS: Final = ("allow", "content-type", "retry-after", "www-authenticate")
 
 HttpAuth: TypeAlias = "httpx.Auth | httpx2.Auth | Any"
-"""What httpx or httpx2 takes as `auth`, such as the `OAuthClientProvider` of the SDK."""
+"""The types that httpx and httpx2 take as `auth`, such as the `OAuthClientProvider` of the SDK."""
 
 
 class Body:
     """The body of a request, which reports once that it was written.
 
     Args:
-        text: The JSON text.
+        data: The JSON text.
         written: Called with the number of bytes.
     """
 
@@ -94,8 +94,8 @@ class HttpSender:
         url: The URL, as the library represents it. It changes with redirects.
 
     Raises:
-        TypeError: There is both a client and `auth`, or an argument has the wrong type.
-        ValueError: It is not a URL of HTTP.
+        TypeError: Both a client and `auth` are given, or an argument has the wrong type.
+        ValueError: `url` is not an HTTP URL.
     """
 
     def __init__(

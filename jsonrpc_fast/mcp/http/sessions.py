@@ -4,8 +4,8 @@ Rules:
   - `initialize` begins a session. Its id is in the header `Mcp-Session-Id` of all later requests. A DELETE ends it.
   - A request gets its response as JSON if nothing is sent before the response, otherwise a stream of
     events that ends with the response. A notification or a response gets the status 202.
-  - `MCP-Protocol-Version` must name a revision that the server supports. The one that the session agreed on counts,
-    whichever it names: a client only should repeat that one, and the conformance suite does not.
+  - `MCP-Protocol-Version` must name a revision that the server supports. The session keeps the revision that it agreed
+    on, whichever the header names: the specification says only "should", and the conformance suite sends others.
   - A GET opens the stream of the messages that belong to no request, or resumes a stream whose connection broke.
   - An id has the prefix of the worker, if there is one, 192 random bits, and a digest of the subject that began the
     session. Only that subject may use it, which any worker can check.
@@ -42,7 +42,7 @@ from .transport import HttpTransport
 
 ID_BYTES: Final = 24
 MIN_IDLE_SECONDS: Final = 10.0
-"""A session is ended to make room for another one only after it was idle for so long."""
+"""How long a session must have been idle before it is ended to make room for another one."""
 
 _RANDOM_CHARACTERS: Final = ID_BYTES * 4 // 3
 _DIGEST_CHARACTERS: Final = 32
@@ -67,14 +67,14 @@ def _new_id(subject: object, prefix: str | None) -> str:
 
 
 def _digest(random: str, subject: object) -> str:
-    """A digest of a subject that only its session's id has; "" without authorization."""
+    """A digest of a subject, a different one in each session id; "" without authorization."""
     # With the random part, so that two sessions of one subject do not show that they belong together.
     return "" if subject is None else hashlib.sha256(f"{random} {subject!r}".encode()).hexdigest()[:_DIGEST_CHARACTERS]
 
 
 def _belongs_to(id: str, subject: object) -> bool:
     """Return whether a session with this id was begun by this subject; None stands for an unknown subject."""
-    # What this compares is a secret: how long it takes must not tell how much of a guess is right.
+    # A secret is compared: the time that this takes must not tell how much of a guess is right.
     random = id[: id.rfind(".") + 1 + _RANDOM_CHARACTERS]
     return secrets.compare_digest(id.encode(), (random + _digest(random, subject)).encode())
 
@@ -227,7 +227,7 @@ class SessionTable:
 
 @dataclass(slots=True, eq=False, repr=False)
 class SessionRequests:
-    """Answers the requests with a session of one endpoint.
+    """Serves the requests with a session of one endpoint.
 
     Args:
         server: The server.
@@ -416,7 +416,7 @@ class SessionRequests:
         """End all sessions. Their events stay in the store: a client can get the end of a stream from another worker.
 
         Args:
-            grace_seconds: How long functions that run may take.
+            grace_seconds: How long the running functions may take to finish.
         """
         sessions = self.sessions.clear()
         await asyncio.gather(*[self._close_session(session, grace_seconds) for session in sessions])

@@ -40,7 +40,7 @@ _MAX_SPARE: Final = 64
 
 @dataclass(slots=True, eq=False, repr=False)
 class StatelessRequests:
-    """Answers the requests without a session of one endpoint.
+    """Serves the requests without a session of one endpoint.
 
     Args:
         server: The server.

@@ -1,4 +1,4 @@
-"""Names of tools and prompts in a list of several servers: the server's own name, a separator, the name there.
+"""Names of tools and prompts in the list of several servers: the server's name, a separator, the name at that server.
 
 No name is ambiguous: no server name with the separator is the beginning of another one.
 """
@@ -10,7 +10,7 @@ class Prefixes:
     """The names of the servers in one list.
 
     Args:
-        separator: What stands between the name of a server and a name there.
+        separator: The text between the name of a server and the name at that server.
     """
 
     def __init__(self, separator: str) -> None:
@@ -37,7 +37,7 @@ class Prefixes:
         return self._prefixes[server] + name
 
     def split(self, name: str) -> tuple[str, str] | None:
-        """Return the server of a name in the common list, and the name there; None if no server has it."""
+        """Return the server of a name in the common list, and the name at that server; None if no server has it."""
         for server, prefix in self._prefixes.items():
             if name.startswith(prefix):
                 return server, name[len(prefix) :]

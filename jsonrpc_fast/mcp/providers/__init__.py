@@ -1,4 +1,4 @@
-"""What a server can mount besides other servers: remote servers, and services described by a document.
+"""Providers that a server can mount: remote servers, and services that a document describes.
 
     remote      `Proxy`: a remote MCP server
     openrpc     tools from a document of OpenRPC

@@ -64,7 +64,7 @@ class Document:
         """Return the object that a value is or refers to.
 
         Raises:
-            ValueError: It is no object, or a reference leads nowhere, out of the document or back to itself.
+            ValueError: It is not an object, or a reference leads nowhere, out of the document or back to itself.
         """
         for _ in range(MAX_REFERENCES):
             if not isinstance(value, dict):

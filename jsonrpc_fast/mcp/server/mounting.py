@@ -27,7 +27,7 @@ class ServerProvider(Provider):
     """A server as a provider for the servers that it is mounted at.
 
     Args:
-        registry: What the server has.
+        registry: The features of the server.
         methods: Its methods.
         server_lifespan: Its lifespan.
     """
@@ -41,7 +41,7 @@ class ServerProvider(Provider):
 
     @property
     def kinds(self) -> Collection[str]:  # type: ignore[override]
-        """The kinds of which something is registered."""
+        """The kinds of features that are registered."""
         capabilities = self._registry.capabilities()
         return [kind for kind in get_args(FeatureKind) if capabilities.supports(kind)]
 

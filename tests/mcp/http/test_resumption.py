@@ -120,7 +120,7 @@ async def test_nothing_is_replayed_to_another_session() -> None:
         own = client.headers["mcp-session-id"]
         await begin(client)
         answer = await client.get("/mcp", headers={"last-event-id": stolen})
-        assert (answer.status_code, answer.text) == (410, "The events after this one are not there any more.\n")
+        assert (answer.status_code, answer.text) == (410, "The events after this one are no longer stored.\n")
         client.headers["mcp-session-id"] = own
         assert (await client.get("/mcp", headers={"last-event-id": stolen})).status_code == 200
         await client.delete("/mcp")
