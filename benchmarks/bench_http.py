@@ -45,7 +45,7 @@ PEERS: Final = (PJRPC, JSONRPCSERVER, FASTAPI)
 
 @dataclass(frozen=True)
 class Load:
-    """What is sent, and what the answer to it is."""
+    """The request that is sent, and the response to it."""
 
     name: str
     body: bytes

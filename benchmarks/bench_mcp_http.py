@@ -156,7 +156,7 @@ class Server:
         return headers
 
     def connections(self, work: Work, count: int) -> list[Connection]:
-        """Return connections that have been checked to get the right answer."""
+        """Return connections that have been checked to get the right response."""
         if (work, count) not in self._loads:
             self._loads[work, count] = [self._prepare(work, number) for number in range(count)]
         return self._loads[work, count]

@@ -27,7 +27,7 @@ JSONRPCSERVER: Final = "jsonrpcserver"
 
 
 class Lines(asyncio.Protocol):
-    """A protocol that replies to each line. `reply` returns a line with its line feed."""
+    """A protocol that responds to each line. `reply` returns a line with its line feed."""
 
     def __init__(self, reply: Callable[[bytes], bytes]) -> None:
         self._reply = reply

@@ -4,7 +4,7 @@
 
 Each is written as a user of its library would write it. The FastAPI integration of pjrpc 2.2 sends responses as JSON
 strings, so its dispatcher stands on Starlette. The constant one is the ceiling: it receives the body, parses nothing,
-and answers the bytes in the environment variable ANSWER.
+and responds with the bytes in the environment variable ANSWER.
 """
 
 from __future__ import annotations

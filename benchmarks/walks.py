@@ -59,7 +59,7 @@ def recording() -> Iterator[Walk]:
 
 
 def call_tool() -> Walk:
-    """Serve a tools/call: from the received bytes to the written reply."""
+    """Serve a tools/call: from the received bytes to the written response."""
     from jsonrpc_fast.mcp.server import Server
 
     server = Server("walks", "1")

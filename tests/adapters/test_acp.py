@@ -146,7 +146,7 @@ def plainly_read(text: bytes) -> Any:
 
 
 def test_hostile_messages_are_read_as_by_the_json_module() -> None:
-    """What is read goes to the connection of the library: so requests are answered, and calls end, as there."""
+    """Messages that are read go to the connection of the library, which serves requests and ends calls as before."""
     texts = hostile_messages.requests(b'"hostile"', b"echo", 300) | hostile_messages.responses(b"1", 300)
     found = {name: (repr(read(text)), repr(plainly_read(text))) for name, text in texts.items()}
     assert {name: both for name, both in found.items() if both[0] != both[1]} == {}

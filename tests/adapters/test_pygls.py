@@ -563,7 +563,7 @@ async def stop(client: Any) -> None:
 
 
 async def outcomes_of_calls(kind: str) -> dict[str, str]:
-    """Return how a call ends that is answered with each of the hostile responses."""
+    """Return how a call ends that gets each of the hostile responses."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         id = b""

@@ -278,7 +278,7 @@ def test_texts_that_are_no_response(name: str, text: bytes) -> None:
 
 @contextlib.contextmanager
 def peer(path: Path, *scripts: list[bytes]) -> Iterator[None]:
-    """Answer the first request of each connection with the given pieces, each in a segment of its own."""
+    """Respond to the first request of each connection with the given pieces, each in its own segment."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
     listener.listen()

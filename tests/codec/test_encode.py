@@ -181,7 +181,7 @@ def calls(impl: ModuleType, payload: Any, **options: Any) -> list[Callable[[], b
 
 
 def calls_and_answers(impl: ModuleType, payload: Any, **options: Any) -> list[Callable[[], bytes]]:
-    """As `writers`, and replies, which become an error if a payload cannot be written."""
+    """As `writers`, and responses, which become an error if a payload cannot be written."""
     return [
         *calls(impl, payload, **options),
         lambda: impl.respond(impl.Request(1, "m"), lambda _: impl.Response(1, payload), **options),

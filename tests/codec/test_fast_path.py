@@ -1,4 +1,4 @@
-"""What the core's fast path reads, what it leaves, and that it keeps inside its text and gives back its memory."""
+"""The texts that the core's fast path reads and leaves. It reads no byte outside its text, and frees its memory."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def test_strings_of_every_kind_and_length() -> None:
 
 
 def test_short_strings() -> None:
-    """Characters and escapes of all kinds in any order, up to the lengths that are read in other ways, and faults."""
+    """Characters and escapes of all kinds in any order, up to the lengths with their own functions, and faults."""
     rng = random.Random(7)
     parts = [b"x", b"path", b"\\n", b'\\"', b"\\\\", b"\\/", b"\\u00e9", b"\\ud83d\\ude00", b"\x7f"]
     parts += [char.encode() for char in "\x80\xbf\xc0\xff\u0100\u07ff\u0800\ud7ff\ue000\uffff\U00010000\U0010ffff"]
@@ -380,7 +380,7 @@ def test_json_test_suite(corpora: Path) -> None:
 
 @rows("count", range(900, 1400, 17))
 def test_valid_texts_that_orjson_refuses(impl: ModuleType, count: int) -> None:
-    """Of orjson 3.13: where two spaces follow the first bracket, and many short values those."""
+    """orjson 3.13 refuses some arrays of many short values, if two white space characters follow the first bracket."""
     deep = b"[" * 70 + b"]" * 70  # left to orjson
     text = b"[ \n" + b"1," * count + deep + b"]"
     for data in (RESULT % text, b"[ \n%b]" % (RESULT % text), b'{"id":1, "result":%b,"jsonrpc":"2.0"}' % text):
@@ -397,7 +397,7 @@ def test_valid_texts_that_orjson_refuses(impl: ModuleType, count: int) -> None:
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[tuple[int, int]]:
-    """The address and the size of memory between two pieces that nobody may read."""
+    """The address and the size of memory between two guard pages."""
     if not guard_pages.is_possible():
         pytest.skip("memory is guarded as Linux does it")
     with guard_pages.guarded_page() as found:
@@ -425,7 +425,7 @@ def test_no_byte_outside_the_text_is_read(page: tuple[int, int]) -> None:
 @pytest.mark.slow
 @forked
 def test_memory_that_is_not_there() -> None:
-    """Each allocation fails in turn: a MemoryError comes out of it, or the message, and nothing is lost."""
+    """Each allocation fails in turn: the call raises MemoryError or returns the message, and no object is leaked."""
     import _testcapi as testcapi
 
     strings = [
@@ -523,7 +523,7 @@ def test_calls_that_are_refused(impl: ModuleType) -> None:
 
 
 def test_more_profiles_than_places() -> None:
-    """Profiles that take the place of one another, also after they are freed."""
+    """Profiles that replace one another in the table, also after they are freed."""
     text = b'{"jsonrpc":"2.0","id":1,"method":"mm","params":[]}'
     for _ in range(3):
         profiles = [JSONRPC.replace(limits=Limits(method_bytes=1 + number % 2)) for number in range(300)]
@@ -556,7 +556,7 @@ def test_the_garbage_collector_tracks_messages_that_can_be_in_cycles() -> None:
 
 
 def test_freed_messages_are_made_again() -> None:
-    """More messages of each class at once than wait to be made again, decoded and constructed in turn."""
+    """More messages of each class at once than a free list holds, decoded and constructed in turn."""
     texts = [text for text, _ in TAKEN]
     expected = [message for _, message in TAKEN]
     for _ in range(3):
@@ -570,7 +570,7 @@ def test_freed_messages_are_made_again() -> None:
 
 
 def test_what_waits_to_be_made_again_is_bounded() -> None:
-    """What a constructor makes waits when it is freed, as what is decoded does. Only `Response` takes it from there."""
+    """Messages from a constructor enter the free list, as decoded ones do. Only `Response` takes one from it."""
     for make in (lambda: Request(1, "m", [1]), lambda: Notification("m", {}), lambda: Error(1, "m", None)):
         for _ in range(2100):
             make()

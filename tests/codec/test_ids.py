@@ -1,4 +1,4 @@
-"""Ids: the reply carries the same number, or the message is refused."""
+"""Ids: the response carries the same number, or the message is refused."""
 
 from __future__ import annotations
 

@@ -365,9 +365,9 @@ def test_events_at_their_limit(outside: Path) -> None:
 
 # A server's scripts
 
-# Replies that differ from go-ethereum's, with the reason. A reply is an id and the code of a fault, or only an id.
+# Responses that differ from go-ethereum's, with the reason. A response is an id and the code of a fault, or only an id.
 GETH_DIFFERS = {
-    # Differs: a batch over the limit is not read further, so no id is known; geth replies with the first one.
+    # Differs: a batch over the limit is not read further, so no id is known; geth responds with the first one.
     "rpc/testdata/invalid-batch-toolarge.js": Counter({(None, -32600): 2}),
     # Differs: params are never null (section 4.2). LENIENT accepts them.
     "rpc/testdata/reqresp-paramsnull.js": Counter({(3, -32600): 1}),
@@ -405,7 +405,7 @@ def test_scripts_of_geth(impl: ModuleType, outside: Path, raw: bool) -> None:
 
 
 def test_replies_of_geth(impl: ModuleType, outside: Path) -> None:
-    """Where geth refuses, the reply has the same shape: one object, or a batch in the same order."""
+    """Where geth refuses, the response has the same shape: one object, or a batch in the same order."""
     compared = 0
     for script in records(outside / "geth_scripts.ndjson"):
         if script["path"] in GETH_DIFFERS:
@@ -427,7 +427,7 @@ def test_replies_of_geth(impl: ModuleType, outside: Path) -> None:
 
 # JSON texts in every position of a payload
 
-# Differs from the grammar of RFC 8259: a lone surrogate cannot be written as UTF-8, so no reply could carry it.
+# Differs from the grammar of RFC 8259: a lone surrogate cannot be written as UTF-8, so no response could carry it.
 LONE_SURROGATES = {
     rb'["\uD800"]',
     rb'["\uDFFF"]',

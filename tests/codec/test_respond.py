@@ -1,4 +1,4 @@
-"""Replies: the examples of section 7 of the specification, and the reply to everything that decoding returns."""
+"""Responses: the examples of section 7 of the specification, and the response to everything that decoding returns."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ SERVED = b'{"jsonrpc":"2.0","id":2,"result":null}'
 
 
 def check_failure(impl: ModuleType, failing: Callable[[Any], Any], error: bytes, **options: Any) -> None:
-    """A failing request affects no other item of its batch, and a failing notification gets no reply."""
+    """A failing request affects no other item of its batch, and a failing notification gets no response."""
 
     def handler(message: Any) -> Any:
         return impl.Response(2) if message == impl.Request(2, "m") else failing(message)

@@ -1,4 +1,4 @@
-"""Targets of HTTP: the ASGI and the WSGI endpoint, and MCP's Streamable HTTP endpoint, without a server.
+"""Fuzz targets of HTTP: the ASGI and the WSGI endpoint, and MCP's Streamable HTTP endpoint, without a server.
 
 An input is `METHOD path`, lines of headers, an empty line and the body; the first byte selects the profile, the second
 one the sizes of the parts in which the body arrives. For MCP an input has several requests, with lines of `---` between
@@ -69,7 +69,7 @@ def parse_request(text: bytes) -> Parsed | None:
 
 
 class _Exchange(Client):
-    """A request to an ASGI application, and its answer, whose headers show nothing of the input."""
+    """A request to an ASGI application, and its response, whose headers must not show the input."""
 
     def __init__(self, parsed: Parsed, selector: int) -> None:
         parts: list[bytes | None] = [*chunks(parsed.body, selector)]
@@ -99,7 +99,7 @@ def _endpoints(number: int) -> tuple[Handlers, Endpoint, WsgiEndpoint]:
 
 
 def http(data: bytes) -> Hashable:
-    """Both endpoints give the same answer, and the one that `Handlers` gives for the body."""
+    """Both endpoints give the same response, and the one that `Handlers` gives for the body."""
     return run(_http(data)) if len(data) >= 2 else None
 
 
@@ -134,7 +134,7 @@ async def _http(data: bytes) -> Hashable:
 
 
 def _check_wsgi(wsgi: WsgiEndpoint, parsed: Parsed, exchange: _Exchange) -> None:
-    """Check that the WSGI endpoint answers alike, where its functions are sync and the length is known."""
+    """Check that the WSGI endpoint responds alike, if its functions are sync and the length is known."""
     environ: dict[str, Any] = {
         "REQUEST_METHOD": parsed.method,
         "PATH_INFO": parsed.path,
@@ -183,7 +183,7 @@ def make_http(rng: random.Random) -> bytes:
 
 
 async def _send(endpoint: McpEndpoint, parsed: Parsed, selector: int) -> _Exchange:
-    """Send a request; a client that gets a stream without an end leaves after a while."""
+    """Send a request; the client disconnects from an endless stream after a while."""
     exchange = _Exchange(parsed, selector)
     task = asyncio.ensure_future(endpoint(exchange.scope, exchange.receive, exchange.send))
     for _ in range(400):
@@ -207,7 +207,7 @@ _LEGACY: Final = (b"2025-11-25", b"2025-03-26")
 
 
 def mcp_http(data: bytes) -> Hashable:
-    """Each request over MCP's Streamable HTTP has one response, and a session that ends leaves nothing."""
+    """Each request over MCP's Streamable HTTP has one response, and a session that ends leaves no task and no state."""
     return run(_mcp_http(data)) if len(data) >= 2 else None
 
 

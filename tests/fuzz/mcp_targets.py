@@ -82,7 +82,7 @@ def _sample() -> Server:
 
 
 def server(data: bytes) -> Hashable:
-    """Each request gets one reply, whatever the handshake was; nothing is left behind."""
+    """Each request gets one response, whatever the handshake was, and no task is left."""
     return run(_server(data)) if len(data) >= 2 else None
 
 
@@ -98,7 +98,7 @@ async def _server(data: bytes) -> Hashable:
     await wire.play(stream, data[1])
     await task
     items = read_items(stream, served.profile)
-    # The reply policy is "never": faults without an id are not answered.
+    # The response policy is "never": faults without an id are not answered.
     cancels = sum(isinstance(item, Notification) and item.method == "notifications/cancelled" for item in items)
     # Nor is a batch where the revision has none.
     decoder = Decoder("newline", served.profile)
@@ -178,7 +178,7 @@ _ERRORS: Final = (RpcError, CallTimeout, ConnectionLost, HandshakeError, StateEr
 
 
 def client(data: bytes) -> Hashable:
-    """Each call ends in a result or a documented exception, and each request of the server gets one reply."""
+    """Each call ends in a result or a documented exception, and each request of the server gets one response."""
     return run(_client(data)) if len(data) >= 2 else None
 
 

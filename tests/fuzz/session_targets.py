@@ -1,4 +1,4 @@
-"""Targets of engines and sessions: hostile streams, with calls in flight and functions of all kinds."""
+"""Fuzz targets of engines and sessions: hostile streams, with calls in flight and functions of all kinds."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _CONVERSATION: Final = (
 
 
 def engine(data: bytes) -> Hashable:
-    """Each request gets one response, nothing else gets one, and each call settles once."""
+    """Each request gets one response, no other message gets one, and each call settles once."""
     if len(data) < 2:
         return None
     make_convention, profile = _KINDS[data[0] % 4]
@@ -151,7 +151,7 @@ HANDLERS: Final = _AnyMethod({"sync": _sync, "async": _async, "failing": _failin
 
 
 def session(data: bytes) -> Hashable:
-    """Do as `engine` with a session and its functions: nothing is left behind."""
+    """The same as `engine` with a session and its functions, which leaves no task and no timer."""
     return run(_session(data)) if len(data) >= 2 else None
 
 

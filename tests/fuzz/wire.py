@@ -1,4 +1,4 @@
-"""What the targets of endpoints share: a transport without a channel, the accounting of replies, the watched log."""
+"""What the targets of endpoints share: a transport without a channel, the accounting of responses, the watched log."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def id_key(id: object) -> Hashable:
 
 
 class Replies:
-    """What was sent: replies by id, and other messages.
+    """What was sent: responses by id, and other messages.
 
     Args:
         sent: Lines.
@@ -187,13 +187,13 @@ class Replies:
 
 
 def check_replies(items: Iterable[Any], replies: Replies, dropped: int, minimum_faults: int = 0) -> None:
-    """Check that each request got exactly one reply, and nothing else got one.
+    """Check that each request got exactly one response, and nothing else got one.
 
     Args:
         items: The messages and faults received.
         replies: What was sent.
-        dropped: The maximum number of requests without a reply, because they were cancelled.
-        minimum_faults: The minimum number of replies to faults.
+        dropped: The maximum number of requests without a response, because they were cancelled.
+        minimum_faults: The minimum number of responses to faults.
     """
     requests: Counter[Hashable] = Counter()
     faults: Counter[Hashable] = Counter()

@@ -1,4 +1,4 @@
-"""Deadlines of handlers: what is answered, what is cancelled, and which cancellations pass through."""
+"""Deadlines of handlers: the responses, what is cancelled, and which cancellations pass through."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a text to its reply: what is answered, in which order, and the effects of failing functions."""
+"""From a text to its response: which messages get one, in which order, and the effects of failing functions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Dispatch = Callable[..., bytes]
 
 @pytest.fixture(params=["sync", "asyncio", "other loop"])
 def dispatch(request: pytest.FixtureRequest) -> Dispatch:
-    """Each way to the reply."""
+    """Each way to the response."""
 
     def run(handlers: Handlers, *arguments: Any, **options: Any) -> bytes:
         if request.param == "sync":

@@ -1,4 +1,4 @@
-"""Params as types: what a function gets, what is answered, and that no value of the input is in an answer."""
+"""Params as types: the arguments of a function, its response, and that no value of the input is in a response."""
 
 from __future__ import annotations
 

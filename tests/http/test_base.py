@@ -100,7 +100,7 @@ def by_wsgi(request: Request) -> Found:
 
 
 def by_answer(request: Request) -> Found:
-    """The body was read before, by something that keeps it."""
+    """The body has been read before, by code that keeps it."""
     return WSGI.serve_view({**environ_of(request), "wsgi.input": io.BytesIO()}, request.body)
 
 

@@ -34,7 +34,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {"add": lambda a, b: a + b, "refuse":
 
 
 class Posts:
-    """The bodies that were sent, in front of an endpoint or an answer."""
+    """Keeps the bodies that are sent, and passes them to an endpoint, or returns a response."""
 
     def __init__(self, answer: Answer | None = None) -> None:
         self.sizes: list[int] = []

@@ -1,4 +1,4 @@
-"""The HTTP clients, sync and async, against endpoints and against made-up answers, over transports of both
+"""The HTTP clients, sync and async, against endpoints and against made-up responses, over transports of both
 libraries."""
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Way:
         return self.run(work, self.http.WSGITransport(WsgiEndpoint(FUNCTIONS)), **options)
 
     def answered(self, work: Do, answer: Any, status: int = 200, sent: Any = None, **options: Any) -> Any:
-        """Run a piece of work with a client whose server gives a certain answer, or calls a function with the request.
+        """Run a piece of work with a client whose server gives one response, or calls a function with the request.
 
         The body of the response may be several chunks.
         """

@@ -1,4 +1,4 @@
-"""Functions that the user gave to an endpoint, and that fail: the server gets an exception that it answers with 500."""
+"""Functions of the user that fail in an endpoint: the server gets an exception, and responds with the status 500."""
 
 from __future__ import annotations
 

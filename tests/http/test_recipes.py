@@ -241,7 +241,7 @@ async def test_aiohttp(scripts: dict[str, Path]) -> None:
 
 
 async def test_cors() -> None:
-    """A page of an allowed origin may call; the framework answers the browser's question."""
+    """A page of an allowed origin may call; the framework responds to the preflight of the browser."""
     cors = pytest.importorskip("starlette.middleware.cors")
     from jsonrpc_fast.http import Endpoint
 

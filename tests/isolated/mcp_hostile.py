@@ -115,7 +115,7 @@ async def in_groups(count: int, work: Callable[[int], Awaitable[Any]], size: int
 
 
 async def slow_bodies(target: Target, count: int) -> str:
-    """Bodies that never end are answered with 408."""
+    """Bodies that never end get the status 408."""
     writers = [await open_raw(target, head("POST", {}, 1000) + b'{"jsonrpc"') for _ in range(count)]
     reader, writer = await asyncio.open_connection(HOST, target.port)
     writer.write(head("POST", {}, 1000) + b"{")

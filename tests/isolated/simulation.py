@@ -1,11 +1,11 @@
 """Simulate conversations from seeds, and check the invariants of sessions after every event.
 
     python -m tests.isolated.simulation --conversations 1000000
-    python -m tests.isolated.simulation --seed 7 --trace        # one again, with all its events
-    python -m tests.isolated.simulation --sessions --seed 7     # one of whole sessions
+    python -m tests.isolated.simulation --seed 7 --trace        # repeats one, with all its events
+    python -m tests.isolated.simulation --sessions --seed 7     # repeats one of whole sessions
 
-Most conversations are of two engines alone. For each twenty of them there is one of whole sessions on a loop with a
-virtual clock. A seed that fails is printed with the command that repeats it.
+Most conversations are between two engines alone. One in twenty is between whole sessions, on a loop with a virtual
+clock. A seed that fails is printed with the command that repeats it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def main() -> int:
     parser.add_argument("--sessions", action="store_true", help="with --seed: of whole sessions")
     parser.add_argument("--trace", action="store_true", help="print each event")
     options = parser.parse_args()
-    logging.disable()  # a connection that is cut says so
+    logging.disable()  # connections that are cut are logged
     if options.seed is not None:
         return bool(run([options.seed], options.sessions, options.trace))
     first, count = options.first, options.conversations

@@ -51,7 +51,7 @@ class Talker:
         end: The peer.
         unanswered: How many requests with each id are not answered yet.
         cancelled: How many requests with each id were cancelled.
-        requests: The ids of the requests it received and has not answered.
+        requests: The ids of the requests that it has received and not responded to.
     """
 
     def __init__(self, end: End) -> None:

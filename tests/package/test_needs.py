@@ -1,4 +1,4 @@
-"""What a run says about tests that were skipped: few lines, and the command that brings what is missing."""
+"""The report on skipped tests: a few lines, with the command that installs what is missing."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_page_for_contributors_names_every_program() -> None:
 
 
 def test_the_programs_whose_processes_come_and_go_start_without_pytest() -> None:
-    """It would take a fifth of the time in which a peer of theirs starts."""
+    """Importing pytest would take a fifth of the time in which a peer of theirs starts."""
     script = """
 import sys
 

@@ -1,4 +1,4 @@
-"""How many error replies a budget and a policy allow."""
+"""How many error responses a budget and a policy allow."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ async def test_a_timeout(convention: Convention, expected: Notification | None) 
         assert await wire.next() == Request(1, "m")
         if expected is not None:
             assert await wire.next() == expected
-        # The late answer is recognised: it is not a fault.
+        # The late response is recognised: it is not a fault.
         wire.send(b'{"jsonrpc":"2.0","id":1,"result":1}')
         await settle()
         assert faults.seen == []
@@ -246,7 +246,7 @@ async def test_a_call_is_cancelled_by_its_id() -> None:
 
 
 async def test_an_answer_and_a_cancellation_in_one_turn() -> None:
-    """The answer has arrived, but the waiting task is cancelled before it runs again."""
+    """The response has arrived, but the waiting task is cancelled before it runs again."""
 
     async with session_and_wire(convention=LspConvention()) as (session, wire):
         call = asyncio.create_task(session.call("m"))

@@ -437,7 +437,7 @@ async def test_the_error_of_the_transport_is_the_cause() -> None:
 
 @pytest.mark.virtual_time
 async def test_answers_are_sent_after_the_peer_has_half_closed() -> None:
-    """A client may write its requests, close its end, and still read the answers."""
+    """A client may write its requests, close its end, and still read the responses."""
 
     async with session_and_wire({"slow": slow}) as (session, wire):
         call = asyncio.create_task(session.call("m"))

@@ -168,7 +168,7 @@ def test_a_token_in_the_params_is_used() -> None:
     ],
 )
 def test_no_token_is_an_integer_beyond_64_bits(convention: Any, asked: bytes, members: Any) -> None:
-    """A peer that sends one gets no progress; a call whose id is one has its digits for a token."""
+    """A peer that sends one gets no progress; a call whose id is one gets its digits as the token."""
     end = End(
         decoder=Decoder(profile=JSONRPC.replace(big_ints="exact")), convention=convention(), id_factory=lambda: 2**64
     )
@@ -217,7 +217,7 @@ def test_raw_payloads() -> None:
 
 
 class Shouting(Convention):
-    """One of a user's own."""
+    """A convention of a user."""
 
     methods = frozenset({"STOP"})
     cancelled_error = (1, "STOPPED")
@@ -243,7 +243,7 @@ def test_the_convention_of_acp() -> None:
 
 
 class Raising(LspConvention):
-    """One of a user's own that fails."""
+    """A convention of a user that fails."""
 
     methods = frozenset({"$/cancelRequest", "rpc.goodbye"})
 
@@ -263,7 +263,7 @@ class Raising(LspConvention):
 
 
 class Unwritable(LspConvention):
-    """One of a user's own whose params are no JSON."""
+    """A convention of a user whose params are not JSON."""
 
     def cancellation(self, id: int | str, reason: str | None) -> tuple[str, dict[str, Any]]:
         return "$/cancelRequest", {"id": object()}

@@ -188,7 +188,7 @@ def test_nothing_is_answered_after_the_connection_is_lost() -> None:
     assert end.expire(1e9) == []
 
 
-# The reply policy.
+# The response policy.
 
 UNREADABLE = [b"{", b"5", b'{"jsonrpc":"2.0","id":true,"method":"m"}', b"[]", b'"\xff"']
 
@@ -271,7 +271,7 @@ def test_a_batch_without_requests_is_answered_at_once_or_not_at_all() -> None:
         Notification("n"),
         Notification("m"),
     ]
-    # Two answers to no call: they look like responses.
+    # Two messages that look like responses, to no call.
     events = receive(end, b'[{"jsonrpc":"2.0","id":1,"result":1},{"jsonrpc":"2.0","id":2,"result":1,"error":1}]')
     assert [type(event) for event in events] == [Fault, Fault]
     assert [type(event) for event in receive(End(response_policy="never"), b"[1,2]")] == [Fault, Fault]
@@ -351,7 +351,7 @@ def test_an_error_without_an_id_settles_the_only_call() -> None:
     given_up, _ = end.call("given up", None, 0.0, timeout=1.0)
     assert end.expire(1.0) == [given_up]
     last, _ = end.call("last", None, 2.0)
-    fault = fault_from(receive(end, text))  # it may be the late answer
+    fault = fault_from(receive(end, text))  # it may be the late response
     assert last.outcome is None
     assert str(fault.error) == "received an error with an unknown id: code -32600"
     assert repr(fault.error.__cause__) == "RpcError(-32600, 'no', UNSET)"

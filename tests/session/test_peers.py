@@ -123,7 +123,7 @@ async def test_vscode_is_cancelled() -> None:
         with pytest.raises(CallTimeout):
             await session.call("hang", timeout=0.05)
         assert await handlers.noted.get() == "cancelled"
-        # Both late answers have arrived: they are not faults.
+        # Both late responses have arrived: they are not faults.
         assert await session.call("add", [1, 2]) == 3
         assert handlers.faults.seen == []
 

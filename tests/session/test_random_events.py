@@ -84,7 +84,7 @@ class World:
 
 
 class RandomPeer:
-    """The far end of a connection. It reads in order, and answers what it has read, sooner or later."""
+    """The far end of a connection. It reads in order, and responds to what it has read, sooner or later."""
 
     def __init__(self, world: World, transport: MemoryTransport) -> None:
         self.world = world

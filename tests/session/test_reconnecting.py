@@ -869,7 +869,7 @@ async def test_a_peer_that_says_goodbye_and_stays_is_left() -> None:
     async with ReconnectingSession(lambda: goodbye_to_each(wires, 1), **QUICK) as client:
         call = asyncio.ensure_future(client.call("m", timeout=60))
         await asyncio.sleep(30)
-        assert not wires[0].is_closed  # the answer may come
+        assert not wires[0].is_closed  # the response may come
         assert not call.done()
         with pytest.raises(CallTimeout):
             await call

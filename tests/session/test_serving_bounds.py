@@ -124,7 +124,7 @@ class Deaf:
 )
 @pytest.mark.virtual_time
 async def test_a_peer_that_does_not_read_cannot_fill_the_memory_with_faults(message: bytes) -> None:
-    """They are answered until there are too many answers; in the end all are answered."""
+    """They get responses until too many of these wait to be sent; in the end all have one."""
     count = 6000
 
     one, other = memory_pair()

@@ -94,7 +94,7 @@ async def test_the_defaults_survive_many_requests_that_are_called_back(channel: 
 @pytest.mark.time_limit(100)
 @pytest.mark.slow
 async def test_nine_thousand_requests_at_once() -> None:
-    """The peer sends all of them before it answers the first request."""
+    """The peer sends all of them before it responds to the first request."""
     count = 9000
 
     async with session_and_wire(asking_handlers()) as (_, wire):
@@ -163,7 +163,7 @@ def returns_a_task(context: SessionContext) -> Any:
     ],
 )
 async def test_a_handler_that_waits_for_its_peer_holds_no_slot(handler: Callable[..., Any]) -> None:
-    """The peer answers only after this side has served something else."""
+    """The peer responds only after this side has served another request."""
 
     async def work() -> str:
         await asyncio.sleep(0)
@@ -241,7 +241,7 @@ async def test_awaitables_that_need_no_slot_are_served_at_once() -> None:
 
 
 async def test_beyond_the_bounds_requests_are_refused_and_notifications_dropped() -> None:
-    """Answers and cancellations are still read, and accepted messages are served in order."""
+    """Responses and cancellations are still read, and accepted messages are served in order."""
     order: list[Any] = []
     gate = asyncio.Event()
     faults = Faults()
@@ -312,7 +312,7 @@ async def test_waiting_messages_are_bounded_in_bytes(raw: bool) -> None:
 
 
 async def test_handlers_that_wait_for_the_peer_are_bounded() -> None:
-    """The peer never answers the calls back, so its own requests are refused in the end."""
+    """The peer never responds to the calls back, so its own requests are refused in the end."""
 
     options: dict[str, Any] = {"max_inbox": 50, "inbox_bytes": 10_000_000, "hooks": Faults(), "close_seconds": 0}
     async with session_and_wire(asking_handlers(), **options) as (session, wire):
@@ -389,7 +389,7 @@ async def test_a_peer_that_never_reads_cannot_fill_the_memory(method: str, is_re
 @pytest.mark.time_limit(60)
 @pytest.mark.slow
 async def test_a_peer_that_reads_slowly_is_served_in_full() -> None:
-    """Reading pauses meanwhile, and nothing is refused."""
+    """Reading pauses meanwhile, and no request is refused."""
     count = 3000
 
     unread = Unread({"response_bytes": 100_000, "max_inbox": 50}, {"m": lambda number: [number, "x" * 2000]})
@@ -428,7 +428,7 @@ async def test_a_peer_that_reads_none_of_its_refusals_is_given_up(monkeypatch: p
 @pytest.mark.virtual_time
 @rows("in_batches", [False, True])
 async def test_calls_back_go_on_although_the_calls_in_flight_wait_for_them(in_batches: bool) -> None:
-    """Each side has `max_calls` calls in flight, and each of these needs a call back. No timeout helps."""
+    """Each side has `max_calls` calls in flight, and each of these needs a call back. No timeout would end them."""
 
     async def back(context: SessionContext, depth: int) -> int:
         if not depth:

@@ -16,7 +16,7 @@ async def test_each_call_settles_once_and_nothing_is_left(channel: str) -> None:
     reports = await soak(channel, 1500, seed=7)
     assert [report.calls for report in reports] == [1500, 1500]
     for report in reports:
-        # A call that waits for no answer, too, has an outcome; so there are more of them than calls.
+        # A call that waits for no response has an outcome, too, so there are more outcomes than calls.
         assert sum(report.outcomes.values()) >= 1500
         assert {"result", "error", "timeout", "cancelled"} <= report.outcomes.keys()
 

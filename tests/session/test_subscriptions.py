@@ -35,7 +35,7 @@ def result(id: Any, value: Any) -> bytes:
 
 
 async def subscribed(session: Session, wire: Wire, id: Any, *early: bytes, **options: Any) -> Any:
-    """Subscribe; the peer sends `early` in the same chunk as its answer, some before and some behind it."""
+    """Subscribe; the peer sends `early` in the same chunk as its response, some before and some after it."""
     subscriptions = Subscriptions(session, **options)
     subscribing = asyncio.ensure_future(subscriptions.subscribe("newHeads"))
     request = await wire.next()
@@ -137,7 +137,7 @@ async def test_a_cancelled_subscribe_is_unsubscribed(is_late: bool) -> None:
             await settle()
             assert subscribing.cancelled()
             wire.send(encode_result(request.id, "0x1"))
-        else:  # the answer has arrived, and the task has not continued
+        else:  # the response has arrived, and the task has not continued
             wire.send(encode_result(request.id, "0x1"))
             while not session.is_idle:
                 await asyncio.sleep(0)

@@ -1,8 +1,8 @@
 """The judge of one end: what it owes its peer, and the invariants that hold after every event.
 
 Invariants:
-- Each request that was read is answered exactly once, by a response that its plan allows; a batch by one array in the
-  order of the batch. Nothing else is answered, and a request that was cancelled only if the convention says so.
+- Each request that was read gets exactly one response, which its plan allows; a batch gets one array in the order of
+  the batch. Nothing else gets a response, and a cancelled request only if the convention says so.
 - No function is called whose request was cancelled before, or by a message that was read together with it.
 - Functions are called in the order of arrival, each once, and coroutines get their slots in that order. Nothing that
   came after a message whose method is ordered is called before its function has ended. Nothing is called while the peer

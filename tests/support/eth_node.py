@@ -1,6 +1,6 @@
 """A small Ethereum node in a process of its own, over IPC, WebSocket and HTTP: python -m tests.support.eth_node PATH
 
-Besides the methods of `eth_app`, it has `test_reply`, which replies with the text that it gets, and `test_close`.
+Besides the methods of `eth_app`, it has `test_reply`, which responds with the text that it gets, and `test_close`.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def _head(status: int, headers: dict[str, str]) -> bytes:
 
 @dataclass
 class HttpScript:
-    """The server: what it received, and how it answers."""
+    """The server: what it received, and how it responds."""
 
     answer: Answer
     port: int = 0
@@ -167,7 +167,7 @@ async def http_script(answer: Answer) -> AsyncIterator[HttpScript]:
 
 
 def legacy(answer: Answer, session: str | None = SESSION, listens: bool = False) -> Answer:
-    """Answer the handshake of a legacy server with a session; `answer` gets the other requests."""
+    """Respond to the handshake as a legacy server with a session; `answer` gets the other requests."""
 
     async def serve(request: HttpRequest, reply: Reply) -> None:
         if request.rpc == "server/discover":
@@ -188,7 +188,7 @@ def legacy(answer: Answer, session: str | None = SESSION, listens: bool = False)
 
 
 def modern(answer: Answer) -> Answer:
-    """Answer the probe of a client; `answer` gets the other requests."""
+    """Respond to the probe of a client; `answer` gets the other requests."""
 
     async def serve(request: HttpRequest, reply: Reply) -> None:
         if request.rpc == "server/discover":

@@ -25,7 +25,7 @@ def modern_meta(capabilities: dict[str, Any] | None = None, **more: Any) -> dict
 
 
 def answered(result: dict[str, Any], response: Any) -> dict[str, Any]:
-    """Return the params that answer an input_required result, with one response to all of its requests."""
+    """Return the params of the request after an input_required result, with one response to all of its requests."""
     return {"inputResponses": dict.fromkeys(result["inputRequests"], response), "requestState": result["requestState"]}
 
 

@@ -1,4 +1,4 @@
-"""Servers in this process for a gateway: one with some of everything, and one with prepared answers."""
+"""Servers in this process for a gateway: one with some of everything, and one with prepared responses."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Shop:
 
 
 class Scripted:
-    """A server with prepared answers."""
+    """A server with prepared responses."""
 
     def __init__(self, answers: dict[str, Any]) -> None:
         capabilities = {"tools": {"listChanged": True}, "resources": {"subscribe": True}, "prompts": {}}

@@ -1,4 +1,4 @@
-"""An MCP server with prepared answers, and a client connected to it."""
+"""An MCP server with prepared responses, and a client connected to it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ DISCOVERED = {"supportedVersions": ["2026-07-28"], "capabilities": {}, "resultTy
 
 
 class Script:
-    """The server: answers requests by method, and keeps the messages it receives.
+    """The server: responds to requests by method, and keeps the messages that it receives.
 
     A response is a result, an RpcError, bytes to send verbatim (`%s` is the id), or None for no response. From a list
-    each request gets the next answer; a function is called with the params.
+    each request gets the next response; a function is called with the params.
     """
 
     def __init__(self, transport: MemoryTransport, answers: Mapping[str, Any]) -> None:

@@ -37,7 +37,7 @@ class RecordedConnections(list[Recorder]):
 
 
 async def echo(transport: StreamTransport) -> None:
-    """Serve a connection: reply to each request with its params."""
+    """Serve a connection: respond to each request with its params."""
 
     def reply(message: Any) -> None:
         if isinstance(message, Request):

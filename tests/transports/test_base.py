@@ -208,7 +208,7 @@ async def test_one_write_for_each_turn(written: list[bytes]) -> None:
         one.send(Request(id, "m"))
     assert written == []
     await turns(2)
-    # The replies leave in the turn in which the requests arrived.
+    # The responses leave in the turn in which the requests arrived.
     assert [data.count(b"\n") for data in written] == [3, 3]
     await turns()
     assert at_one.events == [Response(0, None), Response(1, None), Response(2, None)]

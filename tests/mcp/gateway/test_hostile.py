@@ -25,7 +25,7 @@ SECRET = "xyzzy"
 
 
 def beside(answers: dict[str, Any]) -> tuple[Scripted, Gateway]:
-    """A server with prepared answers, and the gateway to it and to a good one."""
+    """A server with prepared responses, and the gateway to it and to a good one."""
     bad = Scripted(answers)
     return bad, Gateway({"bad": bad, "good": Shop("good").server})
 

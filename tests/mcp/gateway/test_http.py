@@ -1,4 +1,4 @@
-"""The gateway over HTTP for clients of 2026-07-28: requests without a session, of users and of anybody."""
+"""The gateway over HTTP for clients of 2026-07-28: requests without a session, with and without a user."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ async def test_servers_over_http(mode: str, versions: Any) -> None:
         notes: list[str] = []
         notify = lambda method, params: notes.append(method)  # noqa: E731
         async with connect(gateway, mode=mode, handlers=handlers, on_notification=notify) as client:
-            # Before a list: that says which headers the tool needs.
+            # Before it has listed the tools: the list says which headers a tool needs.
             assert (await client.call_tool("one_where", {"region": "Rome"}))["content"][0]["text"] == "Rome"
             assert (await client.call_tool("one_ask", {"question": "?"}))["content"][0]["text"] == "yes"
             assert len(await client.list_tools()) == 8

@@ -255,7 +255,7 @@ ASKS = {"resultType": "input_required", "inputRequests": {"a": {"method": "sampl
 
 
 def only_modern(**answers: Any) -> Scripted:
-    """A server of 2026-07-28 with prepared answers."""
+    """A server of 2026-07-28 with prepared responses."""
     capabilities = {"tools": {}, "resources": {"subscribe": True}}
     discovered = {"supportedVersions": ["2026-07-28"], "capabilities": capabilities, "resultType": "complete"}
     refusal = RpcError(-32022, "Unsupported protocol version", {"supported": ["2026-07-28"]})

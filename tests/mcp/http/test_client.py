@@ -1,4 +1,4 @@
-"""The transport of a client over Streamable HTTP: what it sends, and what it makes of the answers."""
+"""The transport of a client over Streamable HTTP: what it sends, and what it makes of the responses."""
 
 from __future__ import annotations
 
@@ -402,7 +402,7 @@ async def test_a_server_that_never_answers_the_probe_or_anything_else() -> None:
         assert [request.rpc for request in server.requests] == ["server/discover", "initialize"]
 
 
-# Answers that are none.
+# HTTP responses without a valid response in them.
 
 
 @rows(
@@ -478,7 +478,7 @@ async def test_a_response_settles_only_the_call_of_its_own_post() -> None:
             await reply.send(request.result(TEXT))
             return
         await reply.begin()
-        await reply.event(first[0].result({"content": []}))  # an answer to the other call
+        await reply.event(first[0].result({"content": []}))  # a response to the other call
         await reply.event(b'{"jsonrpc":"2.0","id":%d,"result":[]}' % first[0].id)  # and a malformed one
         await reply.event(request.result(TEXT))
 

@@ -1,4 +1,4 @@
-"""Verifiers of tokens: which tokens are valid, and what happens when the server of their issuer does not answer."""
+"""Verifiers of tokens: which tokens are valid, and what happens when the server of their issuer does not respond."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ async def test_only_clients_of_2025_03_26_may_send_batches() -> None:
 @rows("version", ["", "2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28"])
 @rows("policy", ["always", "never"])
 async def test_a_batch_that_is_not_allowed_is_one_fault(version: str, policy: Any) -> None:
-    """All of it gets one answer, or none, as `response_policy` says; nothing in it is served."""
+    """All of it gets one response, or none, as `response_policy` says; nothing in it is served."""
     faults: list[BaseException] = []
     received: list[Any] = []
 

@@ -163,7 +163,7 @@ def asking() -> Server:
 
 
 async def reply(client: Conversation, name: str, response: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Call a tool, and answer its one request. Return the request and the result."""
+    """Call a tool, and respond to its one request. Return the request and the result."""
     if client.version == MODERN:
         first = await client.result("tools/call", {"name": name})
         [asked] = first["inputRequests"].values()

@@ -19,7 +19,7 @@ def measure(dispatch: Callable[[Any], Dispatch]) -> Works:
     """Measure a server's response, which has the params as its result.
 
     Args:
-        dispatch: Returns a server's function from request to reply, on the json module that it gets.
+        dispatch: Returns a server's function from request to response, on the json module that it gets.
     """
     from jsonrpc_fast.adapters import json as adapter
 

@@ -35,7 +35,7 @@ OPTIONS: Final = ["-p", "anyio", "-p", "no:hypothesispytest", "--tb=no", "-o", "
 
 
 def install() -> None:
-    """Put the adapter in the place of the SDK's functions, and of its streams in memory."""
+    """Replace the SDK's functions, and its streams in memory, by the adapter."""
     import mcp.shared.memory
 
     from jsonrpc_fast.adapters import mcp as adapter
@@ -285,7 +285,7 @@ FASTMCP: Final = Library(
         *("tests/client", "tests/server/test_server.py", "tests/server/mount", "tests/server/middleware"),
         *[f"tests/server/test_{part}.py" for part in ("context", "sessions", "pagination", "completions")],
         *("tests/server/test_protocol_eras.py", "tests/test_mcp_config.py", "tests/test_apps.py"),
-        # Some files need packages that nothing here needs, such as those of models.
+        # Some files need packages that these tests do not use, such as those of models.
         *("--continue-on-collection-errors", "-o", "asyncio_mode=auto", *OPTIONS),
     ],
     package="fastmcp_slim",

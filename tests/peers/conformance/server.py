@@ -288,7 +288,7 @@ async def test_input_required_result_list_roots(context: Context) -> str:
 
 @server.tool
 async def test_input_required_result_request_state(context: Context) -> str:
-    """Keep a value while the user answers."""
+    """Keep a value until the user responds."""
     context.state["asked"] = True
     answer = await context.call("elicitation/create", _form("Please confirm", ok="boolean"), key="confirm")
     return f"state-ok: {answer['action']}"
@@ -323,7 +323,7 @@ async def test_input_required_result_tampered_state(context: Context) -> str:
 
 @server.tool
 async def test_input_required_result_capabilities(context: Context) -> str:
-    """Ask only what the client can answer."""
+    """Ask only for what the client's capabilities allow."""
     questions = []
     if context.client_capabilities.supports("elicitation"):
         questions.append(context.call("elicitation/create", _form("Elicitation input", value="string")))

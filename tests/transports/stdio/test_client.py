@@ -379,7 +379,7 @@ async def test_a_stray_print_of_a_child_is_one_fault() -> None:
 
 
 async def test_what_a_child_prints_gets_no_response() -> None:
-    """The child prints much more than its pipe holds, then answers the first line that it reads; it counts the rest."""
+    """The child prints more than its pipe holds, then responds to the first line that it reads, and counts the rest."""
     source = """
         import sys
         print("noise\\n" * 30_000, flush=True)

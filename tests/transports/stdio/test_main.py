@@ -191,7 +191,7 @@ def end_by_signals(command: list[str], data: bytes, *signals: signal.Signals) ->
         assert process.stderr is not None
         process.stdin.write(data + first)
         process.stdin.flush()
-        process.stdout.readline()  # the answer to `first`
+        process.stdout.readline()  # the response to `first`
         for number in signals:
             wait_until_asleep(process.pid)  # the signal before is handled
             process.send_signal(number)

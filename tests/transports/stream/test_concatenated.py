@@ -148,7 +148,7 @@ print(json.dumps(found))
 
 @needs_unix
 async def test_a_session_with_a_server_that_writes_no_delimiters(tmp_path: Path) -> None:
-    """Its answers arrive in one piece, pretty-printed and cut anywhere."""
+    """Its responses arrive in one piece, pretty-printed and cut anywhere."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         requests = [json.loads(await reader.readline()) for _ in range(3)]

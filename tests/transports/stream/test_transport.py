@@ -132,7 +132,7 @@ async def test_the_end_of_the_peers_stream() -> None:
         reader, writer = await asyncio.open_connection(*server.address)
         writer.write(encode_request(1, "echo") + encode_request(2, "echo", delimited=False))
         writer.write_eof()
-        # Replies that are ready in time still arrive.
+        # Responses that are ready in time still arrive.
         assert (await reader.read()).count(b'"result":null}\n') == 2
         writer.close()
         await writer.wait_closed()

@@ -501,7 +501,7 @@ async def test_states_of_a_client() -> None:
         with pytest.raises(StateError):
             await client.start()
     client = WebSocketClient("ws://127.0.0.1:1")
-    with pytest.raises(OSError):  # noqa: PT011  nobody listens
+    with pytest.raises(OSError):  # noqa: PT011  no server listens
         await client.connect()
 
 
