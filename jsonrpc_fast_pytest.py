@@ -1,6 +1,7 @@
 """The pytest plugin of jsonrpc_fast: fixtures for sessions in memory, expected calls and recorded servers.
 
-It is a module beside the package, and each fixture imports what it needs: tests that use none import nothing of it.
+It is a module beside the package, and each fixture imports what it needs, so that tests without them do not import the
+package.
 """
 
 from __future__ import annotations

@@ -358,7 +358,7 @@ def release_parts(version: str) -> list[str]:
 
 
 def release_part(file: str) -> str:
-    """Return what part of a release a file is, by its name; the name itself if it is none."""
+    """Return the part of a release that a file is, by its name; for other files the name."""
     if source := re.fullmatch(r"jsonrpc_fast-([^-]+)\.tar\.gz", file):
         return f"{source[1]} sources"
     if pure := re.fullmatch(r"jsonrpc_fast-([^-]+)-py3-none-any\.whl", file):

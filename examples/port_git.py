@@ -19,7 +19,7 @@ from jsonrpc_fast.mcp.server import Server, ToolAnnotations, ToolError
 
 Context = Annotated[int, msgspec.Meta(description="How many lines of context to show.")]
 Moment = Annotated[str | None, msgspec.Meta(description="An ISO date, or what git reads, such as '2 weeks ago'.")]
-Commit = Annotated[str | None, msgspec.Meta(description="A commit; leave it out if there is none to look for.")]
+Commit = Annotated[str | None, msgspec.Meta(description="A commit; omit it to search without one.")]
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -1,4 +1,4 @@
-"""A language server on pygls, with nothing of this package in it: `run` puts it on this codec.
+"""A language server on pygls that does not use this package: `run` puts it on this codec.
 
 jsonrpc-fast run examples/pygls_server.py
 """

@@ -206,7 +206,7 @@ def trace_in(members: object) -> dict[str, str]:
 
 def trace_in_headers(headers: Mapping[bytes, bytes]) -> dict[str, str]:
     """Return the trace context among headers with names in lower case."""
-    # Latin-1 decodes any bytes. The hook judges what a peer sent: W3C Trace Context has a stricter grammar.
+    # Latin-1 decodes any bytes. The hook checks the values of the peer: W3C Trace Context has a stricter grammar.
     found = {name: headers.get(name.encode()) for name in TRACE_MEMBERS}
     return {name: value.decode("latin-1") for name, value in found.items() if value is not None}
 

@@ -75,7 +75,7 @@ TIMEOUT_SECONDS: Final = 300.0
 
 
 NEVER_AWAITABLE: Final = frozenset({dict, list, str, int, float, bool, type(None)})
-"""The types of most results: a quick check before the type is asked for `__await__`."""
+"""The types of most results: a quick check before the look-up of `__await__`."""
 
 
 def is_awaitable(result: object) -> bool:

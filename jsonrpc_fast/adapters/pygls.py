@@ -141,7 +141,7 @@ class _FastProtocol(JsonRPCProtocol):
             self._end_call(id, ConnectionLost("the connection is closed"))
 
     def _only_call(self) -> Any:
-        """Return the id of the only call in flight; None if there are none, or several."""
+        """Return the id of the call in flight if there is exactly one; else None."""
         ids = [id for id in self._result_types if id in self._request_futures]
         return ids[0] if len(ids) == 1 else None
 

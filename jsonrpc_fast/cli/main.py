@@ -51,7 +51,7 @@ class _Command(NamedTuple):
 
     Attributes:
         about: What it does, in a few words.
-        usage: The forms of its command line behind the name, separated by "|"; "" for the one of argparse.
+        usage: The forms of its command line after the name, separated by "|"; "" for the one of argparse.
         options: Their names in `_OPTIONS`.
         text: The description in its help, and the exit statuses.
     """

@@ -3,8 +3,8 @@
 Rules:
   - The module has a `Protocol` for `session.proxies.proxy`, and a TypedDict for each kind of object. shapes.py says
     which types schemas have.
-  - Params are passed by name if the document says "by-name" or "either", and as an array otherwise: documents that say
-    nothing often describe servers that take only arrays.
+  - Params are passed by name if the document says "by-name" or "either", and as an array otherwise: documents without
+    this member often describe servers that take only arrays.
   - No part of the document can become code: names are replaced by ones that Python allows, and texts become literals
     (by `repr`, which escapes quotes, line breaks, and what is not printable) or docstrings without escapes.
 """

@@ -12,7 +12,7 @@ RESERVED_IN_RESPONSES: Final = ENVELOPE_MEMBERS - {"params"}
 
 
 def check_extra(extra: object, reserved: frozenset[str]) -> dict[str, Any] | None:
-    """Return a copy of extra members; None if there are none.
+    """Return a copy of extra members; None for an empty dict.
 
     Raises:
         TypeError: `extra` is neither None nor a dict with keys of type str.
@@ -33,7 +33,7 @@ def check_extra(extra: object, reserved: frozenset[str]) -> dict[str, Any] | Non
 
 
 def extra_of(obj: dict[Any, Any], known: frozenset[str]) -> dict[str, Any] | None:
-    """Return the members of a decoded object whose names are not in `known`; None if there are none."""
+    """Return the members of a decoded object whose names are not in `known`; None without any."""
     return {name: value for name, value in obj.items() if type(name) is str and name not in known} or None
 
 

@@ -21,7 +21,7 @@ _find_kind = re.compile(rb'\{"jsonrpc":"2\.0",(?P<id>"id":(?:%b|[^",]+),)?%b' % 
 
 
 def default_of(profile: Profile, default: Default) -> Default:
-    """Return the `default` for payloads: where the profile has decimals, it writes a Decimal as a number."""
+    """Return the `default` for payloads, which writes a Decimal as a number if the profile has decimals."""
     if profile.floats == "float":
         return default
     from ._decimals import with_decimals  # loaded only for such profiles

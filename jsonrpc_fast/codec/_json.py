@@ -243,7 +243,7 @@ _WIDE_INTEGER: Final = re.compile(rb"(?<![0-9.eE+-])(-?[0-9]{19,})(?![0-9.eE])")
 def loads_valid(text: bytes) -> Any:
     """Return the value of valid JSON that is at most 1024 deep.
 
-    orjson 3.13 refuses some: where two spaces follow the first bracket, it expects an indented text, and many short
+    orjson 3.13 refuses some: if two spaces follow the first bracket, it expects an indented text, and many short
     values without indentation exhaust its own memory. It reads the same text without those spaces.
     """
     try:

@@ -74,7 +74,7 @@ _WIDE_INTEGER: Final = bits("has_wide_integer")
 _DUPLICATE: Final = bits("has_duplicate")
 _NO_OBJECT: Final = bits("is_no_object")
 _NO_JSON_TYPE: Final = object()
-# With these options an integer too large for a double is a matter of the profile, not malformed JSON.
+# With these options the profile decides about an integer that is too large for a double: it is not malformed JSON.
 _ANY_WIDTH: Final = EXACT_INTEGERS | NO_WIDE_INTEGERS
 
 

@@ -415,7 +415,7 @@ def _is_within_limits(text: bytes, rules: Rules) -> bool:
 
 def _has_wide_integer(text: bytes) -> bool:
     """Whether `text` may hold an integer beyond 64 bits: 19 digits in a row, also in strings."""
-    # Any 19 bytes in a row contain two neighbours of every ninth byte: where no two of these are digits, there is no
+    # Any 19 bytes in a row contain two neighbours of every ninth byte: if no two of these are digits, the text has no
     # such number. `translate` is much faster than a regular expression.
     if b"00" not in text[8::9].translate(_DIGITS_AS_ZEROS):
         return False

@@ -90,11 +90,11 @@ _SCALAR: Final = rb"%b|%b|true|false|null" % (_STRING, _NUMBER)
 _ITEM: Final = rb"(?:%b|(\[%b\]|\{%b\}))" % (_SCALAR, _S, _S)
 _usual_scalar = re.compile(_SCALAR).match
 _usual_items, _usual_members = (
-    # Each part with a comma behind it, but perhaps the last. The groups are containers, which have a depth.
+    # Each part is followed by a comma, except perhaps the last. The groups are containers, which have a depth.
     re.compile(rb"(?:%b%b%b,){0,500}(?:%b%b)?" % (_S, part, _S, _S, part)).match
     for part in (_ITEM, rb"%b%b:%b%b" % (_STRING, _S, _S, _ITEM))
 )
-# Members that no object of JSON-RPC has, each with a comma behind it.
+# Members that no object of JSON-RPC has, each followed by a comma.
 _unknown_members = re.compile(
     rb'(?:%b"(?!(?:%b)")[^"\\\x00-\x1f]*"%b:%b%b%b,){0,500}'
     % (_S, "|".join(ENVELOPE_MEMBERS | ERROR_MEMBERS).encode(), _S, _S, _ITEM, _S)
@@ -287,7 +287,7 @@ def _scan_object(
         if _byte(text, at) == _CLOSE_OBJECT:
             return Envelope(members, depth, duplicates, unexpected, opened), at + 1
         at = _expect(text, at, _COMMA)
-        # Where there is one unknown member, there may be many.
+        # One unknown member may be the first of many.
         if unexpected:
             others = _unknown_members(text, at)
             at = others.end()  # type: ignore[union-attr]

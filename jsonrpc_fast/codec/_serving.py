@@ -230,7 +230,7 @@ class ServedCoroutine:
         return self._step(self._work.throw, error)
 
     def close(self) -> None:
-        """Close the coroutine of the handler, because the loop is gone: nobody is told."""
+        """Close the coroutine of the handler without a report, because the loop is closed."""
         self._work.close()
 
     def _step(self, step: Callable[[Any], Any], value: Any) -> Any:
@@ -243,8 +243,8 @@ class ServedCoroutine:
                 self._context = None
             else:
                 self._owner.ended(self._run, end.value, None)
-        # Cancellations end here, too: each has its response, and nobody awaits the task. With asyncio a SystemExit of a
-        # task ends the loop.
+        # Cancellations end here, too: each request has its response, and no code awaits the task. With asyncio a
+        # SystemExit of a task ends the loop.
         except BaseException as error:
             self._owner.ended(self.get_run(), None, error)
             if isinstance(error, KeyboardInterrupt):

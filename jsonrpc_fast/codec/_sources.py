@@ -14,7 +14,7 @@ KINDS = (".pyx", ".pxd", ".pxi")
 
 
 def checksum(folder: str) -> int | None:
-    """Return the CRC-32 of the names and texts of the core's sources in a folder; None if there are none."""
+    """Return the CRC-32 of the names and texts of the core's sources in a folder; None for a folder without sources."""
     names = [
         f"{place}{name}" for place in PLACES for name in os.listdir(os.path.join(folder, place)) if name.endswith(KINDS)
     ]

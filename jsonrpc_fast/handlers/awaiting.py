@@ -1,4 +1,4 @@
-"""Awaitables of handlers: one that nobody awaits is ended, and a coroutine that has begun is continued.
+"""Awaitables of handlers: one that will not be awaited is ended, and a coroutine that has begun is continued.
 
 Nothing here needs an event loop, or imports asyncio.
 """
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def discard(work: Any) -> None:
-    """End an awaitable that nobody will await. One that has ended stays as it is.
+    """End an awaitable that will not be awaited. One that has ended stays as it is.
 
     CPython warns of coroutines that were never awaited, and a future may be at work.
     """

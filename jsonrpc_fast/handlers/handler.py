@@ -67,7 +67,7 @@ class RequestContext:
             item: The part. The convention of the session says what it may be.
 
         Returns:
-            False if the peer has not asked for parts, as always without a session: the result has to have all of it.
+            False if the peer has not asked for parts, as always without a session: the result must then be complete.
 
         Raises:
             EncodeError, TypeError: The item cannot be sent.

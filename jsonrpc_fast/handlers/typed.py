@@ -2,7 +2,7 @@
 
 Rules:
   - Absent params are an empty object. Invalid params get the error -32602, whose `data` lists the problems.
-  - msgspec decodes the text of the params in one pass, into a Struct of all arguments. Where it refuses, and
+  - msgspec decodes the text of the params in one pass, into a Struct of all arguments. If it refuses, and
     for types of pydantic, the conversion of each argument says why, or accepts another form of the value.
 """
 

@@ -112,7 +112,7 @@ class Batching:
             task.add_done_callback(self._tasks.discard)
             left = len(items)
 
-            # Cancel the request when nobody awaits any of its calls: every future is done, by its result or by its
+            # Cancel the request when no caller awaits any of its calls: every future is done, by its result or by its
             # caller.
             def leave(_: object) -> None:
                 nonlocal left

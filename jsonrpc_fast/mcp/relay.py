@@ -149,7 +149,7 @@ class _Side(Driver):
 
     @property
     def has_waiting(self) -> bool:
-        """Whether the peer waits for a response. Nobody waits for that of a subscription."""
+        """Whether the peer waits for a response, other than that of a subscription."""
         return any(request.method != LISTEN_METHOD for request in self.engine.requests.serving.values())
 
     # The driver.

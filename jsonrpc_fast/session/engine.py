@@ -169,7 +169,7 @@ class Engine:
                 self._write(text)
 
     def _receive_other(self, message: Any, destination: Destination | None) -> bytes | None:
-        """Handle what is not plain, see `PlainServer`."""
+        """Handle a message that is not plain (see `PlainServer`)."""
         kind = type(message)
         # The room is often 0 only because it was not made yet, or is used up by responses that have left since.
         if kind is Request and destination is None and self._plain.room <= 0 and self.inbox.make_room():

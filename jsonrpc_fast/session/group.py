@@ -28,7 +28,7 @@ class Account:
     Attributes:
         max_items: The maximum number of messages.
         max_bytes: The maximum memory. An account without any keeps one message, however large it is.
-        shared: The account of all sessions of a group. Where it is full, this account may still keep one message.
+        shared: The account of all sessions of a group. If it is full, this account may still keep one message.
         items: The number of messages.
         size: Their memory in bytes.
     """

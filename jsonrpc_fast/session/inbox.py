@@ -138,7 +138,7 @@ class Inbox:
             receive,
             self,
         )
-        # Behind an ordered handler, or while the peer does not read.
+        # Messages wait for an ordered handler, or while the peer does not read.
         self._barrier: Run | None = None  # the ordered handler that has not ended
         self._held: deque[tuple[Item, int, Destination | None, Context | None]] = deque()  # with their sizes in bytes
         # The end.
@@ -381,7 +381,7 @@ class Inbox:
     def _size_of(self, item: Item) -> int:
         return memory_of(item.params, self._room.bounds.inbox_bytes)
 
-    # Holding, behind an ordered handler and while the peer does not read.
+    # Holding messages, until an ordered handler has ended and while the peer does not read.
 
     def _is_blocked(self) -> bool:
         return self._driver.unwritten_bytes > self._room.bounds.response_bytes
@@ -403,7 +403,7 @@ class Inbox:
         context = None if destination is None else contextvars.copy_context()
         self.plain.room = 0
         held = (item, size, destination, context)
-        # Its response says that this side is alive: behind what is held, the peer would take this side for dead.
+        # Its response says that this side is alive. After the held messages, it could come too late.
         if self._is_ping(item):
             self._held.appendleft(held)
         else:

@@ -1,13 +1,13 @@
 """Whether the stream of a conversation is read.
 
 Rules:
-  - Nothing is read while a batch is served over several turns.
-  - Nothing is read while reading is paused, because too much is held for a peer that does not read.
-  - A peer that reads nothing for PAUSE_SECONDS may have paused as well: reading resumes, and what there is no room for
-    is refused.
-  - Nothing is read while the reader of a stream (streams.py) is behind, unless this side waits for something else.
-  - A peer that does not read its refusals either is not read any more. After STALL_SECONDS in which it reads nothing
-    the connection ends: two ends that do this to each other would wait forever.
+  - This side does not read while a batch is served over several turns.
+  - It does not read while too much is held for a peer that does not read: reading is paused.
+  - A peer that reads nothing for PAUSE_SECONDS may have paused as well: reading resumes, and messages without room are
+    refused.
+  - It does not read while the consumer of a stream (streams.py) is behind, unless this side waits for anything else.
+  - A peer that does not read its refusals, either, is no longer read. After STALL_SECONDS in which it reads nothing the
+    connection ends: two ends that do this to each other would wait forever.
 """
 
 from __future__ import annotations

@@ -4,13 +4,13 @@
         print(item)
 
 Rules:
-  - The request is sent when the first item is asked for.
+  - The request is sent when the first item is requested.
   - A stream that is left early, by `break`, by an exception or by `close`, cancels its request. So does a task that is
     cancelled while it waits for an item.
   - What has arrived is read before the error of a call is raised.
-  - While `max_items`, or MAX_BYTES of them, are unread, this side reads nothing more, so that the peer has to wait. It
-    does read while it waits for something else, a response or room to write, because that may be behind the items. A
-    stream with twice as much then ends with a StateError, and its request is cancelled.
+  - While `max_items`, or MAX_BYTES of them, are unread, this side stops reading, so that the peer has to wait. It reads
+    on while it waits for anything else, a response or room to write, because that may follow the items. A stream with
+    twice as much then ends with a StateError, and its request is cancelled.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Transport(Protocol):
     """
 
     onmessage: Callable[..., None] | None = None
-    """Called with each message or batch (`Received`). Where each request has an exchange of its own, a `Destination` of
+    """Called with each message or batch (`Received`). If each request has its own exchange, a `Destination` of
     sessions may follow as the second argument: the place for the responses."""
     respond: Callable[[Any], bytes | None] | None = None
     """If set before the start, a transport may call it in place of the `onmessage` of then, for messages of the stream

@@ -22,7 +22,7 @@ from nats.errors import NoRespondersError
 from ...errors import CallTimeout
 
 NO_RESPONDERS: Final = "503"
-"""The status of the message by which the broker says that nobody is subscribed."""
+"""The status of the broker's message that a subject has no subscribers."""
 
 _MAX_PUB_ACK_BYTES: Final = 4096  # it has the name of the stream, a number and perhaps a domain
 
@@ -44,7 +44,7 @@ class ResponseInbox:
 
         Raises:
             CallTimeout: No response arrived in time.
-            nats.errors.NoRespondersError: Nobody is subscribed to the subject of the request.
+            nats.errors.NoRespondersError: The subject of the request has no subscribers.
         """
         # Unpredictable, because whoever knows the subject could send a response to it.
         subject = f"{self._prefix}.{token_hex(8)}"

@@ -89,7 +89,7 @@ class _SubjectChannel(QueuedChannel):
                 await self._may_write.wait()
                 while self._outgoing:
                     text = self._outgoing.popleft()
-                    # With a reply subject, the broker reports where nobody is subscribed ("no responders").
+                    # With a reply subject, the broker reports a subject without subscribers ("no responders").
                     await client.publish(self._sends, text, reply=self._receives)
                     self._unwritten -= len(text)
                     self._events.drained()

@@ -367,7 +367,7 @@ class GatewayConnection(ClientConnection):
                 await end
             return self.completed(call, {"_meta": stream.meta()})
         finally:
-            # Whatever ends the request, the servers must not go on announcing what nobody hears.
+            # Whatever ends the request, the servers must stop sending notifications that no client gets.
             self._subscriptions.close(stream)
             del self._streams[stream], client.listeners[stream]
             client.unwatch([uri for uri, is_watched in wanted.items() if is_watched])

@@ -151,7 +151,7 @@ class LongCall:
         """
         given = call.params.get(("inputResponses",))
         responses = {} if given is None else {key: part for key, part in given.items() if key in self.asked}
-        # Their contents are for the server to judge.
+        # The server checks their contents.
         if not all(bytes(response).startswith(b"{") for response in responses.values()):
             raise invalid_params("inputResponses must be an object of results")
         self.timer.cancel()

@@ -634,6 +634,6 @@ def _reason(error: Exception) -> str:
 
 
 def retrieve(task: asyncio.Future[Any]) -> None:
-    """Retrieve the exception of a future that perhaps nobody awaits, so that asyncio does not log it."""
+    """Retrieve the exception of a future that may not be awaited, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()

@@ -121,7 +121,7 @@ class EventReader:
         return None if is_refused else await self.resume(Cursor(), session)
 
     async def _get(self, headers: dict[str, str]) -> Any:
-        """Send a GET. Return the HTTP response if it carries a stream of events; else why there is none."""
+        """Send a GET. Return the HTTP response if it carries a stream of events; else the reason why it does not."""
         try:
             http_response = await self._sender.send("GET", headers)
         except self._sender.library.TransportError as error:

@@ -32,7 +32,7 @@ class InProcess(MemoryTransport):
 
     Args:
         run: Serves one transport until it closes, as `Server.run`.
-        tool_scopes: Returns the scopes of a tool, for servers that pass calls on: here nobody checks a token.
+        tool_scopes: Returns the scopes of a tool, for servers that pass calls on: tokens are not checked here.
         lifespan: The lifespan of the server. If it cannot begin, neither can the transport.
         profile: The profile of both ends.
         raw: Whether the server takes payloads as `Raw`.

@@ -78,7 +78,7 @@ class ClientConnection:
         raise NotImplementedError
 
     def end_streams(self) -> None:
-        """End all subscriptions of a modern client with their responses. By default there are none."""
+        """End all subscriptions of a modern client with their responses. By default it has no subscriptions."""
 
     def can_serve(self, request: Request | None = None) -> bool:
         """Return whether it can serve a request of another client (None: any), of which there may be one."""
@@ -169,7 +169,7 @@ class Served(ConnectionFactory):
         self.connections.add(connection)
         try:
             async with contextlib.AsyncExitStack() as stack:
-                # Nobody else closes a transport whose session does not start.
+                # A transport whose session does not start has to be closed here.
                 async with on_failure(transport.disconnect):
                     await stack.enter_async_context(self.lifespan)
                 await connection.run()

@@ -124,7 +124,7 @@ def _candidates(root: str) -> Iterator[tuple[str, str]]:
     """Yield the name and the path of each file with the name of a template."""
     entries = 0
     for directory, folders, names in os.walk(root):
-        # Sorted: where a limit ends the reading, the same files are left out each time.
+        # Sorted, so that a limit leaves out the same files each time.
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for file in sorted(names):
             entries += 1

@@ -102,8 +102,7 @@ class Inputs:
             key = f"{digest}-{self._repeats[digest]}"
         if self._digests.setdefault(key, digest) != digest:
             raise ValueError("two requests of one run have the same key")
-        # A key that was never asked for could be a guess of the client, to answer a question before the function asks
-        # it.
+        # A response to a key that was never sent could be a guess of the client, before the function asks.
         if key not in self._responses or not (is_named or key in self._asked):
             self._missing[key] = request
             await _next_turn()  # with eager tasks, the other tasks make their requests in this round

@@ -163,7 +163,7 @@ class LifespanHolder:
             try:
                 await asyncio.shield(entering)
             except asyncio.CancelledError:
-                # `leave` has cancelled the task; nobody has cancelled this coroutine.
+                # `leave` has cancelled the task; this coroutine was not cancelled.
                 if entering.cancelled() and self._entering is not entering:
                     raise StateError("the server is closed") from None
                 raise

@@ -255,7 +255,7 @@ class TaskStore:
                 self.on_change(task)
 
         task = Task(owner, context.revision.is_modern, ttl_ms, self._poll_interval_ms, self._created, on_change)
-        # The client may never come back: the result must not stay for longer than it asked for.
+        # The client may never return: the result is not kept for longer than the time that it asked for.
         task.expiry = asyncio.get_running_loop().call_later(
             ttl_ms / 1000, self._drop, task, context=contextvars.Context()
         )
@@ -309,7 +309,7 @@ class TaskStore:
                 await _deliver(task, question, context)
         finally:
             task.waiting_results -= 1
-        # The result does not say by itself which call it belongs to: another request asked for it.
+        # The result does not name its call, because it is the response to another request.
         related = {RELATED_TASK_KEY: {"taskId": task.id}}
         if task.error is not None:
             data = task.error.get("data", UNSET)

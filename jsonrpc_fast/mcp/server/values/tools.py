@@ -3,9 +3,9 @@
 Rules:
   - Invalid arguments give a result with `isError: true` that names the faults, so that a model can correct its call. An
     unknown tool is a JSON-RPC error (specification, "Tools", "Error Handling").
-  - Models write `"3"` for 3, and `"[1]"` for [1]. Where the schema does not accept a string, but would accept the
-    value of that string read as JSON, the value takes its place, at any depth, unless the tool is strict. A string that
-    the schema accepts stays a string.
+  - Models write `"3"` for 3, and `"[1]"` for [1]. If the schema does not accept a string, but accepts the JSON value
+    that the string holds, that value replaces it, at any depth, unless the tool is strict. A string that the schema
+    accepts stays a string.
 """
 
 from __future__ import annotations
