@@ -76,7 +76,7 @@ FORBIDDEN_OPTIONS: Final = engine.OPT_INDENT_2 | engine.OPT_APPEND_NEWLINE
 
 
 def check_option(option: int) -> None:
-    """Raise ValueError for an option that breaks lines, and TypeError for what is no option."""
+    """Raise ValueError for an option that breaks lines, and TypeError for a value that is not an option."""
     if type(option) is not int:
         check_type("option", option, int)
     if option & FORBIDDEN_OPTIONS:

@@ -34,7 +34,7 @@ def kinds_of(obj: object, limits: Limits, raw_type: type[Any]) -> int:
 
     Args:
         obj: The message, usually a dict.
-        limits: The limits, which say what is too long.
+        limits: The limits, for members that are too long.
         raw_type: The backend's `Raw`.
     """
     if not isinstance(obj, dict):

@@ -49,7 +49,7 @@ def _steps_of(path: object) -> list[tuple[str | None, int]]:
         if isinstance(step, str):
             steps.append((step, -1))
         elif type(step) is int:
-            # As many digits as an index in a pointer has at most (`INDEX`).
+            # The maximum number of digits of an index in a pointer (`INDEX`).
             steps.append((None, step if 0 <= step < 10**18 else -1))
         else:
             raise TypeError(f"a step of a path must be a str or an int, not {type(step).__name__}")

@@ -1,4 +1,4 @@
-"""The parts of many plain values in one call, which is how large payloads are looked at; and the bounds for it."""
+"""The parts of many plain values in one call, by which large payloads are searched; and the bounds of this search."""
 
 from __future__ import annotations
 

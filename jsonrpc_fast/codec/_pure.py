@@ -471,7 +471,7 @@ _responder: Final = Responder(Request, Notification, Response, ParseError, encod
 
 
 def _serve_plain(text: bytes, find: Find, raw: bool) -> bytes | Called:
-    """Return the response to a text, or what has to be concluded in the ordinary way.
+    """Return the response to a text, or the message that has to be served in the ordinary way.
 
     Args:
         text: The text, in the default profile.

@@ -69,7 +69,7 @@ def _pattern(text: bytes) -> re.Pattern[bytes]:
 
 
 _BATCH_ITEM_BYTES: Final = 2048  # items below this size are faster to read as dicts
-# Members after the payload are looked for in so many bytes before the end.
+# Members after the payload are searched in so many bytes before the end.
 _TAIL_BYTES: Final = 128
 # A request without params that is shorter than this, its method aside, has no space for the shortest duplicate: an id.
 _ANOTHER_ID_BYTES: Final = len('{"jsonrpc":"2.0","id":0,"id":0,"method":""}')
@@ -333,7 +333,7 @@ def _with_raw_data(token: bytes, error: Any, rules: Rules) -> Any:
     return error
 
 
-# What a dict cannot show.
+# The faults that a dict cannot show.
 
 _NAMES: Final = {name.encode(): name for name in ENVELOPE_MEMBERS}
 _QUOTED: Final = {name: b'"%b"' % name.encode() for name in ENVELOPE_MEMBERS}

@@ -60,7 +60,7 @@ class Responder:
                 return self._encode(response, delimited=delimited, default=default, option=option)
             except HANDLER_FAILURES as failure:
                 error = error_for(failure, received.method, received.id)
-            # The error itself may not be written: its data comes from the handler.
+            # Writing the error itself may fail: its data comes from the handler.
             members = (received.id, error.code, error.message)
             try:
                 return self._encode_error(*members, error.data, delimited=delimited, default=default, option=option)

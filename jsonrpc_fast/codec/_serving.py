@@ -28,7 +28,7 @@ Find = Callable[[str], Any]
 """Returns the handler of a method, or None: a `jsonrpc_fast.handlers.Handler`, whose `plain`, `takes_raw`,
 `wants_context` and `invoke` are used."""
 Called = tuple[Any, Any, Any, "BaseException | None"]
-"""A message; the handler whose function was called for it, or None; what the function returned; what it raised."""
+"""A message; the handler whose function was called for it, or None; the result of the function; its exception."""
 
 
 def call_plain(handler: Any, params: Any) -> Any:
@@ -54,7 +54,7 @@ class Owner(Protocol):
         """Return the run of a handler that has started and not returned. `task` is an attribute of it."""
 
     def ended(self, run: Any, result: Any, error: BaseException | None, /) -> object:
-        """Conclude a run, with what it returned or raised."""
+        """Conclude a run, with its result or its exception."""
 
     def conclude(self, message: Any, handler: Any, result: Any, error: BaseException | None, /) -> object:
         """Conclude a message, with what its function raised, or a result that cannot be written."""
@@ -134,7 +134,7 @@ class PlainServer:
         if handler is None or (handler.plain is None and handler.wants_context):
             return self._receive(message, destination)
         self.last_read = message.id
-        # Whatever made the transport read, such as another handler, has a context of its own.
+        # The code that made the transport read, such as another handler, has its own context.
         context = self._context.copy()
         return context.run(self._serve, message, handler, context)
 
@@ -180,7 +180,7 @@ class ServedCoroutine:
     It has no run as long as the handler has not needed one: if it returns in its first step, it never does.
 
     Args:
-        owner: Is told the end.
+        owner: Gets the end of the run.
         work: The coroutine of the handler.
         run: What the owner knows the handler by; None: `make_run` is called when it is needed.
         message: For `make_run`, as `context` is.

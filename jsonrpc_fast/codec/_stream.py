@@ -7,7 +7,7 @@ Rules:
     may have torn a frame, so it closes the decoder.
   - Bytes go to the framing, which keeps an incomplete frame; complete frames wait in `_waiting` until they are decoded,
     in order. With "auto", the detector keeps all bytes until it knows the framing.
-  - A fault of the framing is a frame of its own. After one that ends the stream, `feed` returns nothing.
+  - A fault of the framing is one frame. After one that ends the stream, `feed` returns nothing.
 """
 
 from __future__ import annotations

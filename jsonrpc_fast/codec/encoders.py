@@ -1,6 +1,6 @@
 """The encoders of one side of a conversation: they write what its profile says, in the form that the peer uses.
 
-A profile that reads messages without `jsonrpc` says what is written to a peer that has not written yet, or whose first
+A profile that reads messages without `jsonrpc` sets the form for a peer that has not written yet, or whose first
 message has no `jsonrpc`. A peer whose first message has it, be it valid or not, gets JSON-RPC 2.0 from then on.
 """
 

@@ -89,7 +89,7 @@ class LocatingDecoder(StreamDecoder[Message]):
             if back:
                 faults.append((frames[-back], item))
         if places[-1][1] <= self._offset + len(self._unread):
-            # No frame has ended in the block: what is unread stays short.
+            # No frame has ended in the block, so the unread part stays short.
             self._frames.feed(text[at - self._offset :])
             at = self._offset + len(text)
         places.clear()

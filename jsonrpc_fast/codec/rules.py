@@ -30,7 +30,7 @@ BatchSize = Literal["empty", "allowed", "too large"]
 
 
 class Kinds(NamedTuple):
-    """What a scanner reports of a message.
+    """The report of a scanner on a message.
 
     Attributes:
         jsonrpc: The kind of the member, as the next five.

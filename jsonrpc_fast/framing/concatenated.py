@@ -147,7 +147,7 @@ class ConcatenatedFrames:
         """Return where the value that continues at `at` ends, or the end of the chunk. Set the place there."""
         while at < len(chunk):
             if self._place is _Place.VALUE:
-                # Whole strings without escapes are skipped in C; brackets and other strings are looked at one by one.
+                # Whole strings without escapes are skipped in C; brackets and other strings are read one by one.
                 at = _skip_strings(chunk, at).end()  # type: ignore[union-attr]
                 found = _find_structure(chunk, at)
                 if found is None:

@@ -30,13 +30,13 @@ def looks_like(data: bytes) -> Hint | None:
 
 
 def hint_of_line(data: bytes) -> Hint | None:
-    """Return what a line looks like that is not JSON, where a JSON text was expected."""
+    """Return a hint about a line that is not JSON, where a JSON text was expected."""
     hint = looks_like(data)
     return None if hint is Hint.NEWLINE_FRAMING else hint
 
 
 def hint_of_header(line: bytes) -> Hint | None:
-    """Return what a line looks like that is not a header, where a header was expected."""
+    """Return a hint about a line that is not a header, where a header was expected."""
     hint = looks_like(line)
     if hint is Hint.PRINTED_TEXT and _INSIDE_JSON.search(line[:LOOKED_AT_BYTES]):
         return Hint.LENGTH_TOO_SMALL

@@ -26,7 +26,7 @@ _COUNTS_CANCELLATIONS: Final = sys.version_info >= (3, 11)
 
 
 class DeadlineHandler(OuterHandler):
-    """A handler with a deadline for what it awaits."""
+    """A handler with a deadline for its awaitable."""
 
     __slots__ = ("_seconds",)
 
@@ -97,6 +97,6 @@ async def _run(work: Awaitable[Any], deadline: float | None, late_error: Callabl
         timer.cancel()
         if is_late:
             left = task.uncancel() if _COUNTS_CANCELLATIONS else 0
-            # Only this deadline has cancelled the task. Otherwise the cancellation from outside goes on.
+            # Only this deadline has cancelled the task. Otherwise the cancellation from outside continues.
             if is_cancelled and left <= cancellations:
                 raise late_error() from None

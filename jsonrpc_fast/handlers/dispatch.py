@@ -148,17 +148,17 @@ class Dispatch:
         return self._serve(received, self._delimited, context, peer)
 
     def conclude(self, item: Served, result: Any) -> bytes:
-        """Return the response to a message of its own whose function has returned, in a sync dispatch."""
+        """Return the response to a single message whose function has returned, in a sync dispatch."""
         if is_awaitable(result):
             return self._refuse_async(item, result, self._delimited)
         return self._write(item, result, self._delimited)
 
     def fail(self, item: Served, error: BaseException) -> bytes:
-        """Return the response to a message of its own whose function has raised."""
+        """Return the response to a single message whose function has raised an exception."""
         return self._fail(item, error, self._delimited)
 
     def _decode(self, data: Any) -> Any:
-        """Return the messages of a JSON text; what is decoded already as it is."""
+        """Return the messages of a JSON text; decoded messages are returned as they are."""
         if not isinstance(data, TEXTS):
             return data
         return decode(data, self._profile, raw=self._is_raw or self._reading.is_raw)

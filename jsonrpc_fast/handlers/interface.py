@@ -68,7 +68,7 @@ def methods_of(interface: object) -> dict[str, Method]:
         raise TypeError(f"interface must be a class, not {type(interface).__name__}")
     is_protocol = getattr(interface, "_is_protocol", False)
     members: dict[str, Any] = {}
-    # From `object` down, so that what a class overrides takes the place of what it inherits.
+    # From `object` down, so that the members of a class replace those that it inherits.
     for base in reversed(interface.__mro__):
         members.update(dict.fromkeys(_annotated(base), ...) if is_protocol else {})
         members.update(vars(base))

@@ -62,7 +62,7 @@ class MiddlewareHandler(OuterHandler):
         received = _content(value)
 
         def invoke(given: Any, context: RequestContext) -> Any:
-            # Not by identity: a middleware may change what it got in place.
+            # Not by identity: a middleware may change its params in place.
             is_changed = received is None or _content(given) != received
             return self._inner.invoke(given if is_changed else params, context)
 
@@ -83,7 +83,7 @@ def within(
 
 _Invoke: TypeAlias = Callable[[Any, Any], Any]
 _Link: TypeAlias = Callable[[Any, Any, _Invoke], Any]
-"""A function of params, the context and what is called in the end."""
+"""A function of params, the context and the innermost handler."""
 
 
 def _chain(middleware: Iterable[Callable[[Any, Any, CallNext], Any]]) -> _Link:

@@ -180,7 +180,7 @@ class ObservedDispatch(Dispatch):
 
 
 class _InContext(OuterCoroutine[Any]):
-    """Awaits `work` in a context of its own, on any event loop."""
+    """Awaits `work` in its own context, on any event loop."""
 
     __slots__ = ("_context",)
 

@@ -54,7 +54,7 @@ def object_schema(fields: Mapping[str, ValueType], defaults: Mapping[str, Any]) 
                 raise TypeError(f"two types have the name {name}")
     for name, default in defaults.items():
         if "default" not in schemas[name]:
-            # A mutable default is shared by all calls: what it is now may not be what a later call gets.
+            # A mutable default is shared by all calls: its value may have changed when a later call gets it.
             try:
                 if default.__hash__ is not None:
                     schemas[name] = {**schemas[name], "default": to_json(default)}

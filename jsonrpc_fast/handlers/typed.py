@@ -31,7 +31,7 @@ class TypedHandler(OuterHandler):
     Args:
         inner: The handler.
         convert: Returns what `inner` is called with, or raises a `Misfit`.
-        by_name: The type of an object of params, and the call with what it converts.
+        by_name: The type of an object of params, and the call with the converted arguments.
         by_position: The same for an array.
     """
 

@@ -8,7 +8,7 @@ Rules:
     `ConnectionLost`, `HttpStatusError`, `InvalidResponse`.
   - responses.py says which response settles a call.
   - library.py says which of the two libraries a client uses.
-  - Nothing is sent a second time, and redirects are followed only if the library is told to.
+  - No request is sent a second time, and redirects are followed only if the library is configured to follow them.
 """
 
 from __future__ import annotations

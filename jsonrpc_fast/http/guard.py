@@ -21,7 +21,7 @@ from .requests import RETRY_SOON, Receive, Refusal
 Result = TypeVar("Result")
 
 WATCH_SECONDS: Final = 0.05
-"""How long work goes on before anything watches for the client's disconnection."""
+"""How long work continues before a task watches for the client's disconnection."""
 
 _WATCHER_SECONDS: Final = 1.0
 

@@ -193,7 +193,7 @@ def host_name(host: bytes) -> bytes:
     name, separator, port = host.rpartition(b":")
     if not separator or host.endswith(b"]"):
         return host
-    # An IPv6 address without brackets has colons of its own: it is malformed as a host (RFC 3986, section 3.2.2).
+    # An IPv6 address without brackets is malformed as a host, because it has colons (RFC 3986, section 3.2.2).
     return name if port.isdigit() and (b":" not in name or name.endswith(b"]")) else b""
 
 

@@ -302,7 +302,7 @@ class _Exchange:
             seconds = max(seconds, upstream.rests_until - now)
         else:
             upstream.failures += 1
-        # After a `Retry-After` the upstream is not tried early: it has said when to come back.
+        # After a `Retry-After` the upstream is not tried early: it has said when it will be available.
         upstream.has_asked = seconds is not None
         if seconds is None:
             # The exponent has a bound because a float overflows beyond 2**1023.

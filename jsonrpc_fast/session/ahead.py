@@ -4,8 +4,8 @@ Rules:
   - The cancellation follows its request among the messages that a transport has read, or in the batch of the request.
   - Such a request gets the same response as one that is cancelled while it is served.
   - It is served as any other if a request with its id is in flight, which is then the one that is cancelled.
-  - A cancellation withdraws one request, however often the same messages are looked at: what a turn leaves undelivered
-    is looked at again, with what was read since.
+  - A cancellation withdraws one request, however often the same messages are read ahead: messages that a turn leaves
+    undelivered are read ahead again, with those that were received since.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The calls of one side: what is sent for them, and what settles them. No IO and no clock.
+"""The calls of one side: the messages that they send and the ones that settle them. No IO and no clock.
 
 Rules:
   - A call settles exactly once: by a result, an error, a malformed response, its deadline, a cancellation on this side,

@@ -67,4 +67,4 @@ class Driver:
         """Stop or go on reading the stream."""
 
     def drain(self) -> None:
-        """Call `Engine.drained` when what is unwritten has been taken. A second call before that does nothing."""
+        """Call `Engine.drained` when all unwritten bytes have been taken. A second call before that does nothing."""

@@ -590,7 +590,8 @@ class Engine:
     def goodbye(self) -> bytes:
         """Return the notification that this side begins to close.
 
-        b"" if the convention has none, or if it cannot name the last request that was read: null would stand for none.
+        b"" if the convention has none, or if it cannot name the last request that was read: null would mean that none
+        was.
         """
         last = self._plain.last_read
         if last is None or is_wide(last):

@@ -40,7 +40,7 @@ class Account:
     size: int = 0
 
     def has_room(self, size: int) -> bool:
-        """Return whether one more message of so many bytes may be kept."""
+        """Return whether one more message of this size may be kept."""
         if self.items >= self.max_items or (self.size and self.size + size > self.max_bytes):
             return False
         # An account without items ignores the shared bound, or a full group would starve a new session.

@@ -10,7 +10,7 @@ Rules:
   - Nothing that arrived after a message whose method is ordered begins before its handler has ended: it is held, and
     refused for want of room as what waits in the queue. A handler that closes the session holds nothing up.
   - Pings of the convention are outside this order: they pass what is held and begin at once, or as soon as the peer
-    reads. Their response says that this side is alive, and not what it has served.
+    reads. Their response says that this side is alive, not that it has served the messages before.
   - A request whose function returns at once is not registered as being served: nothing can arrive meanwhile. The same
     holds for an async function that returns in its first step, unless that needs its slot (running.py). Batches, hooks,
     ordered methods and functions that take the context need the registration first. A request with a
@@ -213,7 +213,7 @@ class Inbox:
         return self.plain.room > 0
 
     def serve_at_once(self, message: Request, function: Callable[[], Any]) -> bytes | Run | None:
-        """Serve a request that has a destination of its own without registration, if nothing is against it.
+        """Serve a request that has its own destination without registration, if no rule forbids it.
 
         Args:
             message: The request.
@@ -293,8 +293,8 @@ class Inbox:
     def _serve(self, item: Item, destination: Destination | None) -> None:
         handler = self.plain.find(item.method)
         if handler is not None:
-            # Whatever made the transport read, such as another handler, has a context of its own. Where messages have
-            # destinations, each arrives in the context of its own exchange.
+            # The code that made the transport read, such as another handler, has its own context. Messages with a
+            # destination arrive in the context of their exchange.
             context = self._new_context() if destination is None else contextvars.copy_context()
             context.run(self._call, handler, item, destination, context)
         elif type(item) is InboundRequest:
@@ -476,7 +476,7 @@ class Inbox:
                 request = item if type(item) is InboundRequest else None
                 shown = self._make_context(item.method, request, destination)
             result = handler.invoke(item.params, shown)
-        # As in `Engine.receive`: whatever a function raises is the failure of its own message.
+        # As in `Engine.receive`: an exception of a function is a failure of its own message only.
         except BaseException as error:
             self._failed(item, trace, error)
             if isinstance(error, KeyboardInterrupt):

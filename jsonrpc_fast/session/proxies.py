@@ -5,7 +5,7 @@ Rules:
     positional-only, all are passed as an array. An argument that is left out is left out of the params.
   - Arguments are written by their types, and the result is converted into the annotation of the return value, as typed
     handlers convert params.
-  - `handlers.interface.method` says what a method, or its params, are called that have no name of Python.
+  - `handlers.interface.method` gives the names of a method, or of its params, that Python does not allow as names.
   - A class with `async def` needs a caller whose `call` is async, and one with `def` a blocking one.
 """
 

@@ -4,7 +4,7 @@
         print(await client.call("subtract", [42, 23]))
 
 Rules:
-  - Each connection is a `Session` of its own over a new transport. Nothing that may have been served is sent twice:
+  - Each connection is a new `Session` over a new transport. No message that may have been served is sent twice:
     calls in flight fail with ConnectionLost when the connection is lost. A message that was certainly not served is
     sent again in the next connection, until its timeout: it was not sent, or the peer said goodbye before it read it,
     or refused it after the goodbye (SERVER_BUSY).
@@ -482,7 +482,7 @@ class ReconnectingSession:
         task.add_done_callback(lambda _: self._leaving.pop(session))
 
     async def _leave(self, session: Session) -> None:
-        """Let a session finish what is in flight. Its peer closes it, or this side when nothing is left."""
+        """Let a session finish the calls in flight. Its peer closes it, or this side when none is left."""
         closed = asyncio.ensure_future(session.wait_closed())
         async with on_failure(partial(session.close, 0)):  # such as when the loop ends
             while not (await asyncio.wait([closed], timeout=LEAVING_SECONDS))[0]:

@@ -38,7 +38,7 @@ class Room:
         bounds: The bounds.
         running: The number of handlers with a slot.
         waiting: What waits: messages that are not served yet, and those whose handlers wait for their peer.
-        alongside: What is served by handlers that need no slot.
+        alongside: The requests of handlers that need no slot.
         is_overloaded: Whether a message was refused, and nothing has shown since that there is room again.
     """
 
@@ -78,7 +78,7 @@ class Room:
         return waiting.items <= bounds.max_inbox // 2 and waiting.size <= bounds.inbox_bytes // 2
 
     def has_room(self, size: int) -> bool:
-        """Return whether one more message of so many bytes may wait."""
+        """Return whether one more message of this size may wait."""
         if not self.waiting.has_room(size):
             return False
         # At half of the bounds: an inbox at its bound would report the first refusal again and again.

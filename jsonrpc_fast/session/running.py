@@ -103,7 +103,7 @@ class Run:
 current_run: Final[ContextVar[Run | ServedCoroutine | None]] = ContextVar(
     "jsonrpc_fast.session.current_run", default=None
 )
-"""What `running` returns, or what it is made of when something asks for it."""
+"""The value of `running`, or the parts from which it is made at the first use."""
 
 
 def running() -> Run | None:

@@ -428,5 +428,5 @@ class Session(Caller):
         return own.register(method, function, **options)
 
     def _receiver(self) -> Callable[..., None]:
-        """Return the function for received messages: the message, and its destination if it has one of its own."""
+        """Return the function for received messages, which takes the message, and its destination if it has its own."""
         return self._engine.receive

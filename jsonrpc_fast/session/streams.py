@@ -7,7 +7,7 @@ Rules:
   - The request is sent when the first item is requested.
   - A stream that is left early, by `break`, by an exception or by `close`, cancels its request. So does a task that is
     cancelled while it waits for an item.
-  - What has arrived is read before the error of a call is raised.
+  - Items that have arrived are read before the error of a call is raised.
   - While `max_items`, or MAX_BYTES of them, are unread, this side stops reading, so that the peer has to wait. It reads
     on while it waits for anything else, a response or room to write, because that may follow the items. A stream with
     twice as much then ends with a StateError, and its request is cancelled.
@@ -38,7 +38,7 @@ CHECK_SECONDS: Final = 0.05
 
 
 class _Items:
-    """What a call has brought. The call refers to it and not to the `Stream`, which may thus be left."""
+    """The items that a call has brought. The call refers to it and not to the `Stream`, which may thus be left."""
 
     def __init__(
         self, engine: Engine, loop: asyncio.AbstractEventLoop, is_writing: Callable[[], bool], max_items: int
@@ -73,7 +73,7 @@ class _Items:
         return len(self._queue) >= part * self._max_items or self._size >= part * MAX_BYTES
 
     def _check(self) -> None:
-        """Rest while the queue is full and this side waits for nothing else."""
+        """Stop reading while the queue is full and this side waits for nothing else."""
         engine = self._engine
         reading, call = engine.inbox.reading, self.call
         if call is not None and self._is_resting:

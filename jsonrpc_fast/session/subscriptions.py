@@ -14,7 +14,8 @@ Rules:
     of the rest would not notice the gap.
   - A subscription that ends is unsubscribed, so that the peer stops sending: when it is closed, when it has ended with
     a StateError, and when the response arrives after `subscribe` was cancelled or has timed out.
-  - When the connection is closed, by either side or by a loss, the reader gets what has arrived, then ConnectionLost.
+  - When the connection is closed, by either side or by a loss, the reader gets the results that have arrived, then
+    ConnectionLost.
   - Over a `ReconnectingSession` a subscription goes on instead: it is made again with the same params in each new
     session, and gets a new id. The reader gets a `Gap` in the place of what may be missing. The new subscription is
     there by then, so a reader that asks for the missing part when it sees the gap misses nothing.

@@ -120,7 +120,7 @@ class AsgiChannel(QueuedChannel):
         self._lose(None if self._is_finishing else fault_of(code))
 
     async def _write(self) -> None:
-        """Send what is queued, then close the connection if this side closes."""
+        """Send all queued texts, then close the connection if this side closes."""
         try:
             while True:
                 while self._outgoing:

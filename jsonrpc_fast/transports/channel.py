@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 Data = bytes | bytearray | memoryview | str | list[bytes]
-"""What arrives: bytes; or on a channel that carries texts a whole text, or several that are at hand."""
+"""Received data: bytes; or on a channel that carries texts a whole text, or several that have arrived together."""
 
 # Each open socket has a buffer of this size.
 READ_BYTES: Final = 64 * 1024
@@ -26,12 +26,12 @@ READ_BYTES: Final = 64 * 1024
 HIGH_WATER_BYTES: Final = 256 * 1024
 """With more unwritten bytes than this, a connection is blocked."""
 LOW_WATER_BYTES: Final = 64 * 1024
-"""A blocked connection is unblocked when no more than this is unwritten."""
+"""A blocked connection is unblocked when at most so many bytes are unwritten."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Events:
-    """What a channel reports.
+    """The events of a channel.
 
     Attributes:
         received: Called with what has arrived: any part of a stream of bytes; or on a channel that carries texts one
@@ -94,7 +94,7 @@ class Channel:
         """Read on, or let the peer wait. The default is for channels that cannot wait."""
 
     def finish(self) -> None:
-        """Write what is unwritten, then close the channel and report `lost`, during this call or later.
+        """Write all unwritten data, then close the channel and report `lost`, during this call or later.
 
         Data that arrives until then is reported, or dropped.
         """

@@ -13,7 +13,7 @@ Rules:
     and no callback after it.
   - A fault of the channel stops sending at once; `onerror` gets it when the channel is lost.
 
-What is received:
+Received data:
   - Messages are delivered while the connection runs. Nothing is delivered while reading is paused. Bytes, and the end
     of the stream, that arrive then or before `start` are kept.
   - One turn of the loop delivers for TURN_SECONDS. The rest is the backlog: it is decoded and delivered in the next
@@ -26,7 +26,7 @@ What is received:
   - After an unexpected exception in the decoder, the connection is closed, because the state of the decoder is unknown.
   - When the channel is lost, the backlog is delivered first: a response in it settles a call.
 
-What is sent:
+Sent data:
   - Frames are queued and written together, once in each turn of the loop or when WRITE_BYTES are queued. A received
     chunk is a turn of its own, so that its responses leave at once. With `linger_turns` frames wait more turns, in
     order.
@@ -302,7 +302,7 @@ class Connection(Transport):
             self.finish_channel()
 
     def finish_channel(self) -> None:
-        """Let the channel end, after everything is written; for subclasses that have to tell it how."""
+        """Let the channel end, after everything is written. For subclasses whose channel needs more."""
         self.channel.finish()
 
     def abort(self, fault: Exception | None = None) -> None:
@@ -435,14 +435,14 @@ class Connection(Transport):
         run_callback(partial(self.report_callback_error, name=name), callback, *arguments)
 
     def report_callback_error(self, fault: BaseException, name: str = "onmessage") -> None:
-        """Report what a callback raised: to `onerror` if it was called for something received, or to the loop."""
+        """Report the exception of a callback: to `onerror` if it was called for a received message, or to the loop."""
         if name not in ("onmessage", "stderr") or self.onerror is None or not isinstance(fault, Exception):
             self.report_unhandled(fault, name)
         else:
             self._report(fault)
 
     def report_unhandled(self, fault: BaseException, callback: str) -> None:
-        """Report what a function of the user raised to the loop's exception handler."""
+        """Report the exception of a user's function to the loop's exception handler."""
         context = {"message": f"exception in {callback} of a transport", "exception": fault, "transport": self}
         asyncio.get_running_loop().call_exception_handler(context)
 
@@ -496,7 +496,7 @@ class Delivery:
         self.update()
 
     def close(self) -> None:
-        """Deliver nothing more, and drop what is kept."""
+        """Deliver nothing more, and drop all kept data."""
         self._is_open = self._may_deliver = self._has_backlog = False
         self._undelivered.clear()
         self._reader.clear()
@@ -588,7 +588,7 @@ class Delivery:
         self._extend_backlog()
 
     def _extend_backlog(self) -> None:
-        """Deliver what was added to the backlog, unless it has to wait."""
+        """Deliver the backlog, unless it has to wait."""
         had_backlog, self._has_backlog = self._has_backlog, True
         if self._may_deliver and not had_backlog:
             self._deliver()
@@ -858,7 +858,7 @@ class Outbox:
             self._lone = NEXT
 
     def flush(self) -> None:
-        """Write what is queued, unless it lingers."""
+        """Write the queue, unless it lingers."""
         if self._turns_lingered < self.linger_turns and self._queue:
             self._turns_lingered += 1
             self._is_flush_due = True

@@ -36,7 +36,7 @@ _TEXT: Final = b'{"jsonrpc":"2.0","method":"text","params":[%d,"%b"]}'
 
 
 class _End:
-    """Records the events of one end, and what is wrong with them.
+    """Records the events of one end, and their faults.
 
     Args:
         name: The name of the end.
@@ -56,7 +56,7 @@ class _End:
         self._method = ""  # that is being called
 
     def call(self, method: Callable[..., None], *arguments: object) -> None:
-        """Call a method of the channel that must report nothing meanwhile."""
+        """Call a method of the channel, which must not report an event during the call."""
         self._method = method.__name__
         try:
             method(*arguments)

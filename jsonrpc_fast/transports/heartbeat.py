@@ -2,7 +2,7 @@
 
 Rules:
   - Any data from the peer is a sign of life, even a part of a message.
-  - A peer from which nothing has arrived for `seconds` is pinged. If nothing has arrived after as many seconds more, it
+  - A peer that has sent nothing for `seconds` is pinged. If nothing has arrived after the same time again, it
     is lost.
   - Both are noticed up to a CHECKS-th of `seconds` late, because a check sees that something has arrived, and not when.
     So an idle peer that responds is pinged at least every 1.25 times `seconds`, and one that does not is lost between
@@ -22,7 +22,7 @@ from .protocol import Transport
 CHECKS: Final = 4
 """How often within `seconds` it is checked whether something has arrived."""
 READ_SECONDS: Final = 0.001
-"""How long the loop may read what has arrived, before a peer is given up."""
+"""How long the loop may read data that has arrived, before a peer is given up."""
 
 
 class Heartbeat:

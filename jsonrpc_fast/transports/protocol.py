@@ -59,8 +59,8 @@ class Transport(Protocol):
     pauses_when_blocked: bool = True
     """Whether reading pauses while the write buffer is above its high-water mark.
 
-    This bounds the memory of a side that responds to what it receives. If both sides do this and also send on their own
-    initiative, each may wait for the other one to read.
+    This bounds the memory of a side that responds to received messages. If both sides do this and also send on
+    their own initiative, each may wait for the other one to read.
     """
     profile: Profile | None = None
     """The rules that every delivered message obeys; None: they are not known, and the layer above checks them."""
@@ -72,7 +72,7 @@ class Transport(Protocol):
     """Whether `close` waits until the peer ends its stream, so that the peer loses nothing."""
 
     has_exchanges: ClassVar[bool] = False
-    """Whether each request has an exchange of its own: the server always responds, and closing it cancels it."""
+    """Whether each request has its own exchange: the server always responds, and closing the exchange cancels it."""
 
     @property
     def peer(self) -> Any:

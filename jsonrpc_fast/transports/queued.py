@@ -9,7 +9,7 @@ from .channel import Channel, Events
 
 
 class QueuedChannel(Channel):
-    """A channel of texts whose subclass has a task that writes what is queued, and reads while it may.
+    """A channel of texts whose subclass has a task that writes the queued texts, and reads while it may.
 
     The task that writes waits for `_may_write`, which it clears, then takes the texts off `_outgoing` and counts them
     off `_unwritten`. What reads waits for `_may_read`.

@@ -23,7 +23,7 @@ TURN_ITEMS: Final = 64
 SMALL_BYTES: Final = 256
 """Chunks of bytes up to this size are decoded at once, since they hold few items."""
 STEP_BYTES: Final = 4096
-"""A longer text is decoded in a step of its own."""
+"""A longer text is decoded in its own step."""
 
 Read: TypeAlias = "Callable[[Any], Any]"
 Listen: TypeAlias = "Callable[[Any], bool]"
@@ -74,7 +74,7 @@ class StreamReader:
         listen: Called with each text before it is read, or with the part of it that is there, until it returns True.
 
     Attributes:
-        feed: Reads what has just arrived, while nothing is kept. Returns at most the given number of items, if one is
+        feed: Reads data that has just arrived, while none is kept. Returns at most the given number of items, if one is
             given; see `has_more`. A batch adds the number of its messages.
         partial_bytes: About how many bytes of an incomplete message were fed; the delivery counts them.
         small_bytes: The size up to which a chunk is decoded at once.
@@ -100,7 +100,7 @@ class StreamReader:
 
     @property
     def framing(self) -> Framing:
-        """The framing of what is sent and received; "auto" until it is known."""
+        """The framing of both directions; "auto" until it is known."""
         return self._decoder.framing
 
     @property
@@ -120,11 +120,11 @@ class StreamReader:
         return self.partial_bytes + len(self._kept)
 
     def keep(self, data: Any) -> None:
-        """Keep what has arrived for `next_items`."""
+        """Keep received data for `next_items`."""
         self._kept += data
 
     def next_items(self) -> list[Any]:
-        """Take one step through what is kept. Return the items that it ended, if any."""
+        """Take one step through the kept data. Return the items that it ended, if any."""
         if self._decoder.has_more:
             return self.feed(b"", TURN_ITEMS)
         if self._kept:
@@ -140,11 +140,11 @@ class StreamReader:
         self._is_last_due = True
 
     def clear(self) -> None:
-        """Drop what is kept."""
+        """Drop the kept data."""
         self._kept.clear()
 
     def set_log(self, log: WireLog) -> None:
-        """Log what is received. Nothing has been read before."""
+        """Log received data. No data has been read before."""
         self._decoder = self._new_decoder(log)
         self.feed = self._decoder.feed
 

@@ -2,7 +2,7 @@
 
 Rules:
   - The system reports the end of a process once, to whoever waits for it: only `Child` does.
-  - A child in a session of its own is signalled together with the processes that it started.
+  - A child in its own session is signalled together with the processes that it started.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Rules:
   - To close, a client writes what was accepted, closes the child's stdin, waits `exit_seconds`, terminates the child,
     waits `terminate_seconds`, and kills it.
-  - When the child ends by itself, what it wrote is delivered, then the transport closes.
+  - When the child ends by itself, its output is delivered, then the transport closes.
   - A child does not outlive the event loop.
   - Text that a child prints between its messages is a fault for `onerror`, and gets no response: a child that does not
     read while it prints would block both sides.
@@ -88,7 +88,7 @@ class ChildChannel(DescriptorChannel):
         return f"stdio client of process {self.pid}"
 
     async def wait_exited(self) -> None:
-        """Wait until the child has ended, and what it wrote to its stderr has been reported."""
+        """Wait until the child has ended, and its stderr has been reported."""
         if self.child is not None:
             await self.child.wait()
 
@@ -244,7 +244,7 @@ class StdioClient(Connection):
         cwd: Its working directory; None: this process's directory.
         stderr: Where its stderr goes: "inherit" (to this process's stderr), "discard", a file with a descriptor, or a
             function that is called with each line as text, without the line ending.
-        own_session: Whether the child leads a session of its own (POSIX). Then Ctrl-C in the terminal does not reach
+        own_session: Whether the child leads its own session (POSIX). Then Ctrl-C in the terminal does not reach
             it, and terminating or killing it includes the processes that it started.
         exit_seconds: How long the child may take to end when its stdin is closed, before it gets SIGTERM.
         terminate_seconds: How long it may take to end after SIGTERM, before it gets SIGKILL.

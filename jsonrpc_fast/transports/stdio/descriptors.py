@@ -72,7 +72,7 @@ class Reader:
         raise NotImplementedError
 
     def read_rest(self) -> bool:
-        """Read what has arrived, without waiting. Return False if more may follow before the end of the stream."""
+        """Read the data that has arrived, without waiting. Return False if more may follow before the stream's end."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -156,7 +156,7 @@ def open_writer(descriptor: int, drained: Drained, failed: Failed) -> Writer:
     mode = os.fstat(descriptor).st_mode
     restores_blocking = False
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
-        # Linux: opens the file again, with flags of its own (proc(5), /proc/pid/fd). O_NOCTTY, because a terminal could
+        # Linux: opens the file again, with its own flags (proc(5), /proc/pid/fd). O_NOCTTY, because a terminal could
         # become that of this process.
         try:
             flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC

@@ -69,7 +69,7 @@ def run_stdio(
         code = asyncio.run(_run(serve, transport, signals))
     except KeyboardInterrupt:  # Windows, where the loop handles no signals
         return 130
-    # By the signal, and not with an exit code: the parent, such as a shell or systemd, sees what has ended the process.
+    # By the signal, and not with an exit code: the parent, such as a shell or systemd, sees why the process ended.
     if signals.received:
         signal.signal(signals.received[0], signal.SIG_DFL)
         os.kill(os.getpid(), signals.received[0])

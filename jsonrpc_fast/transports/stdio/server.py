@@ -2,7 +2,8 @@
 
 Rules:
   - When the client closes stdin, an unfinished message is reported as TRUNCATED, and what was accepted is written.
-  - When stdout cannot be written (EPIPE), what has arrived on stdin is delivered, then `onerror` gets the OSError.
+  - When stdout cannot be written (EPIPE), the data that has arrived on stdin is delivered, then `onerror` gets the
+    OSError.
   - From `connect` until the close, file descriptors 0 and 1 lead away from the wire (see `takeover`).
 """
 

@@ -115,7 +115,7 @@ def _flush_stdout() -> None:
 
 def _flush_stdout_of_c() -> None:
     if sys.platform != "win32":
-        # An extension may have printed with C's stdio, which has a buffer of its own.
+        # An extension may have printed with C's stdio, which has its own buffer.
         with contextlib.suppress(ImportError, OSError, AttributeError):
             import ctypes
 

@@ -1,7 +1,7 @@
 """The sockets that servers listen on: bound here, given by the caller, or inherited from the process's parent.
 
 Rules:
-  - A server owns the socket that it is given, and closes it with itself. The same socket in other processes goes on.
+  - A server owns the socket that it is given, and closes it with itself. The same socket in other processes stays open.
   - A server removes the path of a Unix socket that it has bound, unless another server has replaced it. The path of a
     given socket belongs to the program that has bound it.
   - No client can connect to a Unix socket before it has its mode.
@@ -128,7 +128,7 @@ async def listen_on_port(
         ports = {socket.getsockname()[1] for socket in server.sockets}
         if len(ports) == 1:
             break
-        # Port 0 gives each address a port of its own.
+        # Port 0 gives each address another port.
         server.close()
         port = ports.pop()
     await server.start_serving()

@@ -47,7 +47,7 @@ class TlsChannel(LayeredChannel):
         self._tls: ssl.SSLObject
         self._buffer = read_buffer()  # of decrypted bytes
         self._reads = False
-        # OpenSSL may hold decrypted data that no event of the socket announces, so reading has turns of its own.
+        # OpenSSL may hold decrypted data that no event of the socket announces, so reading schedules its own turns.
         self._is_read_due = False
         self._unsent = bytearray()  # what TLS does not take before it has read more
         # The close_notify of each side. Both directions end separately (RFC 8446, section 6.1).

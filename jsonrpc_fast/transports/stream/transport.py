@@ -81,7 +81,7 @@ Connect = Callable[[asyncio.BufferedProtocol], Awaitable[None]]
 
 
 class Meter:
-    """Counts what a socket receives and sends. That of a server bounds it (admission.py).
+    """Counts the bytes that a socket receives and sends. The one of a server bounds them (admission.py).
 
     Attributes:
         traffic: The bytes received and sent since the last check.
@@ -107,7 +107,7 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
 
     Args:
         connect: Opens the channel; None for one that a server accepts.
-        meter: Counts what is received and sent.
+        meter: Counts the received and sent bytes.
 
     Attributes:
         transport: The transport of asyncio; None before the connection is made.
@@ -194,7 +194,7 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
             self._write_end()
 
     def close(self) -> None:
-        """Write what is unwritten, and do not wait for the peer to end its stream."""
+        """Write all unwritten data, without waiting for the peer to end its stream."""
         self.transport.close()
 
     def abort(self) -> None:

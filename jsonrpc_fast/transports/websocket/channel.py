@@ -185,7 +185,7 @@ class WebSocketChannel(LayeredChannel):
         self.socket.set_reading(self._reads)
 
     def write_wire(self) -> None:
-        """Write what the library has to send. An empty text means the end of the stream."""
+        """Write the bytes that the library has to send. Empty bytes end the stream."""
         for data in self.wire.data_to_send():
             if self._loss is None:
                 if data:
@@ -234,7 +234,7 @@ class WebSocketChannel(LayeredChannel):
 
     def _drop_late(self, size: int) -> None:
         """Count bytes that arrived too late. If that is the peer's fault, and it does not stop, abort."""
-        # A peer that has not seen the close frame yet may send what it likes.
+        # A peer that has not seen the close frame yet may send anything.
         if self._phase is Phase.CLOSING and self.closing_code is not CloseCode.POLICY_VIOLATION:
             return
         self._dropped_bytes += size

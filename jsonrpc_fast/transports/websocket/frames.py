@@ -70,7 +70,7 @@ class FrameReader:
         return len(self._unread) - self._read_bytes >= self._wanted_bytes
 
     def feed(self, data: bytes) -> None:
-        """Add what has arrived."""
+        """Add received data."""
         if not self._unread:
             self._unread = data
             return
@@ -81,7 +81,7 @@ class FrameReader:
         self._unread += data
 
     def clear(self) -> None:
-        """Drop what has arrived."""
+        """Drop received data."""
         self._unread = b""
         self._read_bytes = 0
         self._wanted_bytes = FRAME_BYTES

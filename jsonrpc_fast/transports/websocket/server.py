@@ -134,7 +134,7 @@ class AcceptedWebSocket(WebSocketTransport):
 
 
 def _status_of(head: bytes, fault: Exception) -> HTTPStatus:
-    """Return the status that says what is wrong with a request that the library could not read."""
+    """Return the status for a request that the library could not read."""
     # The library's exceptions do not tell another method from other faults.
     method, _, rest = head.partition(b"\r\n")[0].partition(b" ")
     if method.isalpha() and method != b"GET" and b" HTTP/1." in rest:
