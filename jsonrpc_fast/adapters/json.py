@@ -197,7 +197,7 @@ def _to_bytes_with_other_keys(value: Any) -> bytes | None:
 def _are_alike(value: Any, may_have_nan: bool = True) -> bool:
     """Return whether orjson and the json module write a value alike, and leave the same parts of it to `default`."""
     try:
-        # Much faster than a search in Python: it refuses what is neither a plain value nor left to `default`.
+        # Much faster than a search in Python: it refuses values that are neither plain nor left to `default`.
         marked = marshal.dumps(value)
     except ValueError:
         return _are_types_alike(value)

@@ -104,7 +104,7 @@ def read(data: bytes, errors: str = "strict") -> SessionMessage | Exception:
         data: A line.
         errors: What the SDK does with bytes that are not UTF-8: "strict" for clients, "replace" for servers.
     """
-    # The codec decides what is usual. Whatever it refuses, the SDK's models read, so that the accepted messages are
+    # The codec reads usual messages. The SDK's models read those that it refuses, so that the accepted messages are
     # those of the SDK.
     received: Any = decode(data, PROFILE)
     try:

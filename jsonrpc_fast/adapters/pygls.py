@@ -9,7 +9,7 @@ Or it calls `install` before it imports them from pygls; `jsonrpc-fast run` does
 
 Rules:
   - The classes are subclasses of pygls' own with the same methods. A protocol class of the user's is kept.
-  - Each message is written before the handler goes on, and any thread may send, as in pygls.
+  - Each message is written before the handler continues, and any thread may send, as in pygls.
   - Pygls' own reader is used in WebAssembly, and for streams without a descriptor.
   - A request that pygls cannot structure gets an error response, with -32602 for wrong params, and so does one whose
     result cannot be encoded; pygls responds to neither. A call ends with an exception when its request cannot be

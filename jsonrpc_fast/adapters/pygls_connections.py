@@ -78,7 +78,7 @@ class MessageWriter:
             self._transport.flush()  # the handler may run for long
 
     async def close(self) -> None:
-        """Write what is left, and close. pygls ends the process afterwards."""
+        """Write the rest, and close. pygls ends the process afterwards."""
         await self._transport.close()
         if self._output is not None:
             self._output.close()
@@ -111,7 +111,7 @@ class Frames:
     """Passes the frames of a stream on without their content types, as pygls reads them.
 
     Args:
-        receive: Gets what is passed on.
+        receive: Called with each message.
         skips_text: Whether other lines between frames are skipped; if not, they are passed on, as faults.
     """
 

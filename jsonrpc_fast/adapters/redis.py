@@ -278,8 +278,8 @@ class RedisEventStore:
             raise ConnectionLost("Redis does not respond")
         responses: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._queue.append((commands, responses))
-        # One pipeline at a time: commands that arrive meanwhile go together in the next one, and the events of a stream
-        # keep their order.
+        # One pipeline at a time: commands that arrive meanwhile are sent together in the next one, and the events of a
+        # stream keep their order.
         self._start("flush", self._flush)
         return await responses
 

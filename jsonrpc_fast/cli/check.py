@@ -139,7 +139,7 @@ def _other_framing(start: bytes, profile: Profile) -> Framing | None:
 def _read(file: str) -> Iterator[bytes | OSError]:
     """Yield the bytes of a file, or of standard input for "-"; finally the OSError, if reading failed."""
     try:
-        # Unbuffered, so that `read` returns what a slow pipe has, and does not wait for a whole chunk.
+        # Unbuffered, so that `read` returns the data in a slow pipe, without waiting for a whole chunk.
         with open(0 if file == "-" else file, "rb", buffering=0, closefd=file != "-") as stream:
             while (chunk := stream.read(_CHUNK_BYTES)) != b"":
                 if chunk is None:  # another process made the pipe non-blocking, and it is empty

@@ -1,6 +1,6 @@
 """The commands of `jsonrpc-fast`, their options and help texts.
 
-Each command runs in a module of its own, which is imported when it runs. `call`, `list` and `replay` show payloads, and
+Each command runs in its own module, which is imported when it runs. `call`, `list` and `replay` show payloads, and
 `tap` if it is told to.
 """
 
@@ -50,7 +50,7 @@ class _Command(NamedTuple):
     """A command.
 
     Attributes:
-        about: What it does, in a few words.
+        about: A short description.
         usage: The forms of its command line after the name, separated by "|"; "" for the one of argparse.
         options: Their names in `_OPTIONS`.
         text: The description in its help, and the exit statuses.

@@ -97,7 +97,7 @@ def logging_to_stderr(program: str, debug: bool) -> Iterator[None]:
 
 
 def announce_waiting(text: str, program: str = "jsonrpc-fast") -> None:
-    """Print on stderr what a command waits for, if its stdin is a terminal: it would seem to hang otherwise."""
+    """Say on stderr that a command waits for input if its stdin is a terminal: it would seem to hang otherwise."""
     if os.isatty(0):
         print_error(text, program)
 

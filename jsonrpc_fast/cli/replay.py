@@ -147,7 +147,7 @@ def _messages(options: argparse.Namespace) -> Iterator[tuple[Recorded, Any]]:
 
 
 def _key(recorded: Recorded, message: Any) -> Any:
-    """Return what a request and its response share: the connection, who asked, and the id with its type."""
+    """Return the key of a request and its response: the connection, the side, and the id with its type."""
     # With its type: 1 and 1.0 are equal in Python, and two ids.
     if isinstance(message, Request):
         return recorded.connection, recorded.sender, id_key(message.id)
@@ -181,7 +181,7 @@ def plain(value: Any) -> Any:
 
 
 def _differences(before: Any, after: Any, path: list[str]) -> Iterator[tuple[list[str], str]]:
-    """Yield the places in which two values differ, each with what has changed."""
+    """Yield the places in which two values differ, each with a text about the change."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in [*before, *(name for name in after if name not in before)]:
             if name not in after:

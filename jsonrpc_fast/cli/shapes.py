@@ -115,7 +115,7 @@ class Shapes:
 
         Args:
             schema: The schema.
-            hint: A name for its class, if it has none of its own.
+            hint: A name for its class, if the schema has none.
         """
         shape = self._of(schema, hint, 0)
         # Classes are filled here and not where they are found, so that a schema may refer to itself through an object.

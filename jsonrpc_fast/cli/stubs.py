@@ -127,7 +127,7 @@ class _Module:
         functions: set[str] = set()
         body = [line for wire in methods for line in self._function(wire, methods[wire], signatures[wire], functions)]
         code = "\n".join([*classes, *body])
-        # Only what is used is imported, so that linters accept the module.
+        # Only used names are imported, so that linters accept the module.
         used = [each for each in ("Any", "Literal", "Protocol", "TypedDict") if each == "Protocol" or each in code]
         lines = [
             f'"""The interface of {_doc(title) or "a server"}, from its OpenRPC document: for `proxy`."""',

@@ -288,11 +288,11 @@ def _write(descriptor: int, chunk: bytes) -> None:
 
 
 class Watcher:
-    """Decodes what was passed on and writes the log, in a thread of its own.
+    """Decodes the messages that were passed on and writes the log, in its own thread.
 
     Args:
         logs: What to write.
-        framing: The framing of the channel, for chunks without one of their own.
+        framing: The framing of the channel, for chunks without another.
         profile: The rules for messages.
     """
 

@@ -73,7 +73,7 @@ class HttpOptions(TypedDict, total=False):
         max_stream_bytes: Maximum size of the messages that wait in one stream. 4 MiB by default.
         keep_alive_seconds: After this time without a message, a stream carries a comment, and a POST becomes a stream.
             15 by default.
-        write_seconds: How long a client may take to read what is written; None: no limit. 60 by default.
+        write_seconds: How long a client may take to read the data that is written; None: no limit. 60 by default.
         event_store: Keeps the events of streams, so that a client whose connection breaks resumes its stream; None: no
             stream can be resumed. By default in memory.
         session_prefix: Names the worker: the ids of its sessions begin with it and a dot, so that a proxy can send the

@@ -83,7 +83,7 @@ class _Forwarded:
     Attributes:
         side: The side that sent the request.
         request: The request.
-        call: The call that stands for it at the other side.
+        call: The call to the other side that passes it on.
         run: What ends when the call has settled.
     """
 
@@ -127,7 +127,7 @@ class _Side(Driver):
         self.write = transport.send  # type: ignore[method-assign]
         self.drains: dict[_Side, asyncio.Task[None]] = {}
         self._relay = relay
-        # Two reasons to pause reading, each with its own flag: reading goes on when neither holds.
+        # Two reasons to pause reading, each with its own flag: reading continues when neither holds.
         self._is_in_batch = False
         self.engine = Engine(
             self,
@@ -449,7 +449,7 @@ class Relay:
         try:
             await self.wait_closed()
         except asyncio.CancelledError:
-            # The caller wants an end now: what is unwritten is dropped.
+            # The caller wants to end now: unwritten data is dropped.
             await asyncio.gather(self._left.transport.disconnect(), self._right.transport.disconnect())
             raise
 

@@ -52,7 +52,7 @@ class McpSession(Session):
 
 
 class _OnlyHandler(Handler):
-    """The handler of a function of the params as received and the context, without checks of its own."""
+    """The handler of a function of the received params and the context, which it passes unchecked."""
 
     __slots__ = ("invoke",)
 

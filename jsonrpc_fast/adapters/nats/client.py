@@ -141,7 +141,7 @@ class ServiceClient(ResponseReader):
         seconds = options.get("timeout")
         seconds = self._timeout if seconds is None else seconds
         check_seconds("timeout", seconds, may_be_none=False)
-        # The response comes on a subject of its own, so the id need not be unique among clients.
+        # The response comes on its own subject, so the id need not be unique among clients.
         id = next(self._ids)
         text = write_request(id, method, params, **self._encoding)
         found = {**self._headers, **_checked(options.get("headers"))}

@@ -16,7 +16,7 @@ MAX_SUBJECT_BYTES: Final = 1024
 """The maximum size of a subject. The broker ends a connection that publishes to one of about 4 KB."""
 
 CLOSE_SECONDS: Final = 1.0
-"""How long a connection that a transport closes may take to write what is left."""
+"""How long a connection that a transport closes may take to write its queue."""
 
 _NOT_IN_SUBJECTS: Final = re.compile("[\0- \x7f\ud800-\udfff]")
 
@@ -53,7 +53,7 @@ def check_name(name: str, value: str) -> None:
 
 async def confirm(connection: Client) -> None:
     """Wait until the broker knows the subscriptions."""
-    # nats-py writes the ping of a flush at once, before what is pending. The second ping comes after that.
+    # nats-py writes the ping of a flush at once, before the pending data. The second ping comes after that.
     await connection.flush()
     await connection.flush()
 

@@ -182,7 +182,7 @@ class Service:
         broker_seconds: Any = _BROKER_SECONDS  # nats-py declares an int
         if grace_seconds is not None:
             broker_seconds = min(max(grace_seconds, CLOSE_SECONDS), _BROKER_SECONDS)
-        # First stop receiving; what has arrived is still served.
+        # First stop receiving; messages that have arrived are still served.
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
             await self._unsubscribe(subscription, broker_seconds)
@@ -270,7 +270,7 @@ class Service:
         """Publish a response to the subject that the sender chose.
 
         The sender may not be allowed to publish to it, but this side is. So the response does not go to the subjects of
-        the broker, which begin with `$`: a message to JetStream's API may delete what a stream has stored.
+        the broker, which begin with `$`: a message to JetStream's API may delete the messages in a stream.
         """
         subject = (message.headers or {}).get(REPLY_HEADER, "")
         if not subject and self._jetstream is None:

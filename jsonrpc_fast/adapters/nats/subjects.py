@@ -80,7 +80,7 @@ class _SubjectChannel(QueuedChannel):
             self._lose(None)
 
     async def _write(self) -> None:
-        """Publish what is queued, until the transport closes."""
+        """Publish the queued messages, until the transport closes."""
         client = self._client
         assert client is not None
         try:
@@ -150,7 +150,7 @@ class _SubjectChannel(QueuedChannel):
 class SubjectTransport(Connection):
     """A `Transport` over two subjects, one for each direction. Each subject belongs to one session.
 
-    The transport has a connection of its own. Either side may start first only if it sends nothing before the other is
+    The transport has its own connection. Either side may start first only if it sends nothing before the other is
     subscribed: a message without a subscriber closes the transport. An empty message marks the end of a stream.
 
     Args:

@@ -217,7 +217,7 @@ class Client:
 
     @property
     def server(self) -> ServerContext:
-        """What is known about the server: revision, capabilities, name and instructions.
+        """The server: its revision, capabilities, name and instructions.
 
         `client.server.capabilities.supports("tools.listChanged")` asks for one capability.
 

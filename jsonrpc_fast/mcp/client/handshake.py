@@ -51,7 +51,7 @@ _NO_COMMON_VERSION: Final = "the server and this client support no common versio
 
 @dataclass(frozen=True, slots=True)
 class ServerContext:
-    """What a client knows about its server.
+    """The facts that a client knows about its server.
 
     Attributes:
         revision: The revision of the protocol.
@@ -111,7 +111,7 @@ class Done:
     """The last step of the handshake.
 
     Attributes:
-        server: What is known about the server.
+        server: The facts about the server.
         notification: A notification to send; None if the revision has none.
     """
 
@@ -139,7 +139,7 @@ class ClientHandshake:
         probe_seconds: How long to wait for the response to a probe; None: the caller's own timeout.
 
     Attributes:
-        server: What is known about the server; None before the handshake is done.
+        server: The facts about the server; None before the handshake is done.
 
     Raises:
         ValueError: The mode is unknown, or none of the versions belongs to it.

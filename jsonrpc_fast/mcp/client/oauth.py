@@ -15,7 +15,7 @@ Rules:
   - What an authorization server sends is checked before the SDK reads it: addresses, and tokens by the rule that
     `connect` applies to a token of its caller.
   - An authorization server must support PKCE with S256 (specification 2025-11-25, "Authorization Code Protection").
-  - No error, log or `repr` holds a token, a code, a secret, or what a server sent.
+  - No error, log or `repr` holds a token, a code, a secret, or data that a server sent.
   - `timeout` of `connect` begins after the sign-in in the browser, which has a limit of its own, `sign_in_seconds`. A
     sign-in that becomes necessary later, during a call, counts for that call too: the log says so if it was cut off.
   - Requests share one sign-in, and do not wait for each other.
@@ -237,7 +237,7 @@ class OAuth(httpx2.Auth):
                     # The SDK comes in only after a refusal: it holds its lock for as long as its flow is open.
                     flow = provider.async_auth_flow(request)
                     outgoing = await _step(flow.__anext__(), stage)
-                    # Another request has got a new token meanwhile: try that one before asking for yet another.
+                    # Another request has got a new token meanwhile: try that one before requesting another.
                     if outgoing is not request or request.headers.get("authorization") != sent:
                         continue
                 outgoing = await _step(flow.asend(response), stage, response)
@@ -703,8 +703,8 @@ def _too_late(seconds: float) -> SignInError:
 
 
 def _free_port() -> int:
-    # The redirect has to be known before the browser is opened. If another program takes the port until then, the
-    # listener says so.
+    # The redirect has to be known before the browser is opened. If another program takes the port meanwhile, the
+    # listener reports it.
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]

@@ -29,7 +29,7 @@ _PRINTED_BYTES: Final = 4096  # of stdout, before the first messages
 
 
 class _Channel(ChildChannel):
-    """Remembers the beginning of what the program prints, and counts what is sent to it."""
+    """Keeps the beginning of the program's output, and counts the messages that are sent to it."""
 
     printed: bytes = b""
     sent_bytes: int = 0
@@ -46,7 +46,7 @@ class _Channel(ChildChannel):
             raise fault from error
 
     def received(self, data: bytes) -> None:
-        # Only what comes first: a program that is no server says so at once.
+        # Only the beginning: a program that is not a server prints that at once.
         if len(self.printed) < _PRINTED_BYTES:
             self.printed += data[: _PRINTED_BYTES - len(self.printed)]
         super().received(data)

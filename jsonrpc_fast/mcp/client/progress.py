@@ -14,7 +14,7 @@ MAX_WAITING: Final = 256
 
 
 class ProgressQueue:
-    """Call a function with each progress value, and await what it returns, one value after the other.
+    """Call a function with each progress value, and await its result, one value after the other.
 
     Args:
         function: The function, sync or async.
@@ -29,7 +29,7 @@ class ProgressQueue:
         self._task: asyncio.Task[None] | None = None
 
     def add(self, value: Any) -> None:
-        """Call the function with a value, now or after the values before it. Raises what a sync function raises."""
+        """Call the function with a value, now or after those before it. Raises the exceptions of a sync function."""
         if self._task is not None:
             self._waiting.append(value)
         elif is_awaitable(result := self._function(value)):

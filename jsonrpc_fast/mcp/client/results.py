@@ -30,7 +30,7 @@ def check_items(method: str, result: dict[str, Any], name: str, fault_of: Callab
         method: The method of the request.
         result: The result.
         name: The name of the member.
-        fault_of: Returns what is wrong with an item, given its path; None if it is valid.
+        fault_of: Returns the fault of an item, given its path; None if it is valid.
 
     Raises:
         ValueError: The member is not an array, is too long, or has an invalid item.

@@ -109,7 +109,7 @@ class FileStore:
 
     def _save(self, path: Path, data: bytes) -> None:
         if len(data) > MAX_RECORD_BYTES:
-            raise SignInError(f"what is to be kept for the server is larger than {MAX_RECORD_BYTES} bytes")
+            raise SignInError(f"the record for the server is larger than {MAX_RECORD_BYTES} bytes")
         with _explained(f"{path} cannot be written"):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check_folder()

@@ -84,7 +84,7 @@ class Catalog:
         places: The bounds of the gateway.
         is_modern: Whether the client is one of 2026-07-28.
         info: The client's name and version.
-        capabilities: What it can.
+        capabilities: The client's capabilities.
         client: The client.
 
     Attributes:

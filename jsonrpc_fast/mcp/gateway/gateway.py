@@ -4,7 +4,7 @@
     gateway.serve_stdio()
 
 Rules:
-  - Each client has servers of its own, because a server keeps state of its client and sends requests to it, and the
+  - Each client has its own servers, because a server keeps state of its client and sends requests to it, and the
     messages do not say which client is meant. Servers are started when the client first needs them. `modern` says which
     requests of 2026-07-28 are of one client.
   - Params, results and errors are passed on as the bytes that arrived; only the name of a tool or a prompt, and a
@@ -70,7 +70,7 @@ _END_SECONDS: Final = 30.0
 _MAX_CHANGES: Final = 10_000
 """The maximum number of changes that wait until the client reads again."""
 _CHANGE_SECONDS: Final = 0.05
-"""How long changes are collected, so that the client is told of each only once."""
+"""How long changes are collected, so that the client is notified of each only once."""
 _LEGACY_CALLS: Final = ("resources/subscribe", "resources/unsubscribe")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _CAPABILITIES: Final = ServerCapabilities(

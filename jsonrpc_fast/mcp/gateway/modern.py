@@ -49,7 +49,7 @@ INPUT_SECONDS: Final = 600.0
 MAX_CLIENTS: Final = 256
 """Maximum number of clients of 2026-07-28 that are known. One for which nothing runs is forgotten for a new one."""
 MAX_CLIENT_BYTES: Final = 64 * 1024
-"""Maximum size of what a client says of itself with each request, as JSON."""
+"""Maximum size of the client's description of itself in each request, as JSON."""
 
 MAX_PROCESSES: Final = 8
 """How many processes of one server a client may have, so that calls for which it can be asked do not wait."""
@@ -216,7 +216,7 @@ class Rounds:
         return object_of({"resultType": "input_required", "inputRequests": long.requests(), "requestState": state})
 
     def resumed(self, number: int, call: ModernCall) -> LongCall:
-        """Return the call that a request goes on with.
+        """Return the call that a request continues.
 
         Raises:
             RpcError: It does not wait, or a response is invalid (-32602).
@@ -224,7 +224,7 @@ class Rounds:
         long = self._waiting.get(number)
         if long is None:
             raise refusal("belongs to a call that does not wait for it any more")
-        # First: if a response is invalid, the call goes on waiting.
+        # First: if a response is invalid, the call keeps waiting.
         long.resume(call)
         del self._waiting[number]
         return long
@@ -256,7 +256,7 @@ class ModernClient(CatalogClient):
 
     Attributes:
         catalog: The servers.
-        listeners: By subscription: the function that is told of changes.
+        listeners: By subscription: the function that is called with changes.
         used: When a request of it came last, by the loop's clock.
     """
 
@@ -469,7 +469,7 @@ class ModernClients:
         """Return the client of a request.
 
         Raises:
-            RpcError: There are too many clients (-32000), or what it says of itself is too large (-32602).
+            RpcError: There are too many clients (-32000), or its description of itself is too large (-32602).
         """
         found = [params.get(("_meta", name)) for name in (CLIENT_INFO_KEY, CLIENT_CAPABILITIES_KEY)]
         name, capabilities = [b"" if each is None else bytes(each) for each in found]

@@ -57,7 +57,7 @@ def object_of(members: Mapping[str, Any]) -> Raw:
 
 
 def with_members(payload: Raw, members: Mapping[str, Any], without: Container[str] = ()) -> Raw:
-    """Return an object with these members, in place of its own of the same names, and without some others."""
+    """Return an object with these members, which replace its members of the same names, and without some others."""
     kept = {name: part for name, part in payload.items() if name not in members and name not in without}
     return object_of({**members, **kept})
 

@@ -79,7 +79,7 @@ _PAUSE_SECONDS: Final = 0.25
 _LISTEN_SECONDS: Final = 5.0
 """The least time between two openings of a subscription, and how long the old one is kept while the new one opens."""
 _SESSION: Final[SessionOptions] = {"max_inbox": 1000, "inbox_bytes": 16 * 1024 * 1024, "max_handlers": 100}
-"""How many requests of its own a server may have in flight."""
+"""How many requests to its client a server may have in flight."""
 
 _FAULTS: Final = (
     CallTimeout,
@@ -91,7 +91,7 @@ _FAULTS: Final = (
     SignInError,
     StateError,
 )
-"""What a server that fails raises here. The client gets the error -32000, which names the server."""
+"""A server has failed. The client gets the error -32000, which names the server."""
 
 _logger: Final = logger_of("gateway")
 
@@ -185,7 +185,7 @@ class Upstream:
     Attributes:
         name: The name.
         requests: The origins of the client's requests in flight, the latest one last.
-        server: What is known about the server; None before its first start.
+        server: The facts about the server; None before its first start.
         level: The level of log messages that the client set; None: none.
         subscriptions: The URIs of the resources that the client subscribed to.
         used: When the last request ended, by the loop's clock.
@@ -269,7 +269,7 @@ class Upstream:
             try:
                 result = await self._send(session, method, params, origin)
             except RpcError as error:
-                # Over HTTP a tool may ask for headers of its own, which only the list of tools tells.
+                # Over HTTP a tool may require its own headers, which are only in the list of tools.
                 if not may_list or error.code != McpErrorCode.HEADER_MISMATCH:
                     raise
                 may_list = False
@@ -281,11 +281,11 @@ class Upstream:
         raise self._error("asks for input too often")
 
     async def _inputs(self, result: Raw, origin: Any) -> Mapping[str, Any]:
-        """Ask a client with a handshake what a result asks. Return the members of the params to repeat the request."""
+        """Send the requests in a result to a client with a handshake. Return the params' members for the repetition."""
         requests, state = result.get(("inputRequests",)), result.get(("requestState",))
         asked = {} if requests is None else dict(requests.items())
         methods = [member(request, ("method",)) for request in asked.values()]
-        # The client sees what is sent on: it must not be sent what the protocol does not allow.
+        # The client gets these requests, so they must be ones that the protocol allows.
         is_valid = all(isinstance(method, str) for method in methods) and (asked or state is not None)
         if not is_valid or len(asked) > MAX_INPUTS:
             raise self._error("sent an invalid message")
@@ -370,7 +370,7 @@ class Upstream:
 
     @property
     def is_full(self) -> bool:
-        """Whether it has as many requests in flight as it may have."""
+        """Whether it has the maximum number of requests in flight."""
         return len(self.requests) >= self._places.max_calls
 
     @property
@@ -411,7 +411,7 @@ class Upstream:
     # The subscription to a server of 2026-07-28.
 
     async def _listen(self, session: _Session) -> None:
-        """Keep a subscription to what the client may have to be told. A new one replaces it when that changes."""
+        """Keep a subscription to the changes that the client may need. A new one replaces it when these differ."""
         assert self.server is not None
         loop = asyncio.get_running_loop()
         stream: asyncio.Future[Any] | None = None
@@ -455,7 +455,7 @@ class Upstream:
             # that request is cancelled.
             self._starting = detached(asyncio.ensure_future, self._start())
             self._starting.add_done_callback(retrieve)
-        # `shield`: a cancelled request stops waiting, and the start goes on.
+        # `shield`: a cancelled request stops waiting, and the start continues.
         return await asyncio.shield(self._starting)
 
     async def _start(self) -> _Session:

@@ -65,7 +65,7 @@ class ProofCheck(Protocol):
     algorithms: tuple[str, ...]
 
     def fault(self, claims: Any, token: str, proof: str | None, method: str, resource: str) -> tuple[str, str] | None:
-        """Return what is wrong with a request: an error code of OAuth and a text; None if nothing is."""
+        """Return the fault of a request: an error code of OAuth and a text; None if it is valid."""
 
 
 class Authorization:

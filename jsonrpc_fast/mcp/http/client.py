@@ -1,7 +1,7 @@
 """A connection to an MCP server over Streamable HTTP, on httpx2 or httpx.
 
 Rules:
-  - Each message is a POST of its own. Requests go out concurrently; a request waits for the notifications that were
+  - Each message is one POST. Requests go out concurrently; a request waits for the notifications that were
     sent before it, and notifications wait for each other.
   - The response to a request is read from the HTTP response to its POST: JSON, or a stream of events. A response with
     another id is reported as a fault and settles nothing.
@@ -169,7 +169,7 @@ class StreamableHttpClient(Connection):
     """
 
     has_exchanges = True
-    """Whether each request has an exchange of its own: the server always responds in it, and closing it cancels it."""
+    """Whether each request has its own exchange: the server always responds in it, closing it cancels the request."""
 
     def __init__(
         self,

@@ -283,7 +283,7 @@ async def _refuse(request: AsgiRequest, refusal: Refusal) -> None:
 
 
 def _name_of(message: Request[Any] | Notification[Any]) -> str | None:
-    """Return what a request is for: the name of a tool or a prompt, or the URI of a resource."""
+    """Return the target of a request: the name of a tool or a prompt, or the URI of a resource."""
     member = NAME_MEMBERS.get(message.method)
     name = None if member is None else member_of(message.params, member)
     return name if type(name) is str else None

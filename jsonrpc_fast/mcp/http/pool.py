@@ -89,7 +89,7 @@ class ClientPool:
             self._begin(self._close_one(client))
 
     async def close(self) -> None:
-        """Close all clients. If this is cancelled, closing goes on, and another call waits for it."""
+        """Close all clients. If this is cancelled, closing continues, and another call waits for it."""
         if self._closing is None:
             self._idle.clear()
             clients, self._clients = self._clients, set()

@@ -1,7 +1,7 @@
 """MCP servers that are programs on stdio, served over Streamable HTTP: a process for each session.
 
 Rules:
-  - A session to 2025-11-25 has a process of its own, which ends with the session. When the process ends, so does the
+  - Each session to 2025-11-25 has its own process, which ends with the session. When the process ends, so does the
     session: the next request gets 404.
   - A request of 2026-07-28 has a process for itself while it is in flight. Afterwards the process serves another
     request, but only if it has responded to all of them.
@@ -10,7 +10,7 @@ Rules:
     process, which serves no other request. Everything else is dropped.
   - A session of 2025-03-26 may send batches. Which revision a session has is known from the response to `initialize`.
   - A session is idle while none of its requests is in flight and its client reads no stream. It ends after
-    `idle_seconds`, and after GONE_SECONDS if its client had a stream and does not come back.
+    `idle_seconds`, and after GONE_SECONDS if its client had a stream and does not return.
   - With `max_processes` processes running, a new session or request ends the process that has been idle longest, if
     that is MIN_IDLE_SECONDS or more. Without one it gets 503.
   - Progress goes to the request whose token it carries. The other messages of a process that belong to a request do not
@@ -53,7 +53,7 @@ MAX_PROCESSES: Final = 64
 IDLE_SECONDS: Final = 1800.0
 """How long a session may be idle, by default."""
 GONE_SECONDS: Final = 300.0
-"""How long a client whose stream broke may take to come back: the SDKs try for seconds."""
+"""How long a client whose stream broke may take to return: the SDKs try for seconds."""
 
 _MAX_TOKENS: Final = 1000
 """The maximum number of requests with progress that a process serves without a session."""
@@ -75,7 +75,7 @@ class ProgramServer(ConnectionFactory):
         profile: The rules for decoding.
 
     Attributes:
-        gone_seconds: How long a client whose stream broke may take to come back.
+        gone_seconds: How long a client whose stream broke may take to return.
         lifespan: At its end all processes end.
         tasks: Stays empty: the program has its own.
 
@@ -219,7 +219,7 @@ class ProgramConnection(ClientConnection):
         return now - self._relay.used
 
     def _on_listen(self) -> None:
-        """Give a client whose stream has ended some time to come back."""
+        """Give a client whose stream has ended some time to return."""
         if self._gone is not None:
             self._gone.cancel()
             self._gone = None

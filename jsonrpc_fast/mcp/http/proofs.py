@@ -59,7 +59,7 @@ class ProofVerifier:
         self._used: OrderedDict[bytes, float] = OrderedDict()  # until when, the oldest first
 
     def fault(self, claims: Any, token: str, proof: str | None, method: str, resource: str) -> tuple[str, str] | None:
-        """Return what is wrong with a request: an error code of OAuth and a text; None if nothing is.
+        """Return the fault of a request: an error code of OAuth and a text; None if it is valid.
 
         Args:
             claims: The claims of its token, which is valid.

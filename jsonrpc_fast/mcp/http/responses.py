@@ -49,7 +49,7 @@ class AsgiRequest:
     Args:
         receive: The application's `receive`; the body was received.
         send: The application's `send`.
-        write_seconds: How long a client may take to read what is written; None: no limit.
+        write_seconds: How long a client may take to read the data that is written; None: no limit.
         scope: The scope.
         headers: The headers by name.
 

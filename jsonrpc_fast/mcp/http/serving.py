@@ -25,7 +25,7 @@ NOT_STARTED: Final = 3
 """The exit code when the server cannot start, such as when the port is in use."""
 
 _MARGIN_SECONDS: Final = 5
-"""How long uvicorn waits after the grace period for the errors of what has not finished: then it would cut them off."""
+"""How long uvicorn waits after the grace period, so that requests that have not finished get an error response."""
 
 _UVICORN_MISSING: Final = 'serving over HTTP needs the extra `mcp-http`: pip install "jsonrpc_fast[mcp-http]"'
 
@@ -41,7 +41,7 @@ def _handling_hangup(handle: Callable[[int, Any], None]) -> Iterator[None]:
     received: list[int] = []
 
     def received_one(number: int, frame: Any) -> None:
-        # uvicorn raises again what it has handled.
+        # uvicorn raises a handled signal again.
         if not received:
             received.append(number)
             handle(number, frame)

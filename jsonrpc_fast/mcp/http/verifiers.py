@@ -196,7 +196,7 @@ class JwtVerifier:
 
 
 class IntrospectionVerifier:
-    """Verifies tokens by asking their issuer about each of them (RFC 7662). Returns what it says of them.
+    """Verifies each token by a request to its issuer (RFC 7662). Returns the claims in the response.
 
     Args:
         url: The URL of the issuer's introspection endpoint.

@@ -68,7 +68,7 @@ class ResourceTemplate(Definition, frozen=True, kw_only=True, eq=False):
 
 
 class ToolAnnotations(Record, frozen=True, kw_only=True, eq=False):
-    """Hints about what a tool does, from 2025-03-26 on. They may be wrong: do not rely on them for safety."""
+    """Hints about the behaviour of a tool, from 2025-03-26 on. They may be wrong: do not rely on them for safety."""
 
     title: str | UnsetType = UNSET
     read_only_hint: bool | UnsetType = UNSET

@@ -188,7 +188,7 @@ def _tags(part: dict[str, Any] | None) -> dict[str, list[Any]]:
 
 
 def _part(schema: Any, path: Sequence[int | str]) -> dict[str, Any] | None:
-    """Return the part of a schema at a path; None if it is not there, as in a schema with an `$id` of its own."""
+    """Return the part of a schema at a path; None if it is elsewhere, as that of a schema with its own `$id`."""
     for name in path:
         try:
             schema = schema[name]

@@ -61,7 +61,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defaults=
         if len(obj) > MAX_MEMBERS:
             raise ValueError(f"{path or 'the value'} has more than {MAX_MEMBERS} members")
         members, required = _members_to_read(cls, version)
-        # A record is written as it was read, so that a relay does not change what it passes on.
+        # A record is written as it was read, so that a relay changes no message.
         values: dict[str, Any] = {"order": tuple(obj)}
         extra: dict[str, Any] = {}
         for name, value in obj.items():
@@ -180,7 +180,7 @@ _EXPECTED: dict[Any, str] = {
 
 def _read(member: RecordMember, value: Any, version: str | None, path: str) -> Any:
     kind = member.type
-    # Before msgspec reads it: a peer must not make this side build what it then refuses.
+    # Before msgspec reads it: a peer must not make this side build an object that it then refuses.
     if isinstance(value, (dict, list)) and len(value) > MAX_MEMBERS:
         raise ValueError(f"{path} has more than {MAX_MEMBERS} entries")
     if isinstance(kind, type) and issubclass(kind, Record):

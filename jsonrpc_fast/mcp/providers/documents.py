@@ -34,7 +34,7 @@ def tool_name(name: str) -> str:
 
 
 def description_of(item: Mapping[str, Any]) -> str | None:
-    """Return the description of a tool for a method or an operation: its summary, and what it says beyond that."""
+    """Return the description of a tool for a method or an operation: its summary and its longer description."""
     texts = [item.get("summary"), item.get("description")]
     return "\n\n".join(dict.fromkeys(text for text in texts if isinstance(text, str) and text)) or None
 
@@ -93,7 +93,7 @@ class Document:
         if required:
             schema["required"] = required
         definitions: dict[str, Any] = {}
-        # A definition may refer to others, which are added to `names` on the way.
+        # A definition may refer to others, which this loop adds to `names`.
         while len(definitions) < len(names):
             for reference, name in list(names.items()):
                 if name not in definitions:

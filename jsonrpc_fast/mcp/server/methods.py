@@ -396,7 +396,7 @@ async def _provided(method: str, mount: Mount, context: Context) -> list[Definit
     """Return the items of a provider, with the names that they have here.
 
     Raises:
-        Exception: The provider raised it, or no client can read what it returned.
+        Exception: The provider raised it, or no client can read its result.
     """
     kind, _, _, type_ = LIST_METHODS[method]
     items: list[Definition] = []
@@ -441,7 +441,7 @@ def _tool_result(tool: RegisteredTool, value: Any, revision: Revision) -> dict[s
 
 
 def _failure(tool: RegisteredTool, id: MessageId, error: Exception) -> dict[str, Any]:
-    """Return the result for what a tool raised: it shows the text of a `ToolError`. Others are logged.
+    """Return the result for an exception of a tool: it shows the text of a `ToolError`. Others are logged.
 
     Raises:
         RpcError: The tool raised it.

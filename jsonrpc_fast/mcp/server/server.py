@@ -155,7 +155,7 @@ class Server(Decorators, Served):
         self.connections: set[ServerConnection] = set()
 
     def capabilities(self) -> ServerCapabilities:
-        """Return the capabilities of what is registered now, and those declared in the constructor."""
+        """Return the capabilities of the features that are registered now, and those declared in the constructor."""
         registered = super().capabilities()
         names = [name for name in ServerCapabilities.__struct_fields__ if name != "order"]
         declared = {name: getattr(self._declared, name) for name in names}

@@ -151,7 +151,7 @@ class ConnectionFactory:
 
 
 class Served(ConnectionFactory):
-    """Serves clients, each with a connection of its own."""
+    """Serves clients, each with its own connection."""
 
     async def run(self, transport: Transport, **options: Unpack[SessionOptions]) -> None:
         """Serve one client until its connection closes. Cancelling this closes the connection.
@@ -200,7 +200,7 @@ class Served(ConnectionFactory):
                 try:
                     await self.run(transport, **session_options)
                 finally:
-                    # Inside the lifespan: the functions of tasks may use what it has opened.
+                    # Inside the lifespan: the functions of tasks may use its resources.
                     await self.tasks.close()
 
         defaults: Any = {"profile": self.profile, "raw": self.keeps_raw}

@@ -27,7 +27,7 @@ _CAN_OPEN_BY_PARTS: Final = os.open in os.supports_dir_fd and hasattr(os, "O_DIR
 
 @dataclass(frozen=True, slots=True)
 class FolderLimits:
-    """Bounds on what is read from a folder.
+    """Bounds on the files that are read from a folder.
 
     Attributes:
         file_bytes: Maximum size of one file.

@@ -125,7 +125,7 @@ class TemplatePrompts:
                 self.refresh()
 
     def refresh(self) -> Changes:
-        """Read the files that have changed, and return what is different."""
+        """Read the files that have changed, and return the differences."""
         with self._refreshing:
             old = self._snapshot
             folder = read_folder(self._directory, FolderLimits(), old.folder.files)

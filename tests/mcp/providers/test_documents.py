@@ -156,7 +156,7 @@ async def unused(method: str, params: Any) -> Any:
         ([{}], "no name"),
         ([{"name": "a"}, {"name": "a"}], "method 'a': a is already registered"),
         ([{"name": "a b"}, {"name": "a_b"}], "already registered"),
-        ([{"name": "a", "params": [{"name": "x"}, {"name": "x"}]}], "a name of its own"),
+        ([{"name": "a", "params": [{"name": "x"}, {"name": "x"}]}], "a name that no other has"),
         (
             [{"name": "a", "params": [{"name": "x", "schema": {"type": "strin"}}]}],
             "'a': .*cannot be used",

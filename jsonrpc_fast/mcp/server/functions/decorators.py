@@ -158,7 +158,7 @@ class Decorators(Registry):
             description: What the tool does; by default the docstring. Its part about parameters goes into the schema.
             input_schema: A JSON Schema of the arguments, which are then passed unconverted. By default the schema comes
                 from the signature.
-            output_schema: A JSON Schema of what the function returns. By default the schema comes from the annotation,
+            output_schema: A JSON Schema of the function's result. By default the schema comes from the annotation,
                 if it describes data. A result that is not an object in JSON is then wrapped: `{"result": [1, 2]}`. Each
                 result is checked against the schema.
             structured_output: False: results have content only, and there is no output schema. True: the decorator

@@ -169,7 +169,7 @@ class RegisteredFunction:
         plain = None if found is None else found.plain
         if found is None or plain is None:
             return False
-        # With as many arguments as parameters all are there, if each of them is known: the loop sees that.
+        # If there are as many arguments as parameters and each is known, none is missing: the loop checks that.
         if len(arguments) != len(plain) and not found.required <= arguments.keys():
             return False
         for name, value in arguments.items():
@@ -180,7 +180,7 @@ class RegisteredFunction:
         return True
 
     def call(self, arguments: Mapping[str, Any], context: Context | None) -> Any:
-        """Call the function with converted arguments. Return what it returns: a result, or an awaitable of one.
+        """Call the function with converted arguments. Return its result, or an awaitable of it.
 
         Args:
             arguments: The arguments.

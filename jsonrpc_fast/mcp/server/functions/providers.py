@@ -13,7 +13,7 @@
 Rules:
   - The names of tools and prompts get the prefix of their provider. URIs and URI templates stay as they are, since
     results contain them, too.
-  - What is registered at the server comes first, then the providers in the order they were mounted. A request goes to
+  - The features of the server itself come first, then the providers in the order of mounting. A request goes to
     the first one that knows the name. If two have the same name, `mount` and the decorators raise ValueError, as far as
     the names are known before anybody asks (`Provider.names`); otherwise a list shows the first one only, and the log
     names the other.
@@ -44,13 +44,13 @@ class ChangeListener(Protocol):
 
 
 class Provider:
-    """Tools, prompts and resources from elsewhere. A subclass overrides the methods for what it has.
+    """Tools, prompts and resources from another source. A subclass overrides the methods for the kinds that it has.
 
     The methods may raise RpcError, which the client gets. Other exceptions of `call_tool` give a result with `isError`,
     those of the others error -32603; the client does not see their texts, and they are logged.
 
     Attributes:
-        kinds: What it has, or may have later, of "tools", "prompts" and "resources". The server declares these kinds to
+        kinds: Those of "tools", "prompts" and "resources" that it has or may have later. The server declares them to
             clients that connect.
         unsafe_uris: Whether `read_resource` may be asked for URIs with `..` as a segment, NUL, or bytes that are not
             UTF-8.

@@ -1,4 +1,4 @@
-"""What a server has: registered tools, prompts and resources with their functions, methods, notifications, providers.
+"""The features of a server: tools, prompts and resources with their functions, methods, notifications, providers.
 
 Rules:
   - A name or URI is registered once. It hides a provider's item of the same name, if that name was not known before:
@@ -127,7 +127,7 @@ class Registry:
         self._prefixes = Prefixes("")
 
     def capabilities(self) -> ServerCapabilities:
-        """Return the capabilities of what is registered now."""
+        """Return the capabilities of the features that are registered now."""
         provided = {kind for mount in self.mounts for kind in mount.provider.kinds}
         prompts = bool(self.prompts) or "prompts" in provided
         resources = bool(self.resources or self.resource_templates) or "resources" in provided

@@ -4,8 +4,8 @@ Rules:
   - A function runs in a thread of the loop's default executor, in a copy of the context variables of its request.
   - Its context may be used from the thread: log messages and progress are sent by the loop. `Context.wait` waits for
     the methods that are coroutines.
-  - Nothing can interrupt a thread: if the request is cancelled, the function goes on and its result is dropped. It can
-    check `Context.is_cancelled`.
+  - A thread cannot be interrupted: if the request is cancelled, the function continues and its result is dropped. It
+    can check `Context.is_cancelled`.
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ class ServerHandshake:
         if method in revision.cacheable and result.get("resultType", "complete") == "complete":
             completed |= self._cache_hints
         completed |= result
-        # Written once for each revision: this is on the way of every modern result.
+        # Written once for each revision, because every modern result needs it.
         info = self._written_info.get(revision.version)
         if info is None:
             info = self._written_info[revision.version] = self._info.to_dict(revision.version)

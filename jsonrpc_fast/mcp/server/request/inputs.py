@@ -139,7 +139,7 @@ def _encode_values(values: dict[str, Any]) -> bytes:
         text = dumps(values)
     except EncodeError as error:
         raise EncodeError(f"context.state cannot be written as JSON: {error}") from None
-    # A value that comes back changed would make the next run differ from this one, without an error.
+    # A value that changes when it is written and read would make the next run differ, without an error.
     if loads(text) != values:
         raise EncodeError("context.state holds a value that JSON does not preserve, such as a tuple, a date or NaN")
     return text

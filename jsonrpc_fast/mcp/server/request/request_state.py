@@ -29,7 +29,7 @@ from ...._logs import logger_of
 from ....errors import RpcError, invalid_params
 
 MAX_STATE_BYTES: Final = 1024 * 1024
-"""Maximum size of what a token holds: the responses of all rounds but the last, and the values of the function."""
+"""Maximum size of a token's content: the responses of all rounds but the last, and the values of the function."""
 STATE_SECONDS: Final = 3600.0
 """How long a token is valid by default."""
 
@@ -93,7 +93,7 @@ class StateSeal:
         return self._cipher.encrypt(claims + contents).decode("ascii")
 
     def open(self, token: object, method: str, params: Mapping[str, Any], subject: object) -> bytes:
-        """Return what a token holds. The arguments are those of `seal`.
+        """Return the content of a token. The arguments are those of `seal`.
 
         Raises:
             RpcError: The token is not valid for this request (-32602).
@@ -124,7 +124,7 @@ class StateSeal:
 
 
 class _Signer:
-    """Signs what it is given, which stays readable.
+    """Signs data, which stays readable.
 
     Args:
         keys: The first one signs, all of them are accepted.
@@ -160,7 +160,7 @@ def _cipher_of(key: object) -> StateCipher:
 
 
 def _checked(cipher: StateCipher) -> StateCipher:
-    """Return a cipher that decrypts what it encrypts. Raises TypeError if it does not."""
+    """Return a cipher after a check that it decrypts its own tokens. Raises TypeError if it does not."""
     try:
         # At once, and not with the first request: a program with a wrong key must not start.
         token: object = cipher.encrypt(b"state")

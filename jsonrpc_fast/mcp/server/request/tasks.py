@@ -171,7 +171,7 @@ class Task:
         # Used keys are kept: a late response to an earlier request must not settle a new one.
         key = f"{method}-{len(self._used_keys) + 1}" if key is None else key
         if key in self._used_keys:
-            raise ValueError("each request of a task needs a key of its own")
+            raise ValueError("two requests of the task have the same key")
         self._used_keys.add(key)
         question = Question(key, method, None if params is None else dict(params), timeout)
         self._questions[key] = question
@@ -190,7 +190,7 @@ class Task:
         """Settle requests with the responses of the client. Responses to other requests are ignored."""
         for key, response in responses.items():
             question = self._questions.get(key)
-            # Removed at once: the client may repeat `tasks/update`, and the status must not show what has a response.
+            # Removed at once: the client may repeat `tasks/update`, and the status must not show answered requests.
             if question is not None and isinstance(response, dict):
                 del self._questions[key]
                 question.settle(response)

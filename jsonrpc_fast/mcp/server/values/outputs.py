@@ -1,4 +1,4 @@
-"""Structured content: the schema of what a tool returns, from its annotation, and the check of what it returned.
+"""Structured content: the schema of a tool's result, from its annotation, and the check of the result.
 
 Rules:
   - A type that is an object in JSON gives its own schema. Any other type is wrapped: `-> list[int]` has the schema of
@@ -31,7 +31,7 @@ from .blocks import Block
 from .results import ToolResult, WholeResult
 
 WRAPPED: Final = "x-fastmcp-wrap-result"
-"""Marks the schema of a wrapped value: the client of fastmcp shows the value without what is around it."""
+"""Marks the schema of a wrapped value: the client of fastmcp shows the value without the wrapper."""
 _PLAIN: Final = (str, int, float, bool)
 _MISSING: Final = SchemaFault("", "", "is missing")
 

@@ -1,4 +1,4 @@
-"""Scopes of OAuth: what a token may do."""
+"""Scopes of OAuth, which limit the use of a token."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def as_scopes(scopes: object, name: str = "scopes") -> frozenset[str]:
 
     Args:
         scopes: What was given.
-        name: What it is, for the error's text.
+        name: Its name in the error's text.
 
     Raises:
         TypeError: They are not several strings.

@@ -95,7 +95,7 @@ class CheckedTool:
         return error_result(_text_of(f"Invalid arguments for tool {self.tool.name}", faults))
 
     def result(self, value: Any, revision: Revision) -> dict[str, Any]:
-        """Return the `CallToolResult` for what a tool returned.
+        """Return the `CallToolResult` for the value that a tool returned.
 
         Args:
             value: None for no content, a str for a text block, a `ToolResult`, a content block, a list with content
@@ -183,7 +183,7 @@ def _with_structured(result: dict[str, Any], structured: Any, revision: Revision
 
 
 def _is_in_text(value: Any, path: str) -> bool:
-    """Return whether a JSON pointer leads into a string of a value: to what is read from its text."""
+    """Return whether a JSON pointer leads into a string of a value: to a part of the JSON that it holds."""
     for part in parts_of(path):
         if isinstance(value, str):
             return True
