@@ -202,7 +202,7 @@ class _Tap:
         try:
             if 200 <= response.status_code <= 599:
                 await self._respond(response, channel, send)
-            else:  # no status of a final response (RFC 9110, section 15); uvicorn cannot send it
+            else:  # not the status of a final response (RFC 9110, section 15); uvicorn cannot send it
                 self._watcher.add("<-", b"", f"status {response.status_code}")
                 await _refuse(send, b"The status of the server is invalid.\n")
         finally:

@@ -172,7 +172,7 @@ class _Upstream:
     url: str
     failures: int = 0  # in a row
     rests_until: float = -inf
-    has_asked: bool = False  # for this rest
+    has_asked: bool = False  # whether a call has tried it during this rest
 
 
 class _Exchange:

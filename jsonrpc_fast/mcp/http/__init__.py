@@ -4,7 +4,7 @@ A client:
 
     client            `StreamableHttpClient`: the transport
     event_reader      streams of events, and how they are resumed
-    sending           the requests of HTTP, and what `initialize` agreed on
+    sending           the HTTP requests, and the session that `initialize` agreed on
     pool              the HTTP clients, each with one request in flight
 
 A server:

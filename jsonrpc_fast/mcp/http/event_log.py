@@ -133,7 +133,7 @@ def _reading() -> Iterator[None]:
 
 def no_events() -> Refusal:
     """Return the refusal of a client that has missed events."""
-    return Refusal(410, "The events after this one are not there any more.")
+    return Refusal(410, "The events after this one are no longer stored.")
 
 
 def _id(found: str | None) -> str | None:

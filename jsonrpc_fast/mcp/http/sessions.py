@@ -49,7 +49,7 @@ _DIGEST_CHARACTERS: Final = 32
 _MAX_SWEPT: Final = 1000  # in one turn of the loop
 _SWEEP_SECONDS: Final = 0.05
 _LISTENER: Final = "get"
-"""The streams of GETs have names that begin so."""
+"""The prefix of the names of the streams that GETs open."""
 _NO_SESSION: Final = "There is no session with this id."
 
 
