@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from types import MethodType
 from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar, overload
 
+from ._checks import check_type
 from .codec import Error, Notification, ParseError, Raw, Request, Response, parse, rules
 from .codec._kinds import kinds_of
 from .codec.rules import Kinds
@@ -141,8 +142,7 @@ class JsonRpcValidator:
     __slots__ = ("_profile",)
 
     def __init__(self, profile: Profile = JSONRPC) -> None:
-        if not isinstance(profile, Profile):
-            raise TypeError(f"profile must be a Profile, not {type(profile).__name__}")
+        check_type("profile", profile, Profile)
         # Section 4 calls the method a name. Decoding accepts "" where the profile does, since real peers send it.
         self._profile = plain_profile(profile).replace(empty_methods=False)
 

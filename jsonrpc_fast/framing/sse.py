@@ -69,6 +69,10 @@ class EventDecoder:
 
     Args:
         limit: The maximum size of the data of one event, in bytes.
+
+    Attributes:
+        last_event_id: The `Last-Event-ID` to send on reconnection.
+        retry: The last reconnection time that the stream set, in milliseconds, or None.
     """
 
     __slots__ = (
@@ -78,8 +82,6 @@ class EventDecoder:
         "_data_offset",
         "_dropping",
         "_id",
-        "_last_id",
-        "_last_retry",
         "_limit",
         "_line",
         "_line_offset",
@@ -87,6 +89,8 @@ class EventDecoder:
         "_retry",
         "_too_large",
         "_type",
+        "last_event_id",
+        "retry",
     )
 
     def __init__(self, limit: int = 64 * 1024 * 1024) -> None:
@@ -99,24 +103,14 @@ class EventDecoder:
         self._dropping = False  # inside a line that is ignored or over the limit
         # The id of the lines read so far becomes the last event id at the next blank line only (9.2.6): a client that
         # reconnects before it gets the event again.
-        self._last_id = ""
-        self._last_retry: int | None = None
+        self.last_event_id: str = ""
+        self.retry: int | None = None
         self._id = ""
         self._type = ""
         self._data = bytearray()  # of the current event, each value with a 0x0A after it
         self._data_offset: int | None = None
         self._retry: int | None = None
         self._too_large = False
-
-    @property
-    def last_event_id(self) -> str:
-        """The `Last-Event-ID` to send on reconnection."""
-        return self._last_id
-
-    @property
-    def retry(self) -> int | None:
-        """The last reconnection time that the stream set, in milliseconds, or None."""
-        return self._last_retry
 
     @property
     def is_between_events(self) -> bool:
@@ -218,7 +212,7 @@ class EventDecoder:
             or self._data_offset is not None
         ):
             return False
-        self._last_id = self._id
+        self.last_event_id = self._id
         found.append((Event(self._type or "message", chunk[start:end], self._id, self._retry), self._offset + start))
         self._type = ""
         self._retry = None
@@ -291,7 +285,7 @@ class EventDecoder:
             digits = value.lstrip(b"0")
             # More digits are more than 30,000 years in milliseconds.
             if value.isdigit() and len(digits) <= 15:
-                self._retry = self._last_retry = int(digits or b"0")
+                self._retry = self.retry = int(digits or b"0")
         elif name:
             found.append((line, self._line_offset))
 
@@ -307,7 +301,7 @@ class EventDecoder:
             offset = self._data_offset
             if offset is None:
                 offset = self._line_offset + _end_of_name(self._line)
-            event = OversizedEvent(self._type or "message", None, self._last_id, self._retry)
+            event = OversizedEvent(self._type or "message", None, self.last_event_id, self._retry)
             event.head = (bytes(memoryview(self._data)[:HEAD_BYTES]) + value[:HEAD_BYTES])[
                 : min(self._limit, HEAD_BYTES)
             ]
@@ -316,7 +310,7 @@ class EventDecoder:
         self._data = bytearray()
 
     def _end_event(self, found: list[tuple[Event | bytes, int]]) -> None:
-        self._last_id = self._id
+        self.last_event_id = self._id
         if self._data and self._data_offset is not None and not self._too_large:
             # The buffer has a line feed after each value. The last one is not a part of the data (9.2.6).
             data = bytes(memoryview(self._data)[:-1])

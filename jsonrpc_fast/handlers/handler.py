@@ -19,6 +19,7 @@ from typing import Any, Final, get_args
 
 from .._repr import shorten
 from ..codec import Raw
+from ..codec._payloads import decoded
 from ..types import MessageId
 from .params.problems import IS_UNKNOWN, Misfit, Problem, missing, too_many
 
@@ -236,8 +237,7 @@ class Handler:
 
     def _problems(self, params: Any) -> list[Problem]:
         """Return why the params do not fit the signature; empty if they do."""
-        if type(params) is Raw:
-            params = params.decode()
+        params = decoded(params)
         if params is None:
             params = {} if self._takes_object else []
         if type(params) is not dict:

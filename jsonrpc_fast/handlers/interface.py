@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
+from .._checks import check_type
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -44,8 +46,7 @@ def method(name: str, *, params: Mapping[str, str] | None = None) -> Callable[[F
     Raises:
         TypeError: The name is not a str.
     """
-    if not isinstance(name, str):
-        raise TypeError(f"name must be a str, not {type(name).__name__}")
+    check_type("name", name, str)
 
     def declare(function: F) -> F:
         _named[function] = name, dict(params or {})

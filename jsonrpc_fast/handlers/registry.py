@@ -98,8 +98,7 @@ class Handlers:
                 or an option does not fit.
             ValueError: The method has a handler already or begins with `rpc.`, or `timeout` is negative or NaN.
         """
-        if not isinstance(method, str):
-            raise TypeError(f"method must be a str, not {type(method).__name__}")
+        check_type("method", method, str)
         if method.startswith("rpc."):
             raise ValueError("method names that begin with rpc. are reserved by JSON-RPC")
         if function is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from ..codec import Raw
+from ..codec._payloads import decoded
 from ..errors import InvalidResponse
 from .params.problems import Misfit
 
@@ -89,4 +89,4 @@ def _type_of(returns: Any) -> ValueType:
 
 
 def _plain(method: str, result: Any) -> Any:
-    return result.decode() if isinstance(result, Raw) else result
+    return decoded(result)

@@ -19,7 +19,7 @@ from inspect import Parameter
 from typing import Annotated, Any, Final, get_args, get_origin
 
 from ..._pointers import pointer_to
-from ...codec import Raw
+from ...codec._payloads import decoded
 from .annotations import is_field
 from .problems import IS_UNKNOWN, Misfit, Problem, missing, too_many
 from .types import MsgspecType, PydanticType, ValueType, msgspec_module, type_of
@@ -115,8 +115,7 @@ class Arguments:
         Raises:
             Misfit: As `convert`, or an array has too many items.
         """
-        if type(params) is Raw:
-            params = params.decode()
+        params = decoded(params)
         if type(params) is list:
             maximum = len(self._positional) if self.required <= set(self._positional) else -1  # no array fits
             if len(params) > maximum:

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from ...codec import Raw
 from ...codec._backend import dumps
+from ...codec._payloads import decoded
 from ...errors import EncodeError
 from .annotations import has_pydantic, is_constraint, is_field, parts_of, with_meta
 from .problems import INVALID, TOO_DEEP, Misfit, Problem, msgspec_pointers, msgspec_problem, pydantic_problems
@@ -160,7 +161,7 @@ class PydanticType:
             # Made when the first value is refused, since most types never refuse one.
             if self._names is None:
                 self._names = frozenset(_strings_in(self.adapter.core_schema))
-            problems = pydantic_problems(error, value.decode() if type(value) is Raw else value, self._names)
+            problems = pydantic_problems(error, decoded(value), self._names)
         except RecursionError:
             problems = [Problem("", TOO_DEEP)]
         except ValueError:  # of a validator
