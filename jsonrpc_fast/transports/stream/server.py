@@ -78,9 +78,8 @@ class AcceptedSocket(SocketChannel):
 
 
 class _AcceptedStream(StreamTransport):
-    def __init__(self, server: StreamServer, channel: SocketOrLayer, options: SocketOptions) -> None:
+    def __init__(self, channel: SocketOrLayer, options: SocketOptions) -> None:
         super().__init__(channel, **options)
-        self._server = server
         self._detector = HttpDetector()
         # Until the stream is known not to be HTTP, its channel calls other events.
         self._rest = events = self.channel_events
@@ -94,10 +93,6 @@ class _AcceptedStream(StreamTransport):
         if is_http is not None:
             self.channel_events = self.channel.events = self._rest
         self._rest.received(data)
-
-    def closed(self) -> None:
-        super().closed()
-        self._server.released(self)
 
 
 class StreamServer:
@@ -238,11 +233,12 @@ class StreamServer:
 
     def _new_connection(self, channel: SocketOrLayer) -> SocketTransport:
         """Return the connection over the channel of an accepted socket."""
-        return _AcceptedStream(self, channel, cast("SocketOptions", self._options))
+        return _AcceptedStream(channel, cast("SocketOptions", self._options))
 
     def _protocol(self) -> asyncio.BufferedProtocol:
         socket = AcceptedSocket(self)
         socket.connection = self._new_connection(socket if self._ssl is None else TlsChannel(socket, self._ssl))
+        socket.connection.released = self.released
         return socket
 
     def admits(self, transport: asyncio.Transport) -> bool:

@@ -338,6 +338,7 @@ class SocketTransport(Connection):
 
     Attributes:
         socket: The channel of the socket.
+        released: Called when the connection is closed, by the server that accepted it; None for a client's.
 
     Raises:
         TypeError, ValueError: An option has the wrong type or value.
@@ -345,6 +346,7 @@ class SocketTransport(Connection):
 
     waits_for_peer = True
     channel: SocketOrLayer
+    released: Callable[[SocketTransport], None] | None = None
     _connect_seconds: float | None = None  # of clients
 
     def __init__(
@@ -381,6 +383,8 @@ class SocketTransport(Connection):
         for heartbeat in self._heartbeats:
             heartbeat.stop()
         self._heartbeats.clear()  # they refer to this connection
+        if self.released is not None:
+            self.released(self)
 
     def _abort_idle(self, fault: ConnectionLost) -> None:
         self.abort(fault)

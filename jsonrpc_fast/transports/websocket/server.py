@@ -112,7 +112,6 @@ class AcceptedWebSocket(WebSocketTransport):
         channel = AcceptedChannel(server, socket, self.run_callback)
         super().__init__(channel, **options)
         channel.begin_handshake(server.new_wire(channel.max_bytes))
-        self._server = server
 
     @property
     def path(self) -> str:
@@ -127,10 +126,6 @@ class AcceptedWebSocket(WebSocketTransport):
     def request_stop(self, grace_seconds: float | None, drain_seconds: float | Unset | None = UNSET) -> None:
         self.channel.closing_code = CloseCode.GOING_AWAY
         super().request_stop(grace_seconds, drain_seconds)
-
-    def closed(self) -> None:
-        super().closed()
-        self._server.released(self)
 
 
 def _status_of(head: bytes, fault: Exception) -> HTTPStatus:
