@@ -75,8 +75,8 @@ class _Alternative(NamedTuple):
     tags: dict[str, list[Any]]
     faults: list[SchemaFault]
 
-    def is_refused_at(self, path: str) -> bool:
-        return any(fault.path == path for fault in self.faults)
+    def is_refused_at(self, path: str, keyword: str | None = None) -> bool:
+        return any(fault.path == path and keyword in (None, fault.keyword) for fault in self.faults)
 
 
 def faults_of(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) -> Iterator[SchemaFault]:
@@ -129,12 +129,12 @@ def _union_faults(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) 
     if all(fault.path == place for each in alternatives for fault in each.faults):
         return [_joined(place, error.kind.name, [fault for each in alternatives for fault in each.faults])]
     # An alternative for another type says nothing about how to mend the value.
-    meant = [each for each in alternatives if not _has_other_type(each, place)] or alternatives
+    meant = [each for each in alternatives if not each.is_refused_at(place, "type")] or alternatives
     for tag in sorted(set.intersection(*[{*each.tags} for each in meant])):
         path = f"{place}{_pointer([tag])}"
         tagged = [each for each in meant if not each.is_refused_at(path)]
         if not tagged:
-            values = _listed(value for each in meant for value in each.tags[tag])
+            values = ", ".join(dict.fromkeys(_text(value) for each in meant for value in each.tags[tag]))
             is_missing = all(SchemaFault(path, "required", "is required") in each.faults for each in meant)
             return [
                 SchemaFault(path, "enum", f"is required, one of {values}" if is_missing else f"is not one of {values}")
@@ -157,10 +157,6 @@ def _joined(place: str, keyword: str, faults: list[SchemaFault]) -> SchemaFault:
         messages["is not of type " + " or ".join(map(_text, types))] = None
     keywords = {fault.keyword for fault in faults}
     return SchemaFault(place, keywords.pop() if len(keywords) == 1 else keyword, ", and ".join(messages))
-
-
-def _has_other_type(alternative: _Alternative, place: str) -> bool:
-    return any(fault.path == place and fault.keyword == "type" for fault in alternative.faults)
 
 
 def _reasons(faults: list[SchemaFault], place: str) -> str:
@@ -204,10 +200,6 @@ def _target_of(part: dict[str, Any] | None, schema: dict[str, Any]) -> dict[str,
         return part
     target = target_of(schema, reference)
     return target if isinstance(target, dict) else None
-
-
-def _listed(values: Iterable[Any]) -> str:
-    return ", ".join(dict.fromkeys(map(_text, values)))
 
 
 def _text(value: Any) -> str:

@@ -34,7 +34,6 @@ from ..protocol.uris import check_uri
 from ..protocol.versions import Revision
 from .functions.functions import RegisteredFunction
 from .functions.middleware import run_within
-from .functions.registry import RegisteredTool
 from .methods import CAPABILITIES, Method, Methods, call_method
 from .request.context import Context, open_inputs, opened_inputs
 from .request.handshake import RequestRules, ServerHandshake
@@ -139,21 +138,20 @@ class ServerConnection(ClientConnection):
             method, is_async = self._methods.find(name, members, self._declared)
         else:
             self._has_state = True
+        # Inside middleware, which is async, a method that is not needs no slot either.
+        needs_slot = (is_async or name == "tools/call") and name not in _WITHOUT_SLOT
         if self._invoke is not None:
-            needs_slot = is_async or name == "tools/call"
             method, is_async = partial(run_within, self._invoke), True
-        else:
-            needs_slot = True
         if is_async:
-            work = self._run_async(request, partial(method, members, context), context, rules)
+            work = self._run_async(partial(method, members, context), context)
             # For the session a task has started already, so it needs no slot.
-            return work if needs_slot and name not in _WITHOUT_SLOT else asyncio.ensure_future(work)
+            return work if needs_slot else asyncio.ensure_future(work)
         result = method(members, context)
         if type(result) is dict:
-            return self._complete(request, result, context, rules)
+            return self._complete(result, context)
         if asyncio.isfuture(result):
             return result
-        return self._run_async(request, lambda: result, context, rules)
+        return self._run_async(lambda: result, context)
 
     def serve_at_once(self, message: Request, subject: object) -> bytes | Run | None:
         params, name = message.params, message.method
@@ -167,22 +165,19 @@ class ServerConnection(ClientConnection):
         except RpcError:
             return None  # raised again in the ordinary way
         assert isinstance(rules, RequestRules)
-        return self._session.serve_at_once(message, partial(self._call, tool, message, rules, subject))
+        revision, require = rules.revision, rules.require
 
-    def _call(self, tool: RegisteredTool, message: Request, rules: RequestRules, subject: object) -> Any:
-        params: Any = message.params
-        complete = partial(self._complete_call, message, rules, subject)
-        result = self._methods.run_tool(tool, params, None, message.id, rules.revision, complete)
-        return complete(result) if type(result) is dict else result
+        def complete(result: dict[str, Any]) -> dict[str, Any]:
+            if result.get("resultType") == "input_required":
+                check_input_required(name, result, revision, require)
+                result = Inputs(name, params, self._methods.shared.seal, subject).result(result)
+            return self._handshake.complete(revision, name, result)
 
-    def _complete_call(
-        self, message: Request, rules: RequestRules, subject: object, result: dict[str, Any]
-    ) -> dict[str, Any]:
-        if result.get("resultType") == "input_required":
-            check_input_required(message.method, result, rules)
-            params: Any = message.params
-            result = Inputs(message.method, params, self._methods.shared.seal, subject).result(result)
-        return self._handshake.complete(rules.revision, message.method, result)
+        def call() -> Any:
+            result = self._methods.run_tool(tool, params, None, message.id, revision, complete)
+            return complete(result) if type(result) is dict else result
+
+        return self._session.serve_at_once(message, call)
 
     def _on_notification(self, request: SessionContext, params: Any) -> Any:
         is_due = self._handshake.receive_notification(request.method)
@@ -204,13 +199,7 @@ class ServerConnection(ClientConnection):
     def _call_notification(self, params: dict[str, Any], context: Context) -> Any:
         return call_method(self._notifications[context.method], params, context)
 
-    async def _run_async(
-        self,
-        request: SessionContext,
-        method: Callable[[], Any],
-        context: Context,
-        rules: RequestRules,
-    ) -> Any:
+    async def _run_async(self, method: Callable[[], Any], context: Context) -> Any:
         try:
             # Called here, not earlier: if this is cancelled before it starts, no coroutine is left without an await.
             result = method()
@@ -223,20 +212,22 @@ class ServerConnection(ClientConnection):
             if inputs is None or not inputs.are_missing or isinstance(error, _TASK_EXITS):
                 raise
             result = {}  # `_complete` replaces it
-        return self._complete(request, result, context, rules)
+        return self._complete(result, context)
 
-    def _complete(self, request: SessionContext, result: Any, context: Context, rules: RequestRules) -> Any:
+    def _complete(self, result: Any, context: Context) -> Any:
         """Complete a result for its revision. An invalid result raises the RpcError for the client."""
         if not isinstance(result, dict):
-            _raise_error(self._validator.validate_response({"jsonrpc": "2.0", "id": request.id, "result": result}))
+            _raise_error(
+                self._validator.validate_response({"jsonrpc": "2.0", "id": context.request_id, "result": result})
+            )
             return result
-        inputs = opened_inputs(context) if rules.revision.is_modern else None
-        if inputs is not None and inputs.are_missing:
+        inputs, revision, method = opened_inputs(context), context.revision, context.method
+        if inputs is not None and inputs.are_missing and revision.is_modern:
             result = inputs.result()
         elif result.get("resultType") == "input_required":
-            check_input_required(request.method, result, rules)
+            check_input_required(method, result, revision, context.require)
             result = open_inputs(context).result(result)
-        return self._handshake.complete(rules.revision, request.method, result)
+        return self._handshake.complete(revision, method, result)
 
     def _set_level(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         level: Any = params.get("level")

@@ -278,7 +278,11 @@ class Decorators(Registry):
 
         def register(function: Function) -> Function:
             serving = RegisteredFunction(function, role="prompt", name=name, thread=thread)
-            arguments = [_argument(serving, argument) for argument in serving.parameters]
+            described = serving.descriptions()
+            arguments = [
+                PromptArgument(name=each, description=_or_unset(described.get(each)), required=each in serving.required)
+                for each in serving.parameters
+            ]
             prompt = Prompt(arguments=arguments, **_common_members(serving, name, title, description, icons, meta))
             _checked(prompt, f"prompt {prompt.name}")
             registered = Registered(prompt, serving, _completers(complete, serving))
@@ -492,11 +496,6 @@ def _checked(definition: Definition, label: str) -> None:
         type(definition).from_dict(written)
     except (AttributeError, TypeError, ValueError) as error:
         raise TypeError(f"{label}: {error}") from None
-
-
-def _argument(function: RegisteredFunction, name: str) -> PromptArgument:
-    described = _or_unset(function.descriptions().get(name))
-    return PromptArgument(name=name, description=described, required=name in function.required)
 
 
 def _completers(complete: Mapping[str, Completer] | None, function: RegisteredFunction) -> Mapping[str, Completer]:

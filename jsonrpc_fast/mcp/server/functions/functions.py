@@ -197,7 +197,8 @@ class RegisteredFunction:
         if inspect.isgeneratorfunction(self._function) or inspect.isasyncgenfunction(self._function):
             raise TypeError("a generator is not supported")
         if "return" in hints and (part := _unsupported(hints["return"], _REFUSED[role])) is not None:
-            raise TypeError(f"a result of type {_shown(part)} is not supported")
+            is_class = isinstance(part, type) and not get_args(part)
+            raise TypeError(f"a result of type {part.__qualname__ if is_class else part} is not supported")
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -251,7 +252,3 @@ def _unsupported(annotation: Any, refused: tuple[type, ...]) -> Any:
     except Exception:
         return annotation
     return None
-
-
-def _shown(annotation: Any) -> str:
-    return annotation.__qualname__ if isinstance(annotation, type) and not get_args(annotation) else str(annotation)

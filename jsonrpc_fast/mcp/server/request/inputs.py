@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import types
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final
 
 from ....codec._backend import dumps
@@ -26,7 +26,7 @@ from ....codec._json import loads
 from ....codes import ErrorCode
 from ....errors import EncodeError, RpcError, invalid_params
 from ...protocol.meta import MAX_INPUTS
-from .handshake import RequestRules
+from ...protocol.versions import Revision
 from .request_state import MAX_STATE_BYTES, StateSeal
 
 MAY_NEED_INPUT: Final = frozenset({"prompts/get", "resources/read", "tools/call"})
@@ -167,19 +167,22 @@ def cannot_send() -> RpcError:
     return RpcError(ErrorCode.INVALID_REQUEST, "the client cannot receive this message")
 
 
-def check_input_required(method: str, result: Mapping[str, Any], rules: RequestRules) -> None:
+def check_input_required(
+    method: str, result: Mapping[str, Any], revision: Revision, require: Callable[[str], None]
+) -> None:
     """Check an `input_required` result that a function returned.
 
     Args:
         method: The method of the request.
         result: The result.
-        rules: The rules of the request.
+        revision: The revision of the request.
+        require: Checks that the client has a capability: see `RequestRules.require`.
 
     Raises:
         RpcError: The client cannot receive the requests, or lacks a capability.
         TypeError, ValueError: The result violates the protocol.
     """
-    if method not in MAY_NEED_INPUT or not rules.revision.is_modern:
+    if method not in MAY_NEED_INPUT or not revision.is_modern:
         raise cannot_send()
     # What the function wrote there would be neither signed nor bound to the request.
     if "requestState" in result:
@@ -191,7 +194,7 @@ def check_input_required(method: str, result: Mapping[str, Any], rules: RequestR
         if not isinstance(request, Mapping) or request.get("method") not in INPUT_REQUESTS:
             raise ValueError(f"inputRequests must be requests for {', '.join(sorted(INPUT_REQUESTS))}")
         if (capability := capability_for(request["method"], request.get("params"))) is not None:
-            rules.require(capability)
+            require(capability)
 
 
 @types.coroutine

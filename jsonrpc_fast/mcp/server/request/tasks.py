@@ -39,6 +39,10 @@ class Question:
     is_sent: bool = False
     response: asyncio.Future[dict[str, Any]] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
+    def request(self) -> dict[str, Any]:
+        params = {} if self.params is None else {"params": self.params}
+        return {"method": self.method, **params}
+
     def settle(self, response: dict[str, Any] | Exception) -> None:
         if self.response.done():
             return
@@ -118,7 +122,7 @@ class Task:
         elif self.status == "failed":
             members["error"] = self.error
         elif self.status == "input_required":
-            members["inputRequests"] = {key: _request(question) for key, question in self._questions.items()}
+            members["inputRequests"] = {key: question.request() for key, question in self._questions.items()}
         return members
 
     def change(self, status: str, message: str | None = None) -> None:
@@ -212,11 +216,6 @@ class Task:
         """Let another `tasks/result` send a request that this one could not send."""
         question.is_sent = False
         self._waiters.wake()
-
-
-def _request(question: Question) -> dict[str, Any]:
-    request: dict[str, Any] = {"method": question.method}
-    return request if question.params is None else {**request, "params": question.params}
 
 
 def _timestamp(time: datetime) -> str:

@@ -256,7 +256,8 @@ def _media(kind: str, data: Data, mime_type: str | None) -> dict[str, Any]:
         data = Path(data).read_bytes()
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(f"the data of {kind} must be bytes or a path, not {type(data).__name__}")
-    mime_type = mime_type or _type_of_bytes(bytes(data[:16]))
+    start = bytes(data[:16])
+    mime_type = mime_type or next((type_ for at, text, type_ in _SIGNATURES if start[at:].startswith(text)), None)
     if mime_type is None or not mime_type.startswith(f"{kind}/"):
         raise ValueError(f"the MIME type of {kind} must be given and begin with {kind}/")
     return {"type": kind, "data": _base64(data), "mimeType": mime_type}
@@ -269,7 +270,3 @@ def _base64(data: bytes | bytearray | memoryview) -> str:
 def _type_of_name(name: str) -> str | None:
     suffix = os.path.splitext(name)[1].lower()
     return _BY_SUFFIX.get(suffix) or mimetypes.guess_type(f"name{suffix}")[0]
-
-
-def _type_of_bytes(start: bytes) -> str | None:
-    return next((type_ for offset, text, type_ in _SIGNATURES if start[offset:].startswith(text)), None)

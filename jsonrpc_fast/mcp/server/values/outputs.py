@@ -101,18 +101,13 @@ class OutputType:
                 pass  # the schema names the fault
             else:
                 return text, structured, []
-        faults = self._faults(encoded)
+        is_missing = not self._is_wrapped and encoded == b"null"
+        faults = [_MISSING] if is_missing else self.faults(structured)
         return text, structured, faults or ([SchemaFault("", "", "does not match the type")] if is_refused else [])
 
     def faults(self, structured: Any) -> list[SchemaFault]:
         """Return the faults of structured content that a tool gave as it is; UNSET without such content."""
         return [_MISSING] if structured is msgspec.UNSET else self._schema.faults(loads(dumps(structured)))
-
-    def _faults(self, encoded: bytes) -> list[SchemaFault]:
-        if not self._is_wrapped and encoded == b"null":
-            return [_MISSING]
-        value = loads(encoded)
-        return self._schema.faults({"result": value} if self._is_wrapped else value)
 
 
 def output_type(annotation: Any, *, is_required: bool = False) -> OutputType | None:
