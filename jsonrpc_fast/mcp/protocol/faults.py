@@ -121,6 +121,7 @@ def _union_faults(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) 
     alternatives = []
     for index, errors in enumerate(error.kind.as_dict()["context"]):
         part = _part(schema, [*error.schema_path, index])
+        # Bounded for each alternative: unions may contain unions.
         faults = [fault for inner in errors[:_MAX_ERRORS] for fault in faults_of(inner, schema)]
         alternatives.append(_Alternative(_name(part, index), _tags(_target_of(part, schema)), faults))
     # Only `oneOf` refuses a value that an alternative accepts.
@@ -130,6 +131,7 @@ def _union_faults(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) 
         return [_joined(place, error.kind.name, [fault for each in alternatives for fault in each.faults])]
     # An alternative for another type says nothing about how to mend the value.
     meant = [each for each in alternatives if not each.is_refused_at(place, "type")] or alternatives
+    # Sorted, so that the same value gets the same text.
     for tag in sorted(set.intersection(*[{*each.tags} for each in meant])):
         path = f"{place}{_pointer([tag])}"
         tagged = [each for each in meant if not each.is_refused_at(path)]

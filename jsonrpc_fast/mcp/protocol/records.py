@@ -73,6 +73,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defaults=
                 values[member.attribute] = value
             elif value is not None:
                 values[member.attribute] = _read(member, value, version, f"{path}/{name}")
+        # After the members: a wrong type is named before a missing member, in the order of the text.
         for name in required:
             if obj.get(name) is None:
                 raise ValueError(f"{path}/{name} is missing")
@@ -91,6 +92,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defaults=
             value = getattr(self, member.attribute)
             if value is not UNSET:
                 written[name] = _write(value, version)
+        # Unknown members are of a later revision or of an extension, so no revision removes them.
         written.update(self.extra)
         in_order = {name: written.pop(name) for name in self.order if name in written}
         return {**in_order, **written}

@@ -65,6 +65,7 @@ class Schema:
     def __init__(self, schema: dict[str, Any]) -> None:
         if not isinstance(schema, dict):
             raise ValueError("a schema must be an object")
+        # First: all that follows recurses into the schema, or compiles it.
         depth, count = measure(schema, MAX_SCHEMA_DEPTH, MAX_SCHEMA_VALUES)
         if depth > MAX_SCHEMA_DEPTH:
             raise ValueError(f"the schema nests deeper than {MAX_SCHEMA_DEPTH}")
@@ -106,6 +107,7 @@ class Schema:
         if self._slow_patterns and self._slow_patterns * _pattern_work(value, self._growth) > _PATTERN_WORK:
             return [SchemaFault("", "pattern", "has a string that is too long for the patterns of the schema")]
         try:
+            # The usual case is decided at once; listing faults is slower and comes only after it.
             if self._validator.is_valid(value):
                 return []
             if work <= _LISTING_WORK:

@@ -104,6 +104,7 @@ def is_unsafe_part(value: str) -> bool:
 
 def is_unsafe_uri(uri: str) -> bool:
     """Return whether a whole URI has `..` as a segment, a NUL, or bytes that are not UTF-8."""
+    # Decoded once, as servers do: `%252e` is a name with a percent sign.
     text = unquote(uri, errors="surrogateescape")
     return "\0" in text or ".." in _URI_SEPARATORS.split(text) or has_surrogates(text)
 
@@ -267,6 +268,7 @@ class UriTemplate:
         expressions = [part for part in self._parts if isinstance(part, Expression)]
         variables = [variable for expression in expressions for variable in expression.variables]
         self.names: tuple[str, ...] = tuple(variable.name for variable in variables)
+        # RFC 6570 allows it. Matching would have to compare the two values.
         if len(set(self.names)) != len(self.names):
             raise ValueError("the URI template names a variable twice")
         for expression in expressions:
@@ -304,6 +306,7 @@ class UriTemplate:
             start = end
         if start != len(uri):
             return None
+        # After the match: a URI that another template serves must not be refused by this one.
         if not self.unsafe_parts:
             for name, value in values.items():
                 if any(map(is_unsafe_part, _texts_of(value))):

@@ -174,6 +174,7 @@ class _Operation:
         request = self._http.build_request(
             self._method, self._base + path, params=query or None, headers=headers, content=content
         )
+        # A redirect could lead the credentials of the HTTP client to another server.
         response = await self._http.send(request, stream=True, follow_redirects=False)
         try:
             received = bytearray()

@@ -20,20 +20,18 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from ..._checks import check_callable
 from ..._logs import logger_of
 from ...codes import ErrorCode, McpErrorCode
 from ...errors import ConnectionLost, RpcError, StateError
 from ..client.client import Client
-from ..protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
-from ..protocol.meta import SERVER_INFO_KEY
+from ..protocol.definitions import Prompt, Resource, ResourceTemplate, Tool
+from ..protocol.meta import LIST_METHODS, SERVER_INFO_KEY
 from ..server.functions.providers import FeatureKind, Provider
 from ..server.in_process import InProcess
 from ..server.request.context import Context
-
-D = TypeVar("D", bound=Definition)
 
 _KINDS: Final[tuple[FeatureKind, ...]] = ("tools", "prompts", "resources")
 _ASKED: Final = ("roots/list", "sampling/createMessage", "elicitation/create")
@@ -64,7 +62,7 @@ class Proxy(Provider):
         self._client: Client | None = None
         # A list: one context may have several calls in flight.
         self._calls: list[Context] = []  # in flight
-        self._known: dict[str, set[str]] = {}  # the names of the last lists, by kind
+        self._known: dict[str, set[str]] = {}  # the names of the last lists, by method
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -122,26 +120,26 @@ class Proxy(Provider):
         return transport.tool_scopes(name) if isinstance(transport, InProcess) else frozenset()
 
     async def list_tools(self, context: Context) -> list[Tool]:
-        return await self._list("tools", Tool)
+        return await self._list("tools/list")
 
     async def list_prompts(self, context: Context) -> list[Prompt]:
-        return await self._list("prompts", Prompt)
+        return await self._list("prompts/list")
 
     async def list_resources(self, context: Context) -> list[Resource]:
-        return await self._list("resources", Resource)
+        return await self._list("resources/list")
 
     async def list_resource_templates(self, context: Context) -> list[ResourceTemplate]:
-        return await self._list("resource_templates", ResourceTemplate)
+        return await self._list("resources/templates/list")
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Context) -> dict[str, Any] | None:
-        if not await self._knows("tools", Tool, name):
+        if not await self._knows("tools/list", name):
             return None
         with self._call(context):
             result = await self._connected.call_tool(name, arguments, on_progress=partial(_report, context))
         return _passed_on(result)
 
     async def get_prompt(self, name: str, arguments: dict[str, str], context: Context) -> dict[str, Any] | None:
-        if not await self._knows("prompts", Prompt, name):
+        if not await self._knows("prompts/list", name):
             return None
         with self._call(context):
             return _passed_on(await self._connected.get_prompt(name, arguments))
@@ -175,31 +173,32 @@ class Proxy(Provider):
     def _has(self, capability: str) -> bool:
         return self._connected.server.capabilities.supports(capability)
 
-    async def _knows(self, kind: str, cls: type[Definition], name: str) -> bool:
+    async def _knows(self, method: str, name: str) -> bool:
         # The name may be new, or the server may show each user other tools.
-        if name not in self._known.get(kind, ()):
-            await self._list(kind, cls)
-        return name in self._known.get(kind, ())
+        if name not in self._known.get(method, ()):
+            await self._list(method)
+        return name in self._known.get(method, ())
 
-    async def _list(self, kind: str, cls: type[D]) -> list[D]:
-        if not self._has("resources" if kind == "resource_templates" else kind):
+    async def _list(self, method: str) -> list[Any]:
+        kind, member, _, type_ = LIST_METHODS[method]
+        if not self._has(kind):
             return []
         client = self._connected
         lists = {
-            "tools": client.list_tools,
-            "prompts": client.list_prompts,
-            "resources": client.list_resources,
-            "resource_templates": client.list_resource_templates,
+            "prompts/list": client.list_prompts,
+            "resources/list": client.list_resources,
+            "resources/templates/list": client.list_resource_templates,
+            "tools/list": client.list_tools,
         }
-        found: list[D] = []
-        for item in await lists[kind]():
+        found: list[Any] = []
+        for item in await lists[method]():
             try:
                 # `execution` declares support for tasks, which are not passed on.
-                found.append(cls.from_dict({name: each for name, each in item.items() if name != "execution"}))
+                found.append(type_.from_dict({name: each for name, each in item.items() if name != "execution"}))
             except ValueError as fault:
-                _logger.warning("one of the %s of a remote server is invalid, and left out: %s", kind, fault)
+                _logger.warning("one of the %s of a remote server is invalid, and left out: %s", member, fault)
         # Unknown names cost one list each; known ones none.
-        self._known[kind] = {item.name for item in found}
+        self._known[method] = {item.name for item in found}
         return found
 
 

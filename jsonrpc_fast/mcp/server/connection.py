@@ -90,6 +90,7 @@ class ServerConnection(ClientConnection):
         self._methods = methods
         self._declared = frozenset(name for name in CAPABILITIES if capabilities.supports(name))
         self._notifications = notifications
+        # For results always, and for requests where the rules of the transport are looser.
         self._validator = JsonRpcValidator(profile)
         self._must_validate = not is_strict_enough(transport, profile)
         self._subscriptions = ClientSubscriptions(self._capabilities)
@@ -130,6 +131,7 @@ class ServerConnection(ClientConnection):
             return rules.result
         members = params if type(params) is dict else {}
         context = Context(request, rules, members, self.outgoing, self._methods.shared)
+        # At once: a state that was altered is refused before the function runs, even if that asks for no input.
         if rules.revision.is_modern and ("inputResponses" in members or "requestState" in members):
             open_inputs(context)
         method = self._own_methods.get(name)
@@ -137,6 +139,7 @@ class ServerConnection(ClientConnection):
         if method is None:
             method, is_async = self._methods.find(name, members, self._declared)
         else:
+            # A level or a subscription belongs to this client: the connection cannot serve another one.
             self._has_state = True
         # Inside middleware, which is async, a method that is not needs no slot either.
         needs_slot = (is_async or name == "tools/call") and name not in _WITHOUT_SLOT
@@ -149,6 +152,7 @@ class ServerConnection(ClientConnection):
         result = method(members, context)
         if type(result) is dict:
             return self._complete(result, context)
+        # Of a subscription, which completes its own result when it ends.
         if asyncio.isfuture(result):
             return result
         return self._run_async(lambda: result, context)
@@ -158,6 +162,7 @@ class ServerConnection(ClientConnection):
         if type(params) is not dict or name != "tools/call" or self._invoke is not None or self._must_validate:
             return None
         tool = self._methods.own_tool(params, self._declared)
+        # A context may send messages, which need the registered request and its destination.
         if tool is None or tool.function.takes_context or "inputResponses" in params or "requestState" in params:
             return None
         try:
@@ -180,6 +185,7 @@ class ServerConnection(ClientConnection):
         return self._session.serve_at_once(message, call)
 
     def _on_notification(self, request: SessionContext, params: Any) -> Any:
+        # First, even if no function is registered: `notifications/initialized` opens the session.
         is_due = self._handshake.receive_notification(request.method)
         function = self._notifications.get(request.method)
         rules = self._handshake.session
@@ -191,6 +197,7 @@ class ServerConnection(ClientConnection):
     def _call_method(self, params: dict[str, Any], context: Context) -> Any:
         """Serve a request inside the middleware, which may have changed the params."""
         check_type("the params that a middleware passes on", params, dict)
+        # Found again: a middleware may have passed on another name.
         method = self._own_methods.get(context.method)
         if method is None:
             method, _ = self._methods.find(context.method, params, self._declared)
@@ -249,10 +256,12 @@ class ServerConnection(ClientConnection):
     def _listen(self, params: dict[str, Any], context: Context) -> asyncio.Future[Any]:
         """Open a stream. The future is done when the server ends it; for the session a future needs no slot."""
         filter = params.get("notifications")
+        # Before the stream is opened: a refused request must not occupy one of the streams.
         if isinstance(filter, dict) and filter.get(TASK_IDS):
             context.require(f"extensions.{TASKS_EXTENSION}")
         stream = self._subscriptions.open(context.request_id, filter)
         if TASK_IDS in stream.filter:
+            # The tasks of others are left out without an error, as if they did not exist.
             stream.filter[TASK_IDS] = self._methods.tasks.owned(stream.filter[TASK_IDS], context)
         end = asyncio.get_running_loop().create_future()
         end.add_done_callback(partial(self._close_stream, stream))
@@ -274,6 +283,7 @@ class ServerConnection(ClientConnection):
 
     def list_changed(self, kind: str) -> None:
         """Notify the client soon that a list has changed."""
+        # Soon, and once: registering many tools in a row is one change for the client.
         self._notify_soon()
         self._changed_lists[kind] = None
 
@@ -295,8 +305,10 @@ class ServerConnection(ClientConnection):
 
     def _notify_changes(self) -> None:
         if self.outgoing.is_blocked:
+            # Kept, and not dropped: a client that misses a change would show an old list for ever.
             asyncio.get_running_loop().call_later(_BLOCKED_SECONDS, self._notify_changes)
             return
+        # Emptied first: sending may run code that changes lists again.
         lists, uris = self._changed_lists, self._changed_uris
         self._changed_lists, self._changed_uris = {}, {}
         for kind in lists:

@@ -156,6 +156,7 @@ class Methods:
             declared: As in `find`.
         """
         name = params.get("name")
+        # Tasks need the whole way: whether a call becomes one depends on its params and on the client.
         if type(name) is not str or "tools" not in declared or self._registry.has_tasks:
             return None
         return self._registry.tools.get(name)
@@ -192,10 +193,13 @@ class Methods:
     async def _list(self, method: str, params: dict[str, Any], context: Context) -> dict[str, Any]:
         kind, member, key, _ = LIST_METHODS[method]
         mounts = [mount for mount in self._registry.mounts if kind in mount.provider.kinds]
+        # All at once: a slow provider must not delay the others.
         found = await asyncio.gather(*[_provided(method, mount, context) for mount in mounts], return_exceptions=True)
         own = self._registry.own(method)
+        # The first one keeps its name, as requests go to the first provider that knows it.
         others: dict[str, Definition] = {}
         for items in found:
+            # One provider that fails must not hide the tools of all others.
             if isinstance(items, BaseException):
                 if not isinstance(items, Exception):
                     raise items
@@ -274,14 +278,17 @@ class Methods:
             revision: The revision of the request.
             complete: Takes the result of an async function, and returns what the coroutine returns.
         """
+        # Empty and null arguments take the slower way, whose check also refuses `[]` and `""`.
         arguments = params.get("arguments") or _object(params, "arguments")
         if type(arguments) is not dict:
             raise invalid_params("arguments must be an object")
         function = tool.function
+        # Most calls are plain: their classes show that neither the schema nor a conversion changes anything.
         if not function.are_plain(arguments):
             arguments, faults = tool.checked.read_arguments(arguments)
             if faults:
                 return tool.checked.refusal(faults)
+            # After the check: the schema of such a tool lets unknown arguments pass.
             if tool.ignores_unknown:
                 arguments = {name: value for name, value in arguments.items() if name in function.parameters}
             try:
@@ -322,12 +329,14 @@ class Methods:
     async def _read_resource(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         if "uri" not in params:
             raise invalid_params("uri is missing")
+        # Before any function sees it.
         uri = check_uri(params["uri"])
         value: Any = None
         registered: Registered[Resource] | Registered[ResourceTemplate] | None = self._registry.resources.get(uri)
         if registered is not None:
             value = await _awaited(registered.function.call({}, context))
         else:
+            # Providers before templates: a template such as `{+path}` would take everything.
             for provider, _ in self._providers("resources", uri):
                 if value is None and (provider.unsafe_uris or not is_unsafe_uri(uri)):
                     value = await provider.read_resource(uri, context)
@@ -359,6 +368,7 @@ class Methods:
     async def _complete(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         reference, argument = _object(params, "ref"), _object(params, "argument")
         name, typed = _text(argument, "name", "argument/name"), _text(argument, "value", "argument/value")
+        # The functions of users compare this text with many values.
         if len(typed) > MAX_TYPED_CHARACTERS:
             raise invalid_params(f"argument/value has more than {MAX_TYPED_CHARACTERS} characters")
         others = _texts(_object(params, "context"), "arguments", "context/arguments")
@@ -446,6 +456,7 @@ def _failure(tool: RegisteredTool, id: MessageId, error: Exception) -> dict[str,
     Raises:
         RpcError: The tool raised it.
     """
+    # The function chose this error for the client, so it is no failure of the tool.
     if isinstance(error, RpcError):
         raise error
     if isinstance(error, ToolError):
@@ -463,6 +474,7 @@ def _late(tool: RegisteredTool) -> ToolError:
 async def call_method(function: RegisteredFunction, params: Mapping[str, Any], context: Context) -> Any:
     """Call the function of a method or a notification and return its result in JSON."""
     given = dict(params)
+    # It is the protocol's and no parameter of the function: `Context.meta` has it.
     given.pop("_meta", None)
     return to_json(await _awaited(function.call(_converted(function, given), context)))
 
@@ -483,8 +495,10 @@ def _whole(result: WholeResult) -> dict[str, Any]:
 
 def _completion(values: Sequence[Any], total: Any = None, has_more: Any = None) -> dict[str, Any]:
     """The `completion` member for these values."""
+    # Checked before the list is cut: a wrong value is an error wherever it stands.
     if not all(isinstance(value, str) for value in values):
         raise TypeError("the values of a completion must be strings")
+    # More would make clients refuse the whole response.
     shown = [*values[:MAX_COMPLETIONS]]
     return {
         "values": shown,

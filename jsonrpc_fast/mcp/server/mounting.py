@@ -96,5 +96,6 @@ class ServerProvider(Provider):
         inner = mounted(context, method, self._methods.shared)
         try:
             return await self._methods.serve_mounted(params, inner)
+        # The outer server asks the next provider. Any other error -32602 is about the params, and is the client's.
         except UnknownName:
             return None

@@ -140,12 +140,14 @@ class Server(Decorators, Served):
         self._info = Implementation(name=name, version=version, **given)
         self._instructions = instructions
         self.versions: tuple[str, ...] = in_order(versions)
+        # The revision of a client is known only after its first message: the transport reads what any of them may send.
         profiles = [REVISIONS[version].profile for version in self.versions]
         self.profile: Profile = profiles[-1].replace(batches=any(profile.batches for profile in profiles))
         self._cache_hints: dict[str, Any] = {"ttl_ms": ttl_ms, "cache_scope": cache_scope}
         self._declared = ServerCapabilities() if capabilities is None else capabilities
         self.lifespan: Lifespan = Lifespan(lifespan, self)
         self.tasks: TaskStore = TaskStore() if tasks is None else tasks
+        # A store belongs to one server: its changes go to the clients of this one.
         self.tasks.on_change = self._task_changed
         seal = StateSeal(state_key, name, state_seconds)
         self._methods = Methods(
@@ -161,6 +163,7 @@ class Server(Decorators, Served):
         declared = {name: getattr(self._declared, name) for name in names}
         declared = {name: value for name, value in declared.items() if value is not msgspec.UNSET}
         if registered.extensions is not msgspec.UNSET:
+            # Merged, since both lists are open: a declared extension does not withdraw that of the tasks.
             declared["extensions"] = {**registered.extensions, **declared.get("extensions", {})}
         return msgspec.structs.replace(registered, **declared)
 

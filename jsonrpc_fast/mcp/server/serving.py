@@ -189,10 +189,12 @@ class Served(ConnectionFactory):
         Raises:
             TypeError, ValueError: An option has a wrong type or value.
         """
+        # `run_stdio` takes the rest: an unknown option is its TypeError.
         session_options: Any = {
             name: value for name, value in options.items() if name in SessionOptions.__optional_keys__
         }
         transport_options: Any = {name: value for name, value in options.items() if name not in session_options}
+        # Here, before the process takes its stdin and stdout.
         check_options(**session_options)
 
         async def serve(transport: Transport) -> None:

@@ -100,6 +100,7 @@ def read_folder(directory: Path, limits: FolderLimits, known: Mapping[str, Templ
         limits: How much of it is read.
         known: The templates that were read before: an unchanged file is not read again.
     """
+    # Resolved once: the folder itself may be a link.
     root = os.path.realpath(directory)
     files: dict[str, TemplateFile] = {}
     skipped: dict[str, str] = {}
@@ -156,6 +157,7 @@ def _read(root: str, name: str, path: str, limits: FolderLimits, known: Template
         if known is not None and known.signature == signature:
             return known
         try:
+            # One byte more shows that the file is too large.
             data = stream.read(limits.file_bytes + 1)
         except OSError as error:
             return f"it cannot be read: {error.strerror}"

@@ -129,12 +129,14 @@ class TemplatePrompts:
         with self._refreshing:
             old = self._snapshot
             folder = read_folder(self._directory, FolderLimits(), old.folder.files)
+            # Only what is new: polling would repeat the warnings every ten seconds.
             skipped = folder.skipped.items() - old.folder.skipped.items()
             _warn([f"template {name!a} is skipped: {why}" for name, why in sorted(skipped)])
             if folder == old.folder and _NO_TIME not in old.analyses.values():
                 return Changes()
             new = self._read(folder, old)
             self._snapshot = new
+        # A new or a removed one is a change of the list.
         kept = new.resources.keys() & old.resources.keys()
         return Changes(
             prompts=[*new.prompts.values()] != [*old.prompts.values()],

@@ -135,6 +135,7 @@ class Renderer:
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("the renderer is closed")
+            # The system may kill a process that is idle, such as for want of memory.
             while self._idle:
                 process = self._idle.pop()
                 if process.is_alive():
@@ -172,6 +173,7 @@ class _Process:
             [sys.executable, "-I", "-c", _COMMAND, paths, str(memory_bytes)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            # A template can raise warnings without end.
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C at the terminal reaches the server only
         )

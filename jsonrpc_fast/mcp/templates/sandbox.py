@@ -187,12 +187,14 @@ class _Analysis:
         if template in self._seen or template not in self._sources:
             return
         self._seen.add(template)
+        # Parsed only: nothing of the template runs.
         tree = self._environment.parse(self._sources[template], template)
         compared = [*_compared(tree)]  # first: the next line folds constants in the tree
         undeclared = meta.find_undeclared_variables(tree) - assigned
         for node in tree.find_all(nodes.Name):
             if node.ctx == "load" and node.name in undeclared:
                 self._names.setdefault(node.name)
+        # A template that asks whether a variable is defined can do without it.
         self._optional |= {name for name in _guarded(tree) if name in undeclared}
         for name, value in compared:
             self._values.setdefault(name, {}).setdefault(value)

@@ -199,6 +199,7 @@ class Decorators(Registry):
         def register(function: Function) -> Function:
             check_type("input_schema", input_schema, dict, may_be_none=True)
             check_type("output_schema", output_schema, dict, may_be_none=True)
+            # Everything is checked before anything is registered: a decorator that raises leaves nothing behind.
             serving = RegisteredFunction(function, input_schema is None, "tool", name, thread=thread)
             if task_support not in get_args(TaskSupport) or task_start not in get_args(TaskStart):
                 raise ValueError(f"tool {name or serving.name}: task_support or task_start is unknown")
@@ -356,6 +357,7 @@ class Decorators(Registry):
             serving = RegisteredFunction(function, role="resource", name=name or uri, thread=thread)
             address = self._address(serving) if uri is None else uri
             uris = UriTemplate(address, unsafe_parts=unsafe_parts)
+            # A part without a parameter would be lost, and a parameter without a part could never be set.
             if set(uris.names) != serving.parameters.keys():
                 raise TypeError(f"{serving.name}: the parameters must match the names in the URI")
             members = {
@@ -493,6 +495,7 @@ def _checked(definition: Definition, label: str) -> None:
     try:
         written = definition.to_dict()
         dumps(written)
+        # Clients read it by these rules.
         type(definition).from_dict(written)
     except (AttributeError, TypeError, ValueError) as error:
         raise TypeError(f"{label}: {error}") from None

@@ -100,6 +100,7 @@ class RegisteredFunction:
         self.takes_context: bool = thread or self._context_name is not None
         self.returns: Any = hints.get("return", Parameter.empty)
         documented = without_partial(function)
+        # An object has the docstring of its class, which is about the class and not about the call.
         doc = inspect.getdoc(documented) if inspect.isroutine(documented) else None
         description, described = read_docstring(doc, self.parameters)
         self.description: str | None = description
@@ -175,6 +176,7 @@ class RegisteredFunction:
         for name, value in arguments.items():
             if name not in plain or type(value) not in plain[name]:
                 return False
+        # Bounded: the names and the classes come from the client.
         if len(self._plain_shapes) < _MAX_SHAPES:
             self._plain_shapes.add(shape)
         return True
@@ -245,6 +247,7 @@ def _unsupported(annotation: Any, refused: tuple[type, ...]) -> Any:
     if issubclass(kind, Iterable) and not typing.is_typeddict(kind):
         parts = (part for part in arguments if part is not Ellipsis)
         return next((part for part in parts if _unsupported(part, ()) is not None), None)
+    # msgspec knows no paths, but they are written as texts.
     if issubclass(kind, (PurePath, types.NoneType)):
         return None
     try:

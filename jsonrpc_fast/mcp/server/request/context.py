@@ -161,6 +161,7 @@ class Context:
     @property
     def meta(self) -> Mapping[str, Any]:
         """`_meta` of the request, {} without one. Nothing checks the members that the protocol does not define."""
+        # A client may send anything there: legacy requests are not checked.
         meta = self._params.get("_meta")
         return meta if isinstance(meta, dict) else {}
 
@@ -273,6 +274,7 @@ class Context:
             CallTimeout: The client did not respond in time. Not in 2026-07-28.
             ConnectionLost: The connection closed before the response. Not in 2026-07-28.
         """
+        # The specification forbids requests for which the client has not declared the capability.
         if (capability := capability_for(method, params)) is not None:
             self.require(capability)
         if self._task is not None:
@@ -352,6 +354,7 @@ class Context:
             RpcError, CallTimeout, ConnectionLost: As in `call`.
         """
         params = {"mode": "url", "message": message, "url": url}
+        # In 2026-07-28 the same request must be made in each round, and a random id would make it another one.
         if elicitation_id is None and not self.revision.is_modern:
             elicitation_id = uuid.uuid4().hex
         if elicitation_id is not None:
@@ -566,6 +569,7 @@ def mounted(context: Context, method: str, server: ContextServer) -> Context:
 
 def copy_to(copy: Context, context: Context) -> None:
     """Make a context of a subclass serve the same request as another one, with the same input."""
+    # Opened first, so that both contexts share what the function asks and keeps.
     if context.revision.is_modern:
         open_inputs(context)
     for name in Context.__slots__:

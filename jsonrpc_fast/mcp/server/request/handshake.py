@@ -174,6 +174,7 @@ class ServerHandshake:
             if method in _LEGACY_REQUESTS or method in self._methods:
                 raise RpcError(ErrorCode.INVALID_REQUEST, "the session is not initialized")
             raise method_not_found()
+        # A method of another revision does not exist for this client, even if this server has it for others.
         if method in MISSING_CLIENT_REQUESTS[session.revision.version] and method not in self._methods:
             raise method_not_found()
         token = None if meta is None else _progress_token(meta)
@@ -182,6 +183,7 @@ class ServerHandshake:
     def receive_notification(self, method: str) -> bool:
         """Return whether to handle a notification. Early and repeated ones are dropped ("Lifecycle")."""
         if method == "notifications/initialized":
+            # A second one must not call the functions of the notification again.
             is_due = self.session is not None and not self.is_initialized
             self.is_initialized |= is_due
             return is_due
@@ -224,6 +226,7 @@ class ServerHandshake:
         # A request for input must not be cached.
         if method in revision.cacheable and result.get("resultType", "complete") == "complete":
             completed |= self._cache_hints
+        # The members of the result come last: what a handler has set is kept.
         completed |= result
         # Written once for each revision, because every modern result needs it.
         info = self._written_info.get(revision.version)
@@ -259,6 +262,7 @@ class ServerHandshake:
         revision = REVISIONS[version]
         capabilities = meta.get(CLIENT_CAPABILITIES_KEY)
         if capabilities == {}:
+            # What most clients send: this record is read once for all of them.
             capabilities = _NO_CAPABILITIES
         else:
             capabilities = _record(ClientCapabilities, meta, CLIENT_CAPABILITIES_KEY, version)

@@ -95,6 +95,7 @@ class Inputs:
             raise cannot_send()
         request = {"method": method} if params is None else {"method": method, "params": dict(params)}
         # The key names the request by its content: the order in which a function asks may differ from run to run.
+        # 128 bits: the key stands in each round's `inputRequests` and in the state.
         digest = hashlib.sha256(dumps(request)).hexdigest()[:32]
         is_named = key is not None
         if key is None:
@@ -107,6 +108,7 @@ class Inputs:
             self._missing[key] = request
             await _next_turn()  # with eager tasks, the other tasks make their requests in this round
             raise InputRequired
+        # Only what this run used goes into the next state: other responses would let a client grow it.
         self._used[key] = self._responses[key]
         response: dict[str, Any] = loads(self._responses[key])
         return response
@@ -187,6 +189,7 @@ def check_input_required(
     # What the function wrote there would be neither signed nor bound to the request.
     if "requestState" in result:
         raise ValueError("the server makes requestState itself: use Context.state")
+    # The function wrote it by hand: a mistake must not reach the client.
     requests = result.get("inputRequests", {})
     if not isinstance(requests, Mapping):
         raise TypeError("inputRequests must be a mapping")

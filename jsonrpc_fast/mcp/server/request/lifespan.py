@@ -69,6 +69,7 @@ class Lifespan:
             raise StateError("the server runs already")
 
     async def __aenter__(self) -> Any:
+        # Counted even without a lifespan: `check_idle` asks whether the server runs.
         self._users += 1
         if not self.exists:
             return None
@@ -117,6 +118,7 @@ class Lifespan:
                     await stack.enter_async_context(other)
                 if self._make is not None:
                     self.value = await stack.enter_async_context(self._make(self._server))
+                # All users may have left meanwhile, and cancelled it.
                 if not ready.done():
                     ready.set_result(None)
                 await end.wait()

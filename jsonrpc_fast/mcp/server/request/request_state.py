@@ -105,6 +105,7 @@ class StateSeal:
             expiry, digest = _CLAIMS.unpack_from(data)
         except Exception:  # of a class of the cipher
             raise refusal("was not made with a key of this server, or was altered") from None
+        # Not `>=`: a time that is NaN, which a cipher of the user may let pass, has expired.
         if not self._clock() < expiry:
             raise refusal("has expired")
         if not hmac.compare_digest(digest, self._digest(method, params, subject)):

@@ -90,6 +90,7 @@ class ClientSubscriptions:
         Raises:
             RpcError: The filter is invalid (-32602), or there are too many streams (-32603).
         """
+        # The filter is checked first, so that an invalid one is -32602 even when there is no room.
         stream = SubscriptionStream(id, self._supported(filter))
         if len(self._streams) >= MAX_STREAMS:
             raise RpcError(ErrorCode.INTERNAL_ERROR, "too many subscriptions")
@@ -141,6 +142,7 @@ class ClientSubscriptions:
     def resource_updated(self, uri: str, is_legacy: bool) -> Iterator[Notification]:
         """Yield the notifications for a changed resource. `is_legacy` is as in `list_changed`."""
         method = "notifications/resources/updated"
+        # Each kind of subscription gets its own notification: one client may have both.
         if is_legacy and uri in self._uris:
             yield Notification(method, {"uri": uri})
         for stream in self._streams:

@@ -138,6 +138,7 @@ class TaskStore:
         if method == "tasks/get":
             return task.details() if task.is_modern else task.describe()
         if method == "tasks/cancel":
+            # An error in 2025-11-25 alone; the extension takes a late cancellation as done.
             if task.is_final and not task.is_modern:
                 raise invalid_params(f"the task is {task.status} already")
             task.cancel()
@@ -237,6 +238,7 @@ class TaskStore:
         # Without a session and a token all clients look the same: a limit for one would be a limit for all.
         is_known = owner != (None, None)
         owned = sum(task.owner == owner for task in self._tasks.values()) if is_known else 0
+        # Refused, and no older task is dropped: its client may still want the result.
         if len(self._tasks) >= self._max_tasks or owned >= self._max_client_tasks:
             raise RpcError(ErrorCode.INTERNAL_ERROR, "too many tasks")
         wanted = None
@@ -266,6 +268,7 @@ class TaskStore:
         if self._tasks.pop(task.id, None) is not None:
             if task.expiry is not None:
                 task.expiry.cancel()
+            # Its result cannot be fetched any more.
             if not task.is_final:
                 task.cancel()
 
@@ -303,6 +306,7 @@ class TaskStore:
         # Each waiter holds a request open, over HTTP a connection.
         if task.waiting_results >= MAX_RESULT_WAITERS:
             raise RpcError(ErrorCode.INTERNAL_ERROR, "too many requests wait for this task")
+        # Counted as long as it waits, whatever ends it.
         task.waiting_results += 1
         try:
             while (question := await task.next_question()) is not None:

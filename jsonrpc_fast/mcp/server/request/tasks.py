@@ -79,6 +79,7 @@ class Task:
     _poll_interval_ms: int
     number: int
     _on_change: Callable[[Task], None]
+    # 192 random bits: without a token, whoever knows the id may see the task.
     id: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     status: str = "working"
     status_message: str | None = None
@@ -186,6 +187,7 @@ class Task:
         try:
             return await question.response
         finally:
+            # Also after a cancellation: the client must not see a request whose function has gone on.
             self._questions.pop(key, None)
             if not self._questions:
                 self.change("working")

@@ -36,6 +36,7 @@ def made_blocks(value: Any, revision: Revision) -> list[dict[str, Any]]:
     Raises:
         TypeError: The value is anything else.
     """
+    # A str is a sequence, too: its characters would become blocks.
     blocks = value if isinstance(value, (list, tuple)) else None
     _check(items_fault(None if blocks is None else [*blocks], "/content"))
     return [_made_block(block, f"/content/{index}", revision) for index, block in enumerate(blocks or ())]
@@ -182,6 +183,7 @@ def _made_block(value: Any, path: str, revision: Revision) -> dict[str, Any]:
     for uri in (block.get("uri"), block["resource"]["uri"] if kind == "resource" else None):
         if uri is not None and kind in ("resource", "resource_link") and uri_faults(uri):
             raise TypeError(f"{path} must have a valid URI")
+    # An older client would refuse the whole result because of a block that it does not know.
     if VERSIONS.index(_SINCE.get(kind, VERSIONS[0])) <= VERSIONS.index(revision.version):
         return block
     text = block["uri"] if kind == "resource_link" else f"[{kind}: {block['mimeType']}]"

@@ -116,6 +116,7 @@ def _form_schema(schema: dict[str, Any]) -> dict[str, Any]:
         fields[name] = _field(part, definitions)
         if not _is_field(fields[name]):
             raise TypeError(f"the field {name} of a form must be a string, a number, a boolean or an enum of strings")
+    # No `$defs` and no `additionalProperties`: the specification has neither in a form.
     return {"type": "object", "properties": fields, "required": list(schema.get("required", ()))}
 
 

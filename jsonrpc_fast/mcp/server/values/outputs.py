@@ -148,6 +148,7 @@ def _value_of(annotation: Any) -> Any:
         return _value_of(arguments[-1])
     if origin is Annotated and annotation.__origin__ is ToolResult:
         return annotation.__metadata__[0]
+    # A function may return a whole result in some cases: the schema is that of the others.
     if origin is typing.Union or origin is types.UnionType:
         parts = tuple(part for part in arguments if part is not WholeResult)
         if parts and len(parts) < len(arguments):

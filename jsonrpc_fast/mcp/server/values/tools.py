@@ -77,8 +77,10 @@ class CheckedTool:
         """
         first = faults = self._input.faults(arguments)
         read = arguments
+        # Several rounds: a value that was read from a string may hold strings to be read.
         for _ in range(0 if self._is_strict else _MAX_ROUNDS):
             before = read
+            # Only where there is a fault: a string that the schema accepts stays one.
             for path in {fault.path for fault in faults}:
                 read = _with_text_read(read, parts_of(path))
             if read is before or not (faults := self._input.faults(read)):
@@ -148,6 +150,7 @@ def tool_definition(tool: Tool, revision: Revision) -> dict[str, Any]:
     Before 2026-07-28 an output schema is left out unless its type is "object".
     """
     definition = tool.to_dict(revision.version)
+    # As it was registered: the record would copy it for each list.
     definition["inputSchema"] = tool.input_schema
     if not revision.any_structured_results and definition.get("outputSchema", {}).get("type") != "object":
         definition.pop("outputSchema", None)
