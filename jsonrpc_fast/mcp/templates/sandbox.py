@@ -187,7 +187,7 @@ class _Analysis:
         if template in self._seen or template not in self._sources:
             return
         self._seen.add(template)
-        # Parsed only: nothing of the template runs.
+        # Parsed only: no part of the template runs.
         tree = self._environment.parse(self._sources[template], template)
         compared = [*_compared(tree)]  # first: the next line folds constants in the tree
         undeclared = meta.find_undeclared_variables(tree) - assigned

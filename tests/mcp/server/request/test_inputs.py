@@ -21,12 +21,12 @@ from jsonrpc_fast.mcp.server.server import Server
 from jsonrpc_fast.mcp.server.values.results import WholeResult
 from jsonrpc_fast.transports import memory_pair
 
-from ...peers import asking_server
-from ...peers.node import node_command
-from ...support.mcp_conversation import Conversation, answered, converse
-from ...support.mcp_schemas import Schemas
-from ...support.places import PEERS
-from ...support.tables import rows
+from ....peers import asking_server
+from ....peers.node import node_command
+from ....support.mcp_conversation import Conversation, answered, converse
+from ....support.mcp_schemas import Schemas
+from ....support.places import PEERS
+from ....support.tables import rows
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -23,9 +23,9 @@ from jsonrpc_fast.mcp.server import Image, Server, ToolResult, WholeResult
 from jsonrpc_fast.mcp.server.functions.functions import RegisteredFunction
 from jsonrpc_fast.mcp.server.values.outputs import WRAPPED, OutputType, output_type
 
-from ...support.mcp_conversation import converse
-from ...support.mcp_schemas import schema_of
-from ...support.tables import rows
+from ....support.mcp_conversation import converse
+from ....support.mcp_schemas import schema_of
+from ....support.tables import rows
 
 T = TypeVar("T")
 

@@ -22,8 +22,8 @@ from jsonrpc_fast.mcp.server import (
     ToolResult,
 )
 
-from ...support.mcp_conversation import converse
-from ...support.tables import rows
+from ....support.mcp_conversation import converse
+from ....support.tables import rows
 
 pytestmark = pytest.mark.timeout(60)
 SCHEMA = {"type": "object"}

@@ -15,9 +15,9 @@ from jsonrpc_fast.mcp.server.request.context import Context
 from jsonrpc_fast.mcp.server.server import Server
 from jsonrpc_fast.mcp.server.values.results import ToolResult
 
-from ...support.mcp_conversation import converse
-from ...support.mcp_sample import sample
-from ...support.tables import rows
+from ....support.mcp_conversation import converse
+from ....support.mcp_sample import sample
+from ....support.tables import rows
 
 
 def test_invalid_registrations() -> None:
@@ -200,7 +200,8 @@ def test_the_text_of_a_type_error_is_short() -> None:
         Server("types", "1").tool(function)
     assert str(caught.value) == (
         "tool function: the type of value is not supported: "
-        "type <class 'tests.mcp.server.test_decorators.Custom'> is not supported: use a TypeAdapter of pydantic"
+        "type <class 'tests.mcp.server.functions.test_decorators.Custom'> is not supported: "
+        "use a TypeAdapter of pydantic"
     )
 
 

@@ -13,9 +13,9 @@ from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp.protocol.meta import RELATED_TASK_KEY, SUBSCRIPTION_ID_KEY, TASKS_EXTENSION
 from jsonrpc_fast.mcp.server import Context, Server, TaskStore
 
-from ...support.mcp_conversation import Conversation, converse
-from ...support.tables import rows
-from ...support.waiting import eventually
+from ....support.mcp_conversation import Conversation, converse
+from ....support.tables import rows
+from ....support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(60)
 

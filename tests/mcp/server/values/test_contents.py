@@ -24,9 +24,9 @@ from jsonrpc_fast.mcp.server.server import Server
 from jsonrpc_fast.mcp.server.values.contents import made_blocks
 from jsonrpc_fast.mcp.server.values.results import ToolResult, WholeResult
 
-from ...support.mcp_conversation import converse
-from ...support.mcp_schemas import Schemas
-from ...support.tables import rows
+from ....support.mcp_conversation import converse
+from ....support.mcp_schemas import Schemas
+from ....support.tables import rows
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp.server.values.paging import paginate
 
-from ...support.tables import rows
+from ....support.tables import rows
 
 names = st.sets(st.text(st.characters(exclude_categories=["Cs"]), max_size=4), max_size=20)
 

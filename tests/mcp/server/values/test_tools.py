@@ -16,8 +16,8 @@ from jsonrpc_fast.mcp.server.values.outputs import output_type
 from jsonrpc_fast.mcp.server.values.results import ToolResult
 from jsonrpc_fast.mcp.server.values.tools import CheckedTool, error_result, tool_definition
 
-from ...support.mcp_schemas import schema_of
-from ...support.tables import rows
+from ....support.mcp_schemas import schema_of
+from ....support.tables import rows
 
 ADD = Tool(
     name="add",

@@ -18,7 +18,7 @@ import pytest
 from jsonrpc_fast.mcp.server.functions.functions import RegisteredFunction
 from jsonrpc_fast.mcp.server.request.context import Context
 
-from ...support.tables import rows
+from ....support.tables import rows
 
 NO_CONTEXT: Any = None
 

@@ -18,9 +18,9 @@ from typing_extensions import NotRequired, TypedDict
 from jsonrpc_fast.mcp.server import Context, Elicited, Server, UserMessage
 from jsonrpc_fast.mcp.server.values.forms import form_of
 
-from ...support.mcp_conversation import Conversation, answered, converse
-from ...support.mcp_schemas import schema_of
-from ...support.tables import rows
+from ....support.mcp_conversation import Conversation, answered, converse
+from ....support.mcp_schemas import schema_of
+from ....support.tables import rows
 
 MODERN = "2026-07-28"
 CAPABILITIES: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}

@@ -13,9 +13,9 @@ from jsonrpc_fast.errors import ConnectionLost, StateError
 from jsonrpc_fast.mcp.server.request.context import Context
 from jsonrpc_fast.mcp.server.server import Server
 
-from ...support.mcp_conversation import converse
-from ...support.mcp_sample import sample
-from ...support.tables import rows
+from ....support.mcp_conversation import converse
+from ....support.mcp_sample import sample
+from ....support.tables import rows
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -14,8 +14,8 @@ from jsonrpc_fast import RpcError
 from jsonrpc_fast.mcp.server import Context, Server
 from jsonrpc_fast.mcp.server.request.request_state import StateSeal
 
-from ...support.mcp_conversation import Conversation, answered, converse
-from ...support.tables import rows
+from ....support.mcp_conversation import Conversation, answered, converse
+from ....support.tables import rows
 
 MODERN = "2026-07-28"
 ELICITATION = {"elicitation": {"form": {}}}

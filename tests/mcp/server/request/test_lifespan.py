@@ -11,9 +11,9 @@ import pytest
 
 from jsonrpc_fast.mcp.server import Context, Server
 
-from ...support import loops
-from ...support.mcp_conversation import converse
-from ...support.tables import rows
+from ....support import loops
+from ....support.mcp_conversation import converse
+from ....support.tables import rows
 
 
 def counting(**failures: Exception) -> tuple[Server, list[str]]:

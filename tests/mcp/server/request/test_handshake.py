@@ -16,8 +16,8 @@ from jsonrpc_fast.mcp.protocol.meta import CLIENT_INFO_KEY, LOG_LEVEL_KEY, LOG_L
 from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REVISIONS, VERSIONS
 from jsonrpc_fast.mcp.server.request.handshake import RequestRules, ServerHandshake
 
-from ...support.mcp_schemas import schema_of
-from ...support.tables import rows
+from ....support.mcp_schemas import schema_of
+from ....support.tables import rows
 
 SERVER = Implementation(name="server", version="1", title="The server")
 CLIENT = Implementation(name="client", version="2")

@@ -23,9 +23,9 @@ from jsonrpc_fast.mcp.server import (
     UserMessage,
 )
 
-from ...support.mcp_conversation import converse
-from ...support.mcp_schemas import schema_of
-from ...support.tables import rows
+from ....support.mcp_conversation import converse
+from ....support.mcp_schemas import schema_of
+from ....support.tables import rows
 
 PNG = b"\x89PNG\r\n\x1a\n0000"
 WAV = b"RIFF\x00\x00\x00\x00WAVEfmt "

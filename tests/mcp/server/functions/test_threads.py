@@ -12,9 +12,9 @@ import pytest
 from jsonrpc_fast.mcp.protocol.meta import TASKS_EXTENSION
 from jsonrpc_fast.mcp.server import Context, Server
 
-from ...support.mcp_conversation import answered, converse
-from ...support.tables import rows
-from ...support.waiting import eventually
+from ....support.mcp_conversation import answered, converse
+from ....support.tables import rows
+from ....support.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
