@@ -8,6 +8,7 @@ Rules:
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
@@ -25,6 +26,21 @@ SyncClient: TypeAlias = "httpx.Client | httpx2.Client"
 AsyncClient: TypeAlias = "httpx.AsyncClient | httpx2.AsyncClient"
 
 NAMES: Final = ("httpx2", "httpx")
+
+
+_TRANSLATIONS: Final[tuple[tuple[str, type[Exception], str], ...]] = (
+    ("TimeoutException", CallTimeout, "no response arrived in time"),
+    ("DecodingError", InvalidResponse, "the content coding of the response is malformed"),
+    ("RemoteProtocolError", ConnectionLost, "the server closed the connection early, or its HTTP is malformed"),
+    ("LocalProtocolError", ConnectionLost, "the HTTP request is malformed"),
+    (
+        "ReadError",
+        ConnectionLost,
+        "the connection broke before the response was complete: the server may have closed it as idle",
+    ),
+    ("WriteError", ConnectionLost, "the connection broke while the request was sent"),
+)
+"""What exceptions of the library become, by name."""
 
 
 class OuterTransport:
@@ -106,25 +122,25 @@ def errors_of(library: ModuleType) -> tuple[type[Exception], ...]:
 
 def translated(error: Exception, library: ModuleType) -> Exception:
     """Convert an exception of `errors_of` to one of this package."""
-    if isinstance(error, library.TimeoutException):
-        return CallTimeout("no response arrived in time")
-    if isinstance(error, library.DecodingError):
-        return InvalidResponse("the content coding of the response is malformed")
-    if isinstance(error, library.RemoteProtocolError):
-        return ConnectionLost("the server closed the connection early, or its HTTP is malformed")
-    if isinstance(error, library.LocalProtocolError):
-        return ConnectionLost("the HTTP request is malformed")
-    if isinstance(error, library.ReadError):
-        return ConnectionLost(
-            "the connection broke before the response was complete: the server may have closed it as idle"
-        )
-    if isinstance(error, library.WriteError):
-        return ConnectionLost("the connection broke while the request was sent")
     if isinstance(error, library.ConnectError):
         return ConnectionLost(f"the server cannot be reached: {error}", was_sent=False)
+    for name, kind, text in _TRANSLATIONS:
+        if isinstance(error, getattr(library, name)):
+            return kind(text)
     if not isinstance(error, library.HTTPError):
         return InvalidResponse("the location of the response is malformed")
     return ConnectionLost(str(error) or type(error).__name__)
+
+
+def tls_context(library: ModuleType) -> Any:
+    """Return the TLS context that all clients of httpx or httpx2 share."""
+    return _tls_context(library, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@lru_cache(maxsize=8)
+def _tls_context(library: ModuleType, *environment: str | None) -> Any:
+    """Return the TLS context of httpx, which depends on these variables of the environment."""
+    return library.create_ssl_context()
 
 
 def received_chunks(response: Any) -> Iterator[bytes]:

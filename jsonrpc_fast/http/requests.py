@@ -42,7 +42,7 @@ _MAX_ADMITTED: Final = 64
 _MAX_ADMITTED_BYTES: Final = 512
 _OF_THE_BODY: Final = frozenset({b"content-length", b"transfer-encoding"})
 _LINE_END: Final = re.compile(rb"[\r\n\0]")
-_SINGLE_HEADERS: Final = frozenset({b"host", b"origin", b"content-type", b"content-encoding", b"content-length"})
+SINGLE_HEADERS: Final = frozenset({b"host", b"origin", b"content-type", b"content-encoding", b"content-length"})
 _UTF8_NAMES: Final = (b"utf-8", b"utf8", b"us-ascii")
 
 
@@ -221,16 +221,17 @@ def check_content(headers: Mapping[bytes, bytes]) -> None:
         raise Refusal(415, "Content codings are not supported.", [(b"accept-encoding", b"identity")])
 
 
-def check_repeated(headers: Iterable[Header]) -> None:
+def check_repeated(headers: Iterable[Header], is_single: Callable[[bytes], bool] = SINGLE_HEADERS.__contains__) -> None:
     """Reject repeated single-value headers: a proxy or a framework may have read the other value.
 
     Args:
         headers: The headers of the request, with names in lower case.
+        is_single: Returns whether a header may have one value only, by its name.
 
     Raises:
         Refusal: One of these headers has two values (400).
     """
-    names = [name for name, _ in {(name, value) for name, value in headers if name in _SINGLE_HEADERS}]
+    names = [name for name, _ in {field for field in headers if is_single(field[0])}]
     if len(names) != len(set(names)):
         raise Refusal(400, "A header that may have one value has two.")
 

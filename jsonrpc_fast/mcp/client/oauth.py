@@ -50,8 +50,8 @@ from ..._checks import MAX_PORT, check_callable, check_count, check_seconds, che
 from ..._logs import logger_of
 from ...codec._json import loads
 from ...errors import SignInError
+from ...http.library import tls_context
 from ..http.headers import BEARER_TOKEN
-from ..http.pool import tls_context
 from .loopback import HOST, PATH, redirect_to
 from .token_stores import FileStore, MemoryStore, TokenStore
 

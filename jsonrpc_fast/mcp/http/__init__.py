@@ -5,7 +5,6 @@ A client:
     client            `StreamableHttpClient`: the transport
     event_reader      streams of events, and how they are resumed
     sending           the HTTP requests, and the session that `initialize` agreed on
-    pool              the HTTP clients, each with one request in flight
 
 A server:
 

@@ -27,7 +27,7 @@ import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from ..._checks import check_callable
@@ -41,6 +41,9 @@ from ...http.requests import Refusal
 from ..server.values.scopes import SCOPE, as_scopes, declared_scopes, scopes_of
 from .headers import BEARER_TOKEN, value_of
 
+if TYPE_CHECKING:
+    from .proofs import ProofVerifier  # which needs another extra
+
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 """The path of the metadata, before the path of the resource (RFC 9728, section 3.1)."""
 
@@ -51,21 +54,6 @@ _UNREADABLE: Final = "The rights of the token could not be determined."
 _NOT_CLAIMS: Final = (Awaitable, Generator, AsyncGenerator, Future)
 """Results of a function that should have been awaited, or run elsewhere."""
 _logger: Final = logger_of("mcp")
-
-
-class ProofCheck(Protocol):
-    """Verifies that the sender of a token has the key to which it is bound: `proofs.ProofVerifier`.
-
-    Attributes:
-        is_required: Whether every token must be bound to a key.
-        algorithms: The algorithms that proofs may be signed with.
-    """
-
-    is_required: bool
-    algorithms: tuple[str, ...]
-
-    def fault(self, claims: Any, token: str, proof: str | None, method: str, resource: str) -> tuple[str, str] | None:
-        """Return the fault of a request: an error code of OAuth and a text; None if it is valid."""
 
 
 class Authorization:
@@ -107,7 +95,7 @@ class Authorization:
         scopes_supported: Collection[str] | None = None,
         subject: Callable[[Any], object] | None = None,
         metadata: Mapping[str, Any] | None = None,
-        proofs: ProofCheck | None = None,
+        proofs: ProofVerifier | None = None,
         check_seconds: float | None = 30.0,
     ) -> None:
         check_seconds_option("check_seconds", check_seconds)
@@ -158,6 +146,7 @@ class Authorization:
             Refusal: There is no valid token (401), or it lacks a scope (403), or the header is malformed (400), or a
                 function failed (500) or took too long (503).
         """
+        # The scheme is compared in lower case (RFC 9110, section 11.1); the token may follow several spaces.
         scheme, _, token = (value_of(headers, b"authorization") or b"").partition(b" ")
         token = token.strip(b" ")
         proofs = self._proofs
@@ -166,6 +155,7 @@ class Authorization:
         if not token or not (is_bearer or has_proof):
             raise self._refusal(401, None, "A token is required.", self._supported)
         text = token.decode("latin-1")
+        # Before the user's function gets it: a parser may be slow with a large token, or log what it cannot read.
         if len(token) > MAX_TOKEN_BYTES or not BEARER_TOKEN.fullmatch(text):
             raise self._refusal(400, "invalid_request", "The token is malformed.")
         with UserFailures(_UNCHECKED, partial(_log, text)):
@@ -201,6 +191,7 @@ class Authorization:
         Raises:
             Refusal: A scope is missing (403), or the function for the scopes failed (500) or took too long (503).
         """
+        # What a function says depends on the message, so nothing of it can be remembered.
         if self._scopes_for is not None:
             with UserFailures(_UNREADABLE, partial(_log, None)):
                 scopes |= as_scopes(await self._call(self._scopes_for, method, name))
@@ -224,6 +215,7 @@ class Authorization:
             for name in ("sub", "client_id"):
                 if claims.get(name) is not None:
                     return claims.get("iss"), name, claims[name]
+        # Not the token itself: the subject is kept as long as the session.
         return hashlib.sha256(token).digest()
 
     def _refusal(self, status: int, error: str | None, reason: str, scopes: Iterable[str] = ()) -> Refusal:
@@ -253,6 +245,7 @@ async def _result(found: Awaitable[Any]) -> Any:
 
 def _log(token: str | None, error: BaseException) -> None:
     lines = "".join(traceback.format_exception(error))
+    # Exceptions of parsers often quote what they could not read.
     if token is not None:
         lines = lines.replace(token, "[the token]")
     _logger.error("the check of a bearer token failed\n%s", lines)

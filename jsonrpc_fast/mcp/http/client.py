@@ -214,6 +214,7 @@ class StreamableHttpClient(Connection):
 
     def _set_reading(self, on: bool) -> None:
         """Read the streams of events, or let the server wait."""
+        # There are two reasons not to read: the session is behind, or the server is, with its responses.
         self._is_reading_wanted = on
         if on and len(self._open_requests) < MAX_OPEN_REQUESTS:
             self._events.may_read.set()
@@ -230,6 +231,7 @@ class StreamableHttpClient(Connection):
         for task in self._tasks:
             task.cancel()
         is_flooded = len(self._open_requests) > MAX_OPEN_REQUESTS // 2  # then no more responses are sent
+        # `notifications/cancelled` is among them: without it the server would go on with what nobody awaits.
         if self._notices and not is_flooded:
             await asyncio.wait(self._notices)
         session = self._session
@@ -243,6 +245,7 @@ class StreamableHttpClient(Connection):
         await self._abort()
 
     async def _abort(self) -> None:
+        # A request whose task ends closes its connection, which is what cancels it from 2026-07-28 on.
         left = {task for task in self._notices if not task.done()} | self._tasks
         for task in left:
             task.cancel()
@@ -255,7 +258,8 @@ class StreamableHttpClient(Connection):
         return self._task(work, self._tasks)
 
     def _task(self, work: Any, tasks: set[asyncio.Task[None]] | None) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.Task(work, loop=self._loop)  # never an eager task
+        # An eager task would send inside `write`, and its exceptions would reach the caller of `send`.
+        task: asyncio.Task[None] = asyncio.Task(work, loop=self._loop)
         if tasks is not None:
             tasks.add(task)
             task.add_done_callback(tasks.discard)
@@ -270,6 +274,7 @@ class StreamableHttpClient(Connection):
     def _write(self, data: bytes) -> None:
         """Begin to send a message."""
         self._unsent_bytes += len(data)
+        # What is sent was checked by its writer. Here only its kind and its ids matter, so payloads stay undecoded.
         message: Any = decode(data, JSONRPC, raw=True)
         if isinstance(message, (Response, ParseError)):
             self._begin_request(self._run_response(data, id_key(message.id)))
@@ -306,6 +311,7 @@ class StreamableHttpClient(Connection):
             del post.ids[id_key(id)]
             if not post.ids:
                 post.task.cancel()
+        # A server of 2026-07-28 notices that the connection is closed; an earlier one needs to be told.
         if self._session is None and (post is None or post.is_modern):
             self._written(len(data))
         else:
@@ -328,14 +334,13 @@ class StreamableHttpClient(Connection):
             raise
         finally:
             post.body.mark_written()
-            for key in post.ids:
-                self._posts.pop(key, None)
 
     def _fail(self, post: _Post, error: Exception) -> None:
         ids = list(post.ids.values())
         for key in post.ids:
             self._posts.pop(key, None)
         post.ids.clear()
+        # The session has been told already that its connection is lost, and has settled these calls itself.
         if self.is_closing:
             return
         for id in ids:
@@ -367,11 +372,7 @@ class StreamableHttpClient(Connection):
         while post.ids:
             if post.is_modern or not cursor.id:
                 raise ConnectionLost("the stream of the server ended before the response") from fault
-            response = await self._events.resume(cursor, post.session)
-            try:
-                fault = await self._read_events(response, cursor, post)
-            finally:
-                await self._sender.release(response)
+            fault = await self._read_events(await self._events.resume(cursor, post.session), cursor, post)
 
     async def _open_post(self, post: _Post) -> Any:
         """Send a POST in the current session, or in a new one if the server ended that."""
@@ -381,6 +382,7 @@ class StreamableHttpClient(Connection):
             post.session = session
             headers = {**session_headers(session), **post.headers}
             response = await self._sender.send("POST", headers, post.body)
+            # Once: a server that ends each session at once would otherwise be asked without end.
             if response.status_code != 404 or session is None or session.id is None or renewals:
                 return response
             await self._sender.release(response)
@@ -398,14 +400,17 @@ class StreamableHttpClient(Connection):
                 raise error from None
             if isinstance(found, Response) and found.error is not None and len(post.ids) == 1:
                 [id] = post.ids.values()
+                # A server that could not read the message sends null as its id. An error of a proxy (5xx) has any id.
                 if id_key(found.id) == id_key(id) or (status < 500 and status not in _OWN_STATUSES):
                     self._on_item(post, Response(id, error=found.error), response)
                     return
+        # Such a server refuses the POST, because its endpoint is for GET: only its first event tells what it is.
         if post.method == "initialize" and status in _OLD_STATUSES and await self._events.are_of_2024():
             raise HandshakeError(_ONLY_EVENTS) from error
         raise error
 
     def _read_body(self, post: _Post, response: Any, body: bytes) -> None:
+        # 202 is for notifications: a server that sends it for a request will never respond.
         if response.status_code == 202 or not body:
             raise InvalidResponse("the server accepted a request without a response")
         item = decode(body, self.profile, raw=self._raw)
@@ -418,7 +423,11 @@ class StreamableHttpClient(Connection):
     # Streams of events.
 
     async def _read_events(self, response: Any, cursor: Cursor, post: _Post | None) -> Exception | None:
-        """Read a stream until it ends, or has the responses to a POST. Return what broke it; None if it ended."""
+        """Read a stream until it ends, or has the responses to a POST, and release its HTTP response.
+
+        Returns:
+            What broke the stream; None if it ended.
+        """
         try:
             async with aclosing(self._events.events(response, cursor)) as events:
                 async for event in events:
@@ -429,12 +438,15 @@ class StreamableHttpClient(Connection):
                         break
         except self._sender.library.HTTPError as error:
             return self._sender.translated(error)
+        finally:
+            await self._sender.release(response)
         return None
 
     def _on_event(self, response: Any, post: _Post | None, event: Event) -> None:
         # Some servers send an error as an event of this type, which the specification does not define.
         if event.type not in ("message", "error") or event.data == b"":
             return
+        # The decoder has dropped the data of an event that is too large.
         if event.data is None:
             if post is not None:
                 raise InvalidResponse(f"an event is larger than {self.profile.limits.message_bytes} bytes")
@@ -460,6 +472,7 @@ class StreamableHttpClient(Connection):
                 post.session = begun
                 if not post.is_renewal:
                     self._session = begun
+            # Calls of these tools need headers that the client cannot write, so nobody should see the tools.
             if post.method == "tools/list" and post.is_modern and item.error is None:
                 item = self._headers.without_invalid_tools(item, self._report_fault)
         if self._belongs(post, item) and not (isinstance(item, Response) and post is not None and post.is_renewal):
@@ -467,6 +480,7 @@ class StreamableHttpClient(Connection):
 
     def _belongs(self, post: _Post | None, item: Any) -> bool:
         """Settle a request with its response. Return False for a response that belongs to no request of this POST."""
+        # A malformed response with a certain id settles its call, too.
         if isinstance(item, ParseError):
             is_response = item.id is not None and id_key(item.id) in self._posts
         else:
@@ -501,10 +515,8 @@ class StreamableHttpClient(Connection):
         try:
             http_response = await self._events.open(session)
             while http_response is not None:
-                try:
-                    fault = await self._read_events(http_response, cursor, None)
-                finally:
-                    await self._sender.release(http_response)
+                fault = await self._read_events(http_response, cursor, None)
+                # An idle stream times out: that is no fault, and the stream is opened again.
                 if fault is not None and not isinstance(fault, CallTimeout):
                     self._report_fault(fault)
                 http_response = await self._events.resume(cursor, session)
@@ -529,10 +541,12 @@ class StreamableHttpClient(Connection):
         async with self._renewing:
             if self._session is not session or self.state is not State.RUNNING:
                 return
+            # The old session had them, and the new one does not know them. Others are sent again by their own tasks.
             ended = [post for post in self._posts.values() if post.session is session and post.is_accepted]
             for post in ended:
                 self._fail(post, ConnectionLost("the server ended the session"))
                 post.task.cancel()
+            # The same request as at first, so that server and client agree on the same again.
             id = self._initialize.id
             text = encode_request(id, "initialize", self._initialize.params, delimited=False)
             renewal = _Post(Body(text), "initialize", {id_key(id): id}, {}, is_renewal=True)

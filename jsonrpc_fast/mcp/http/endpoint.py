@@ -49,15 +49,7 @@ from ..server.serving import ConnectionFactory
 from .authorization import Authorization
 from .event_log import EventLog
 from .event_store import MemoryEventStore
-from .headers import (
-    NAME_MEMBERS,
-    PARAM_HEADER_PREFIX,
-    SESSION_ID,
-    SINGLE_HEADERS,
-    VERSION,
-    accepts,
-    is_modern,
-)
+from .headers import NAME_MEMBERS, SESSION_ID, VERSION, accepts, is_modern, is_single
 from .responses import EVENT_TYPE, AsgiRequest, ResponseSender
 from .sessions import SessionRequests
 from .settings import HttpSettings
@@ -68,7 +60,6 @@ _LIFESPAN_FAILED: Final = "the lifespan of the server failed"
 _JSON: Final = b"application/json"
 _METADATA_HEADERS: Final = ((b"access-control-allow-origin", b"*"), (b"cache-control", b"max-age=3600"))
 _NO_SCOPES: Final[frozenset[str]] = frozenset()
-_PARAM_PREFIX: Final = PARAM_HEADER_PREFIX.encode()
 
 
 class McpEndpoint:
@@ -132,13 +123,14 @@ class McpEndpoint:
         fields: list[Header] = list(scope["headers"])
         headers = dict(fields)
         request = AsgiRequest(receive, send, self._settings.write_seconds, scope, headers)
+        # Before anything is read: a request that is refused must cost next to nothing.
         if self.requests >= self._settings.max_requests or self.is_closing:
             await _refuse(request, Refusal(503, "The server is busy.", [RETRY_SOON]))
             return
         self.requests += 1
         try:
             if len(headers) != len(fields):
-                _check_single([(name, value.strip(WHITESPACE)) for name, value in fields])
+                check_repeated([(name, value.strip(WHITESPACE)) for name, value in fields], is_single)
                 if b"accept" in headers:  # a list, which may stand in several lines (RFC 9110, section 5.3)
                     headers[b"accept"] = b",".join([value for name, value in fields if name == b"accept"])
             if not self._lifespan.is_entered:  # a mounted application gets no events of a lifespan
@@ -178,6 +170,7 @@ class McpEndpoint:
             if self._authorization is not None and path in self._authorization.paths:
                 await _send_metadata(request, method, self._authorization.metadata_text)
                 return
+            # The metadata above is for anybody, browsers of any origin included; all else is checked.
             self._check(method, path, headers, host is not None and is_loopback(host))
             self._admitted.remember(fields)
         if self._authorization is not None:
@@ -192,6 +185,7 @@ class McpEndpoint:
         if body is None:  # the client has disconnected
             return
         message: Any = decode(body, self._profile, raw=self._server.keeps_raw)
+        # With the id, if it is certain: the client can settle its call by it.
         if type(message) is ParseError:
             await request.send_json(400, encode(message.to_response()))
             return
@@ -200,6 +194,7 @@ class McpEndpoint:
             await self._check_scopes(request, message if type(message) is list else [message])
         if self._has_modern and (not self._has_legacy or is_modern(message, get(VERSION))):
             await self._stateless_requests.post(request, message)
+        # With a session it is a second `initialize`, which the session refuses.
         elif type(message) is Request and message.method == "initialize" and SESSION_ID not in headers:
             await self._session_requests.begin(request, message)
         else:
@@ -287,14 +282,3 @@ def _name_of(message: Request[Any] | Notification[Any]) -> str | None:
     member = NAME_MEMBERS.get(message.method)
     name = None if member is None else member_of(message.params, member)
     return name if type(name) is str else None
-
-
-def _check_single(fields: list[Header]) -> None:
-    """Check that no single-value header has two values. See `check_repeated`."""
-    check_repeated(fields)
-    names = [
-        name
-        for name, _ in {field for field in fields if field[0] in SINGLE_HEADERS or field[0].startswith(_PARAM_PREFIX)}
-    ]
-    if len(names) != len(set(names)):
-        raise Refusal(400, "A header that may have one value has two.")

@@ -78,6 +78,7 @@ class EventLog:
         if stream.name == name:  # a stream of a session gets a new name with each GET
             stream.name = None
             stream.is_stored = stream.is_resumable = stream.wants_close = False
+        # Bounded, because the names of a store that fails for hours are never asked for again.
         self._lost[name] = None
         if len(self._lost) > _MAX_LOST:
             self._lost.popitem(last=False)
@@ -123,6 +124,7 @@ class EventLog:
 def _reading() -> Iterator[None]:
     try:
         yield
+    # `EventStore` names two exceptions, by which a store says that it is not there, or has dropped the events.
     except EventsLost:
         raise no_events() from None
     except _FAILURES as error:

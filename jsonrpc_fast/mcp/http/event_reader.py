@@ -31,10 +31,12 @@ RETRY_SECONDS: Final = 1.0
 END_SECONDS: Final = 1.0
 """How long to wait for a stream to end after its response."""
 
+# The server chooses the delay: 0 would make the client ask without a pause, and too much would be for ever.
 _MIN_RETRY_SECONDS: Final = 0.05
 _MAX_RETRY_SECONDS: Final = 3600.0
 _MAX_BACKOFF_SECONDS: Final = 30.0
 _FIRST_SECONDS: Final = 5.0
+# An id is sent back in a header, which must not have line breaks or other bytes than these.
 _EVENT_ID: Final = re.compile(r"[ -~]{1,4096}")
 
 
@@ -103,8 +105,10 @@ class EventReader:
                 if self._max_stream_bytes is not None and size > self._max_stream_bytes:
                     raise InvalidResponse(f"the stream is larger than {self._max_stream_bytes} bytes")
                 for event in decoder.feed(piece):
+                    # Nothing is read from the connection meanwhile, so the server has to wait.
                     await self.may_read.wait()
                     yield event
+                # After the events of the piece were handled: an event that was not must be sent again.
                 cursor.advance(decoder)
                 await self.may_read.wait()
 
@@ -117,6 +121,7 @@ class EventReader:
         found = await self._get(session_headers(session))
         if not isinstance(found, Exception):
             return found
+        # A server need not have this stream: then it responds with 405.
         is_refused = isinstance(found, HttpStatusError) and found.status not in TRANSIENT_STATUSES
         return None if is_refused else await self.resume(Cursor(), session)
 
@@ -166,6 +171,7 @@ class EventReader:
             if isinstance(fault, HttpStatusError):
                 if fault.status == 404 and session is not None and session.id is not None:
                     raise SessionEnded("the server ended the session") from fault
+                # Such as 405 of a server without this stream, or 410 of one that has dropped the events.
                 if fault.status not in TRANSIENT_STATUSES:
                     raise ConnectionLost("the stream ended, and the server does not resume it") from fault
             failures += 1

@@ -37,6 +37,7 @@ def parse_event_id(event_id: str) -> tuple[str, int]:
         EventsLost: It is not the id of an event.
     """
     stream, _, number = event_id.rpartition("-")
+    # The client chose this text. `int` accepts "+1", "1_0" and, slowly, a million digits, which are no ids.
     is_number = number.isascii() and number.isdigit() and len(number) < 19 and number[0] != "0"
     if not is_number or "/" not in stream:
         raise EventsLost("not the id of an event")
@@ -121,6 +122,7 @@ class MemoryEventStore:
         self._order.append((now, found))
         self._bytes += _size(data)
         found.waiters.wake()
+        # After the append: the newest event is dropped only if it alone is over a bound.
         self._drop(now)
         return f"{stream}-{found.last}"
 
@@ -153,6 +155,7 @@ class MemoryEventStore:
                 return
             if stream.is_dropped:
                 raise EventsLost("the stream was dropped before it ended")
+            # Nothing is kept for a follower: it reads again from the events after its own number.
             await stream.waiters.wait()
 
     async def forget(self, session: str) -> None:
@@ -170,6 +173,7 @@ class MemoryEventStore:
         return stream, number
 
     def _begin(self, name: str) -> _Stream | None:
+        # A stream in progress is never dropped for a new one: its client may come back at any time.
         if self._streams >= self._max_streams:
             if not self._ended:
                 return None
@@ -200,8 +204,10 @@ class MemoryEventStore:
         while order and (order[0][0] <= oldest or len(order) > self._max_events or self._bytes > self._max_bytes):
             stream = order.popleft()[1]
             if not stream.is_dropped:
+                # The oldest event of all is the oldest one of its stream, because each stream is appended to in order.
                 stream.before += 1
                 self._bytes -= _size(stream.events.pop(stream.before))
+        # An ended stream with no events left can be resumed from its last event only, and there is nothing after it.
         while self._ended:
             stream, ended = next(iter(self._ended.items()))
             if ended > oldest and stream.events:

@@ -25,7 +25,7 @@ from ..._repr import shorten
 from ...codec import Notification, Request, Response
 from ...codes import McpErrorCode
 from ...errors import InvalidResponse, RpcError, invalid_params
-from ...http.requests import WHITESPACE
+from ...http.requests import SINGLE_HEADERS, WHITESPACE, Admitted
 from ..protocol.meta import (
     CLIENT_CAPABILITIES_KEY,
     HEADER_KEY,
@@ -49,8 +49,7 @@ METHOD: Final = METHOD_HEADER.encode()
 NAME: Final = NAME_HEADER.encode()
 LAST_EVENT_ID: Final = LAST_EVENT_ID_HEADER.encode()
 
-SINGLE_HEADERS: Final = frozenset({SESSION_ID, VERSION, METHOD, NAME, LAST_EVENT_ID, b"authorization", b"dpop"})
-"""The headers that may have one value only, besides `Mcp-Param-…` and those of `http.requests`."""
+_SINGLE: Final = SINGLE_HEADERS | {SESSION_ID, VERSION, METHOD, NAME, LAST_EVENT_ID, b"authorization", b"dpop"}
 
 NAME_MEMBERS: Final[Mapping[str, str]] = {
     "tools/call": "name",
@@ -62,6 +61,7 @@ NAME_MEMBERS: Final[Mapping[str, str]] = {
 }
 """By method: the member of the params that the header `Mcp-Name` repeats; for tasks see SEP-2663."""
 
+# JavaScript clients hold larger ones as other numbers, so their text would differ.
 MAX_SAFE_INTEGER: Final = 2**53 - 1
 """The largest integer that a header may repeat, and the smallest one without its sign."""
 
@@ -80,6 +80,11 @@ _MAX_ACCEPT_BYTES: Final = 1024
 _INTEGER: Final = re.compile(r"(-?[0-9]{1,16})(?:\.0+)?")
 
 Path = tuple[str, ...]
+
+
+def is_single(name: bytes) -> bool:
+    """Return whether a header may have one value only."""
+    return name in _SINGLE or name.startswith(PARAM_HEADER_PREFIX.encode())
 
 
 def value_of(headers: Mapping[bytes, bytes], name: bytes) -> bytes | None:
@@ -102,7 +107,8 @@ def decode_value(text: str) -> str:
     Raises:
         ValueError: The text is not a value: it has forbidden characters, or its Base64 is invalid.
     """
-    if text.isascii() and text.isidentifier():  # as the names of most tools are
+    # Most names pass without the regular expression.
+    if text.isascii() and text.isidentifier():
         return text
     if not HEADER_VALUE.fullmatch(text):
         raise ValueError("the header has forbidden characters")
@@ -133,6 +139,7 @@ def parameter_headers(schema: Any) -> dict[str, Path]:
         name = part[HEADER_KEY]
         if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
             raise ValueError(f"{HEADER_KEY} must be the name of a header")
+        # An argument below `items` or `oneOf` has no single place in the call.
         if not path:
             raise ValueError(f"{HEADER_KEY} must belong to a property that only `properties` lead to")
         if part.get("type") not in _TYPES:
@@ -156,6 +163,7 @@ def parameter_values(headers: Mapping[str, Path], arguments: Any) -> dict[str, s
         value = arguments
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
+        # JSON has one kind of numbers: a client may write 5 as 5.0, and the header is the same.
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, str) or (isinstance(value, int) and abs(value) <= MAX_SAFE_INTEGER):
@@ -176,6 +184,7 @@ def _parts(schema: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
                 left += [(None if path is None else (*path, name), sub) for name, sub in value.items()]
             elif keyword in _SCHEMA_MAPS and isinstance(value, dict):
                 left += [(None, sub) for sub in value.values()]
+            # Also below keywords that are unknown here: an annotation there breaks the rules as well.
             elif keyword not in _DATA:
                 left += [(None, sub) for sub in (value if isinstance(value, list) else [value])]
 
@@ -198,22 +207,35 @@ def is_modern(message: Any, version: bytes | None) -> bool:
     return meta is not None and is_modern_meta(meta)
 
 
-def check_modern(headers: Mapping[bytes, bytes], message: Request) -> None:
+def check_modern(headers: Mapping[bytes, bytes], message: Request, admitted: Admitted) -> None:
     """Check the headers of a modern request against its body.
+
+    Args:
+        headers: The headers of the request.
+        message: The request.
+        admitted: What has passed before: clients repeat it, and to compare texts costs more than to find them.
 
     Raises:
         RpcError: `_meta` lacks a required member (-32602), or a header is missing or differs (-32020).
     """
     params, method = message.params, message.method
     meta = object_members(member_of(params, "_meta"))
+    version, member = meta.get(PROTOCOL_VERSION_KEY), NAME_MEMBERS.get(method)
+    named = None if member is None else member_of(params, member)
+    fields = (headers.get(VERSION), headers.get(METHOD), headers.get(NAME), version, method, named)
+    is_plain = type(version) is str and (named is None or type(named) is str)  # a list cannot be found in a set
+    if is_plain and CLIENT_CAPABILITIES_KEY in meta and fields in admitted:
+        return
+    # Here, and again in the handshake: only here is the status 400, as the transport asks.
     for key in (PROTOCOL_VERSION_KEY, CLIENT_CAPABILITIES_KEY):
         if key not in meta:
             raise invalid_params(f"_meta lacks {key}")
-    _check("MCP-Protocol-Version", headers.get(VERSION), meta[PROTOCOL_VERSION_KEY])
+    _check("MCP-Protocol-Version", headers.get(VERSION), version)
     _check("Mcp-Method", headers.get(METHOD), method)
-    member = NAME_MEMBERS.get(method)
-    if member is not None and isinstance(named := member_of(params, member), str):
+    if isinstance(named, str):
         _check("Mcp-Name", headers.get(NAME), named, decode_value)
+    if is_plain:
+        admitted.remember(fields)
 
 
 def check_parameters(headers: Mapping[bytes, bytes], expected: Mapping[str, Path], arguments: Any) -> None:
@@ -282,6 +304,7 @@ class RequestHeaders:
         """Return the headers of a message; None if it belongs to a revision with sessions."""
         params = message.params
         version = object_members(member_of(params, "_meta")).get(PROTOCOL_VERSION_KEY)
+        # A notification has no `_meta` of its own: it belongs to the revision of the requests.
         if isinstance(message, Notification) and version is None:
             version = self._version
         if not isinstance(version, str) or version in HANDSHAKE_VERSIONS:
@@ -328,6 +351,7 @@ def accepts(accept: bytes | None, *types: bytes) -> bool:
     """Return whether an `Accept` header allows all of some media types. Without the header anything is allowed."""
     if accept is None:
         return True
+    # The header of a browser has some hundred bytes; splitting a megabyte would cost more than a call.
     if len(accept) > _MAX_ACCEPT_BYTES:
         return False
     accepted = set()

@@ -122,11 +122,13 @@ class ProgramServer(ConnectionFactory):
             Refusal: There are too many processes.
         """
         while len(self._running) >= self._max_processes:
+            # In each turn: while one process ends, another connection may take its room.
             now = asyncio.get_running_loop().time()
             idle = [other for other in self._running if other.is_spare or other.idle_seconds(now) >= MIN_IDLE_SECONDS]
             if not idle:
                 raise Refusal(503, "There are too many processes.", [RETRY_SOON])
             longest = max(idle, key=lambda other: (other.is_spare, other.idle_seconds(now)))
+            # Spare ones first: they hold nothing that a client could miss.
             await longest.close()
             self.end(longest)
         process = self._running[connection] = self._make()
@@ -182,8 +184,10 @@ class ProgramConnection(ClientConnection):
             try:
                 await self._relay.start()
             except OSError as error:
+                # The reason goes to the log alone, because it may show a path. The client can do nothing about it.
                 _logger.error("the program cannot be started: %s", error.strerror or type(error).__name__)
                 raise Refusal(502, "The program cannot be started.") from None
+        # A process may end by itself, and then its room is free.
         self._server.run_aside(self._wait_closed(self._relay))
 
     async def _wait_closed(self, relay: Relay) -> None:
@@ -273,6 +277,7 @@ class _ProgramRelay(Relay):
             if not isinstance(id, Unset):
                 self._note_request(method, params, id)
             return None
+        # A program on stdio does not say to which request a message belongs, except by a progress token.
         streams = self._transport.streams
         is_progress = method == "notifications/progress"
         if is_progress:
@@ -280,6 +285,7 @@ class _ProgramRelay(Relay):
         else:
             stream = next(reversed(streams.values()), None)
         if self._transport.is_shared:
+            # To another client a message would be a leak, so what is uncertain is dropped.
             belongs = isinstance(id, Unset) and (is_progress or self.is_exclusive)
             return stream if belongs and stream is not None else UNSET
         return stream if not isinstance(id, Unset) or method in _RELATED else None
@@ -295,10 +301,12 @@ class _ProgramRelay(Relay):
         token = _token_of(params)
         if self._transport.is_shared:
             self.is_exclusive = _is_exclusive(method, params)
-            self._tokens = dict.fromkeys(self._tokens)  # those of earlier requests stay known, without an id
+            # Late progress for one of them must not be taken for that of this request.
+            self._tokens = dict.fromkeys(self._tokens)
         if token is not None:
             in_flight = self._transport.streams
             if not self._transport.is_shared and len(self._tokens) > 2 * len(in_flight) + 16:
+                # Rarely, so that each request pays for it with a constant time only.
                 self._tokens = {key: id for key, id in self._tokens.items() if id in in_flight}
             self._tokens[_key_of(token)] = id
 

@@ -84,6 +84,7 @@ class ProofVerifier:
         if key != thumbprint:
             return "invalid_token", "The token is bound to another key."
         now = time.time()
+        # A proof is bound to its token too, or a stolen proof would serve another token of the same key.
         digest = _digest(token)
         made = said["iat"]
         is_number = type(made) is int or type(made) is float
@@ -91,6 +92,7 @@ class ProofVerifier:
         is_ours = said["htm"] == method and said["ath"] == digest and _place_of(said["htu"]) == _place_of(resource)
         if not is_timely or not is_ours:
             return "invalid_dpop_proof", "The proof belongs to another request."
+        # At last, so that only proofs that are valid otherwise take room.
         if not self._is_first(hashlib.sha256(f"{key} {said['jti']}".encode()).digest(), now):
             return "invalid_dpop_proof", "The proof was used before."
         return None
@@ -105,6 +107,7 @@ class ProofVerifier:
             members = _THUMBPRINT.get(str(key.get("kty")), ())
             if not members or key["kty"] != KEY_TYPES[algorithm[:2]] or not _PRIVATE.isdisjoint(key):
                 return None
+            # Only these members: others, such as `alg` or `kid`, are the sender's words, and not part of the key.
             named = {name: key.get(name) for name in members}
             if not all(isinstance(value, str) and len(value) <= _MAX_RSA_CHARACTERS for value in named.values()):
                 return None
@@ -118,8 +121,10 @@ class ProofVerifier:
             self._used.popitem(last=False)
         if digest in self._used:
             return False
+        # To forget one would let it be used again.
         if len(self._used) >= MAX_PROOFS:
             raise Refusal(503, "Too many proofs.", [RETRY_SOON])
+        # As long as the proof would be accepted, with the clock of its sender ahead or behind.
         self._used[digest] = now + PROOF_SECONDS + 2 * LEEWAY_SECONDS
         return True
 

@@ -38,6 +38,7 @@ _EVENT_HEADERS: Final[list[Header]] = [
 ]
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
 _WATCHER_SECONDS: Final = 1.0
+# Some messages in one write cost little more than one. More than this would wait for a slow client as a whole.
 _WRITE_BYTES: Final = 64 * 1024
 _SENT: Final = object()
 
@@ -84,6 +85,7 @@ class AsgiRequest:
             self.is_gone = True
             on_gone()
 
+        # Only now: a task for each request would cost more than most calls.
         if self.watcher is None:
             self.watcher = asyncio.get_running_loop().create_task(wait())
 
@@ -136,6 +138,7 @@ class AsgiRequest:
                     guarded = Cancellable(sending, waiting, seconds=self._write_seconds)
                     await guarded
                     self.is_gone |= guarded.is_cancelled
+            # ASGI says that `send` raises it for a client that has disconnected (spec 2.4).
             except OSError:
                 self.is_gone = True
         return not self.is_gone
@@ -195,9 +198,11 @@ class ResponseSender:
                 await asyncio.sleep(0)  # most functions end in their first turn: then no timer is needed
             if not stream.is_ended:
                 await stream.wait(WATCH_SECONDS)
+            # The client learns by events that the server is alive. Until then a response can still be JSON.
             if not stream.is_ended:
                 request.watch(stream.wake)
                 await stream.wait(self._keep_alive_seconds)
+            # Nothing was sent before the response, so it can be JSON, which costs less on both sides.
             if text := stream.take_response():
                 return await request.send_json(stream.status_of(text), text, stream.fields)
             await self._begin(stream, request)
@@ -216,6 +221,7 @@ class ResponseSender:
             await self._write(stream, request)
             await request.end()
         finally:
+            # The next GET has a stream of another name, which begins with what is left here.
             await stream.wait_until_stored()
             await self._end(stream, name)
 
@@ -227,9 +233,11 @@ class ResponseSender:
         """
         assert self.log is not None
         events = self.log.follow(event_id)
+        # A task, because it must outlive a keep-alive: an async generator that is cancelled has ended.
         waiting: asyncio.Future[Any] = asyncio.ensure_future(_next(events))
         try:
             await asyncio.wait([waiting], timeout=WATCH_SECONDS)
+            # A missing event must get a status, which cannot be sent any more when the response has begun.
             if waiting.done():
                 waiting.result()  # raises before the response begins
             await request.begin(200, _EVENT_HEADERS)
@@ -260,6 +268,7 @@ class ResponseSender:
     async def _begin(self, stream: MessageStream, request: AsgiRequest) -> None:
         if not request.is_begun:
             await request.begin(200, [*_EVENT_HEADERS, *stream.fields])
+        # With this event the client can come back before there is any message (SEP-1699).
         if stream.is_resumable and (id := await self._append(stream, None)) is not None:
             await request.write(b"id: %b\nretry: %d\ndata: \n\n" % (id.encode(), self._retry_ms))
 
@@ -302,6 +311,7 @@ class ResponseSender:
         if not stream.is_stored:
             stream.detach()
             return
+        # The client may come back for the rest, which nobody else reads now.
         stream.wants_close = stream.is_resumable = False
         pump = asyncio.get_running_loop().create_task(self._pump(stream))
         self._pumps.add(pump)

@@ -4,16 +4,24 @@ Rules:
   - Redirects are followed within the origin only, so that credentials and messages never reach another one.
   - The body of an HTTP response is read in small pieces, decompressed. Each HTTP response is released, read or not.
   - No exception holds any part of a body.
+  - The pool of a client of httpx considers each of its connections for each request, and offers an idle one to every
+    request that waits. Its cost grows with the square of the requests in flight, so each client here has one.
+  - The clients share credentials and cookies. All pools share a TLS context, because making one reads all certificates:
+    that takes longer than everything else that a new connection does.
+  - Clients that have been idle for long are closed when another one is used.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from http.cookiejar import CookieJar
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...codec import Response
@@ -25,7 +33,6 @@ from ...http.inflating import ACCEPTED, PIECE_BYTES, Inflater
 from ..protocol.meta import object_members
 from ..protocol.versions import HANDSHAKE_VERSIONS
 from .headers import PROTOCOL_VERSION_HEADER, SESSION_ID_HEADER
-from .pool import ClientPool
 
 try:
     from anyio import fail_after as fail_after
@@ -43,12 +50,19 @@ TRANSIENT_STATUSES: Final = (408, 425, 429, 500, 502, 503, 504)
 """Statuses after which the same request may succeed."""
 EVENT_STREAM: Final = "text/event-stream"
 
+IDLE_SECONDS: Final = 30.0
+"""How long a connection is kept without a request."""
+MAX_IDLE: Final = 64
+"""Maximum number of connections without a request."""
+
 _CLIENT: Final = "jsonrpc_fast.client"  # the client of an HTTP response, among its extensions
 _WITH_VERSION_HEADER: Final = HANDSHAKE_VERSIONS[HANDSHAKE_VERSIONS.index("2025-06-18") :]
 _MAX_REDIRECTS: Final = 5
+# Visible ASCII, as the specification says. The bound is this package's: the client repeats it with each request.
 _SESSION_ID: Final = re.compile(r"[!-~]{1,1024}")
 STRAY: Final = "the sending of a request was cancelled"
 """The reason when httpx or `auth` raises a foreign cancellation."""
+# Others may hold secrets, such as a cookie, and an exception ends up in logs.
 _SHOWN_HEADERS: Final = ("allow", "content-type", "retry-after", "www-authenticate")
 
 HttpAuth: TypeAlias = "httpx.Auth | httpx2.Auth | Any"
@@ -78,6 +92,77 @@ class Body:
         written, self._written = self._written, None
         if written is not None:
             written(len(self.text))
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ClientPool:
+    """HTTP clients that share one configuration, each with one request in flight.
+
+    Args:
+        library: httpx or httpx2.
+        auth: As `auth` of `AsyncClient`.
+        begin: Starts a task that closes a client.
+    """
+
+    _library: ModuleType
+    _auth: Any
+    _begin: Callable[[Coroutine[Any, Any, None]], object]
+    _cookies: CookieJar = field(default_factory=CookieJar)
+    _clients: set[Any] = field(default_factory=set)
+    _idle: deque[tuple[Any, float]] = field(default_factory=deque)  # with the time since when
+    _closing: asyncio.Future[Any] | None = None
+
+    def take(self) -> Any:
+        """Return a client that has no request in flight.
+
+        Raises:
+            ConnectionLost: The pool is closed.
+        """
+        if self._closing is not None:
+            raise ConnectionLost("the connection is closed")
+        now = asyncio.get_running_loop().time()
+        # The server has probably closed these connections: sending on one would fail.
+        while self._idle and self._idle[0][1] < now - IDLE_SECONDS:
+            self._begin(self._close_one(self._idle.popleft()[0]))
+        # The one that was used last: its connection is the least likely to be closed, and others can grow old.
+        if self._idle:
+            return self._idle.pop()[0]
+        client = self._library.AsyncClient(
+            auth=self._auth,
+            cookies=self._cookies,
+            verify=libraries.tls_context(self._library),
+            limits=self._library.Limits(keepalive_expiry=IDLE_SECONDS),
+        )
+        self._clients.add(client)
+        return client
+
+    def give_back(self, client: Any) -> None:
+        """Accept a client whose request has ended."""
+        if client not in self._clients:
+            return
+        if len(self._idle) < MAX_IDLE:
+            self._idle.append((client, asyncio.get_running_loop().time()))
+        else:
+            self._begin(self._close_one(client))
+
+    async def close(self, seconds: float | None = None) -> None:
+        """Close all clients. If this is cancelled, closing continues, and another call waits for it.
+
+        Args:
+            seconds: How long that may take; then it is given up. None: no limit.
+        """
+        if self._closing is None:
+            self._idle.clear()
+            clients, self._clients = self._clients, set()
+            self._closing = asyncio.gather(*[client.aclose() for client in clients], return_exceptions=True)
+        # Not `wait_for`, which would cancel the closing when this is cancelled.
+        _, late = await asyncio.wait([self._closing], timeout=seconds)
+        for closing in late:
+            closing.cancel()
+
+    async def _close_one(self, client: Any) -> None:
+        await client.aclose()
+        self._clients.discard(client)
 
 
 class HttpSender:
@@ -125,10 +210,7 @@ class HttpSender:
             seconds: How long that may take.
         """
         if self._pool is not None:
-            with move_on_after(seconds) as scope:
-                await self._pool.close()
-            if scope.cancelled_caught:
-                self._pool.abort()
+            await self._pool.close(seconds)
 
     async def send(self, method: str, headers: dict[str, str], body: Body | None = None) -> Any:
         """Send a request and return the HTTP response, whose body is not read. Follow redirects within the origin."""
@@ -147,6 +229,7 @@ class HttpSender:
                 http_response = await http.send(request, stream=True, follow_redirects=False)
             http_response.extensions[_CLIENT] = http
             target = http_response.next_request
+            # 303, and 301 or 302 after a POST, would become a GET, which means something else here.
             if target is None or target.method != method or not _is_same_origin(self.url, target.url):
                 return http_response
             await self.release(http_response)
@@ -211,6 +294,7 @@ async def pieces_of(http_response: Any, *, is_whole: bool = False) -> AsyncGener
     Raises:
         InvalidResponse: The body cannot be decompressed.
     """
+    # httpx would decompress a chunk whole, however large it becomes.
     inflater = Inflater(libraries.coding_of(http_response))
     async for chunk in libraries.received_chunks_async(http_response):
         for piece in inflater.feed(chunk):
@@ -278,10 +362,12 @@ def session_of(http_response: Any, response: Response) -> NegotiatedSession | No
 
 def _is_same_origin(url: Any, target: Any) -> bool:
     """Return whether a redirect stays within the origin, or only adds TLS on the default ports."""
+    # Credentials in a URL would replace those of the user.
     if target.userinfo and target.userinfo != url.userinfo:
         return False
     if target.host != url.host:
         return False
     if (target.scheme, target.port) == (url.scheme, url.port):
         return True
+    # Port None is the default one of the scheme. The same host over TLS is no other origin in practice.
     return (url.scheme, url.port, target.scheme, target.port) == ("http", None, "https", None)

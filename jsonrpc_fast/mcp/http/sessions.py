@@ -160,6 +160,7 @@ class SessionTable:
             session = next(iter(self._sessions.values()), None)
             if session is None or session.used > now - seconds:
                 break
+            # `used` says when a request began: a long one, or a call in flight, is no idleness.
             if session.is_idle:
                 return session
             self._use(session, now)  # to the end of the order, where the next calls do not meet it
@@ -219,6 +220,7 @@ class SessionTable:
             if session is None:
                 break
             self.end(session)
+        # The next one that could be over its time. Sessions that were used since are behind it.
         oldest = next(iter(self._sessions.values()), None)
         if oldest is not None:  # a sweep of all of them in one turn would hold up the requests
             now = asyncio.get_running_loop().time()
@@ -271,6 +273,7 @@ class SessionRequests:
             await self._responder.respond(stream, request)
             await transport.close()
             return
+        # Only now, when the handshake is accepted: what anybody can ask for in vain must not fill the table.
         id, now = _new_id(request.subject, self._settings.session_prefix), asyncio.get_running_loop().time()
         session = HttpSession(id, request.subject, transport, served, now)
         self._server.connections.add(served)
@@ -291,6 +294,7 @@ class SessionRequests:
         """
         session = self._session(request)
         transport, run = session.transport, None
+        # The way of most requests: no stream, no task, and no registration of the request.
         if type(message) is Request and not transport.is_paused:
             served = session.connection.serve_at_once(message, request.subject)
             if isinstance(served, bytes):
@@ -299,17 +303,20 @@ class SessionRequests:
             run = served
         revision = session.connection.revision
         with session:
+            # The session holds as much as it may, so this POST waits until it reads on.
             if transport.is_paused:
                 await transport.wait_for_reading()
             items = message if type(message) is list else [message]
             ids = [item.id for item in items if type(item) is Request]
             if type(message) is list and (revision is None or not revision.profile.batches or len(set(ids)) < len(ids)):
                 await request.send_json(400, encode(ParseError.batch_not_allowed().to_response()))
+            # Two responses with one id could not be told apart. The first request goes on.
             elif not transport.streams.keys().isdisjoint(ids):
                 id = message.id if type(message) is Request else None
                 await request.send_json(400, encode_error(id, ErrorCode.INVALID_REQUEST, "the id is in flight"))
             else:
                 stream = transport.open_stream(request, ids)
+                # A stream has a name only once: an event id of an earlier one must never lead into it.
                 if ids:
                     stream.name, stream.is_resumable = session.stream_name(), self._is_resumable(revision)
                 if run is None:
@@ -338,6 +345,7 @@ class SessionRequests:
 
     def _check_room(self, session: HttpSession) -> None:
         if session.requests >= self._settings.max_session_requests:
+            # One client must not take the requests that all sessions share.
             raise Refusal(503, "The session has too many requests in progress.", [RETRY_SOON])
 
     def _check_version(self, request: AsgiRequest) -> None:
@@ -382,6 +390,7 @@ class SessionRequests:
         session = self.sessions.find(id, request.subject)
         name = await log.stream_of(event_id)
         if name is None or session_of(name) != id or not _belongs_to(id, request.subject):
+            # 404 makes a client begin a new session; after 410 it goes on with this one.
             raise Refusal(404, _NO_SESSION) if session is None else no_events()
         is_listener = name.startswith(f"{id}/{_LISTENER}")
         if session is not None:
@@ -395,6 +404,7 @@ class SessionRequests:
             if not request.is_begun:
                 raise
             return
+        # The events after it are read: what follows goes to this GET as it arises.
         if is_listener and session is not None and not request.is_gone:
             await self._listen(session, request)
         else:

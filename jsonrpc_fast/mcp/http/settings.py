@@ -11,6 +11,7 @@ from ..._checks import check_count, check_seconds, check_type
 from ...types import UNSET, Unset
 from ..applications import EventStore
 
+# Part of a header, and of the names of streams: "." ends the prefix, "/" the id.
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from ...codec import Notification, ParseError, Request, Response, decode, encode, encode_error
 from ...codes import ErrorCode, McpErrorCode
 from ...errors import RpcError
-from ...http.requests import Refusal
+from ...http.requests import Admitted, Refusal
 from ...session import SessionOptions
 from ..protocol.meta import member_of
 from ..protocol.versions import HANDSHAKE_VERSIONS
@@ -54,6 +54,7 @@ class StatelessRequests:
     _options: SessionOptions
     _responder: ResponseSender
     _parameters: dict[str, tuple[Any, dict[str, Path]]] = field(default_factory=dict)
+    _admitted: Admitted = field(default_factory=Admitted)
     _served: set[ClientConnection] = field(default_factory=set)
     _spare: deque[tuple[HttpTransport, ClientConnection]] = field(default_factory=deque)
     _spare_changes: int = 0
@@ -68,6 +69,7 @@ class StatelessRequests:
         Raises:
             Refusal: The body is no message that may be sent, or there is no room for it.
         """
+        # There is nobody whom it could concern: to cancel, a client closes the connection of its request.
         if type(message) is Notification:
             await request.send_whole(202, [NO_LENGTH], b"")
             return
@@ -79,7 +81,7 @@ class StatelessRequests:
         try:
             # A legacy-only client learns the supported revisions from this error.
             if message.method != "initialize" or not set(HANDSHAKE_VERSIONS).isdisjoint(self._server.versions):
-                check_modern(request.headers, message)
+                check_modern(request.headers, message, self._admitted)
             if message.method == "tools/call":
                 self._check_parameters(request.headers, message.params)
         except RpcError as error:
@@ -87,6 +89,7 @@ class StatelessRequests:
             return
         run = None
         if self._spare and self._spare_changes == self._server.changes:
+            # Not taken out: a request that is served at once leaves nothing behind.
             transport, served = self._spare[-1]
             done = served.serve_at_once(message, request.subject)
             if isinstance(done, bytes):

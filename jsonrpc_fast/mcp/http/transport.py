@@ -77,6 +77,7 @@ class MessageStream:
     wants_close: bool = False
     appending: asyncio.Future[str | None] | None = None
     size: int = 0
+    # A server may have 10,000 sessions, each with a listener that nobody reads.
     _messages: deque[bytes] | None = None  # an idle stream has none
     _response: bytes = b""  # after the messages
     _waiter: asyncio.Future[None] | None = None
@@ -96,6 +97,7 @@ class MessageStream:
 
     def send(self, data: bytes) -> None:
         """Send a message that belongs to a request of the stream; after the end of the stream, to an earlier one."""
+        # A task of a function may go on, and report progress, after its response.
         if self.is_ended:
             assert self._owner is not None
             self._owner.send_late(data)
@@ -113,11 +115,13 @@ class MessageStream:
             owner.streams.pop(id, None)
         if data and not self.is_ended and not self.is_detached:
             self._response = data.rstrip(b"\n")
+        # While a batch is delivered its requests end one by one. Its response is one, after the last of them.
         if not self.pending and owner.receiving is not self:
             self.end()
 
     def close_stream(self) -> bool:
         """Ask the writer to close the connection of the response before the end. Return whether it can."""
+        # A client that has got no event id yet could not come back for the response.
         if not self.is_resumable or self.is_ended or self.is_detached:
             return False
         self.wants_close = True
@@ -238,6 +242,7 @@ class HttpTransport(Transport):
 
     def open_stream(self, request: HttpRequest, ids: Collection[MessageId]) -> MessageStream:
         """Return a new stream for a POST with these requests, none of them in flight. Without any it has ended."""
+        # A POST with notifications alone gets no messages: its stream has ended already.
         stream = MessageStream(self, self._max_stream_bytes, set(ids), request, is_ended=not ids)
         self.streams |= dict.fromkeys(ids, stream)
         return stream
@@ -297,6 +302,7 @@ class HttpTransport(Transport):
         if not text:
             return
         if self.is_shared:
+            # There is one request at a time, so this is its stream.
             for stream in self.streams.values():
                 stream.put(text)
             return

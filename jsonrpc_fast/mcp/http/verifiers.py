@@ -43,7 +43,6 @@ from ...errors import InvalidResponse
 from ...http import library as libraries
 from ...http.inflating import ACCEPTED
 from ...http.requests import Refusal
-from .pool import tls_context
 from .sending import read
 
 try:
@@ -132,6 +131,7 @@ class JwtVerifier:
         try:
             header = jwt.get_unverified_header(token)
             algorithm = header.get("alg")
+            # Before a key is looked for: a made-up algorithm must not have the keys fetched again.
             if not isinstance(algorithm, str) or algorithm not in self._algorithms:
                 return None
             key = await self._key(header.get("kid"), algorithm)
@@ -145,9 +145,11 @@ class JwtVerifier:
     async def _key(self, kid: str | None, algorithm: str) -> jwt.PyJWK | None:
         """Return the key of a token, fetched if necessary; None if the issuer has no such key."""
         now = asyncio.get_running_loop().time()
+        # After an outage of this length a key that was taken back meanwhile would still open the server.
         found = self._found(kid, algorithm) if now < self._fetched + OUTAGE_SECONDS else None
         if found is not None and now < self._fetched + CACHE_SECONDS:
             return found
+        # Whether for old keys or for an unknown one: otherwise tokens with made-up keys would flood the issuer.
         if now >= self._tried + RETRY_SECONDS:
             self._tried = now
             self._fetching = asyncio.get_running_loop().create_task(self._fetch(now))
@@ -186,7 +188,8 @@ class JwtVerifier:
             and each.get("alg", algorithm) == algorithm
             and each.get("use", "sig") == "sig"
         ]
-        if len(fitting) != 1:  # a token without `kid` has a key if there is no choice
+        # To try several would let a token choose its key.
+        if len(fitting) != 1:
             return None
         try:
             key = self._keys[kid, algorithm] = jwt.PyJWK(fitting[0], algorithm)
@@ -235,9 +238,11 @@ class IntrospectionVerifier:
         Raises:
             Refusal: The issuer does not respond (503).
         """
+        # The issuer is asked each time: a token that was taken back is refused from then on.
         form = {"token": token, "token_type_hint": "access_token"}
         try:
             found = await self._fetcher.fetch("POST", data=form, auth=self._credentials)
+            # Not any true value: "false" would be one.
             is_active = found["active"] is True
         except Exception as error:
             _log("the issuer did not say whether a token is valid", error)
@@ -263,10 +268,11 @@ class _Fetcher:
         return await asyncio.wait_for(self._fetch(method, **options), FETCH_SECONDS)
 
     async def _fetch(self, method: str, **options: Any) -> dict[str, Any]:
+        # The bound on what is read holds for gzip as well; other codings have no useful one.
         headers = {"accept": "application/json", "accept-encoding": ACCEPTED}
         clients: Any = nullcontext(self._client)
         if self._client is None:
-            clients = self._library.AsyncClient(verify=tls_context(self._library), timeout=FETCH_SECONDS)
+            clients = self._library.AsyncClient(verify=libraries.tls_context(self._library), timeout=FETCH_SECONDS)
         async with (
             clients as client,
             client.stream(method, self._url, headers=headers, follow_redirects=False, **options) as response,
@@ -281,6 +287,7 @@ class _Fetcher:
 
 def _is_for_us(claims: dict[str, Any], issuer: str | None, audience: frozenset[str]) -> bool:
     """Return whether claims are of an issuer, for an audience, and of this time, as far as they say it."""
+    # Not by PyJWT, because introspection needs the same rules, and PyJWT takes "1" and True for times.
     given, now = claims.get("aud"), time.time()
     audiences = given if isinstance(given, list) else [given]
     begins = [claims[name] for name in ("nbf", "iat") if name in claims]

@@ -10,6 +10,7 @@ import pytest
 
 from jsonrpc_fast.codec import Request
 from jsonrpc_fast.errors import RpcError
+from jsonrpc_fast.http.requests import Admitted
 from jsonrpc_fast.mcp.http.headers import accepts, check_modern, check_parameters
 
 from ...support.mcp_http import (
@@ -210,6 +211,6 @@ def test_accept(accept: bytes | None, is_accepted: bool) -> None:
 
 def test_the_errors_name_the_header() -> None:
     with pytest.raises(RpcError, match="Header mismatch: the header MCP-Protocol-Version is missing"):
-        check_modern({}, Request(1, "x", modern(request(1, "x"))["json"]["params"]))
+        check_modern({}, Request(1, "x", modern(request(1, "x"))["json"]["params"]), Admitted())
     with pytest.raises(RpcError, match="Header mismatch: the header mcp-param-a is missing"):
         check_parameters({}, {"mcp-param-a": ("a",)}, {"a": "1"})

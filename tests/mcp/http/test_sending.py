@@ -11,8 +11,8 @@ import pytest
 
 from jsonrpc_fast import mcp
 from jsonrpc_fast.errors import ConnectionLost
-from jsonrpc_fast.mcp.http import pool as module
-from jsonrpc_fast.mcp.http.pool import ClientPool
+from jsonrpc_fast.mcp.http import sending as module
+from jsonrpc_fast.mcp.http.sending import ClientPool
 
 from ...support.http_script import HttpRequest, Reply, http_script, modern
 from ...support.tables import rows
