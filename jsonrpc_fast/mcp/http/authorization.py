@@ -191,7 +191,7 @@ class Authorization:
         Raises:
             Refusal: A scope is missing (403), or the function for the scopes failed (500) or took too long (503).
         """
-        # What a function says depends on the message, so nothing of it can be remembered.
+        # The scopes depend on the message, so the function is called for each.
         if self._scopes_for is not None:
             with UserFailures(_UNREADABLE, partial(_log, None)):
                 scopes |= as_scopes(await self._call(self._scopes_for, method, name))

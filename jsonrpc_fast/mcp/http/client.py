@@ -231,7 +231,7 @@ class StreamableHttpClient(Connection):
         for task in self._tasks:
             task.cancel()
         is_flooded = len(self._open_requests) > MAX_OPEN_REQUESTS // 2  # then no more responses are sent
-        # `notifications/cancelled` is among them: without it the server would go on with what nobody awaits.
+        # `notifications/cancelled` is among them: without it the server would continue a cancelled call.
         if self._notices and not is_flooded:
             await asyncio.wait(self._notices)
         session = self._session
@@ -472,7 +472,7 @@ class StreamableHttpClient(Connection):
                 post.session = begun
                 if not post.is_renewal:
                     self._session = begun
-            # Calls of these tools need headers that the client cannot write, so nobody should see the tools.
+            # A call of such a tool needs headers that the client cannot write, so the caller must not see the tool.
             if post.method == "tools/list" and post.is_modern and item.error is None:
                 item = self._headers.without_invalid_tools(item, self._report_fault)
         if self._belongs(post, item) and not (isinstance(item, Response) and post is not None and post.is_renewal):

@@ -311,7 +311,7 @@ class ResponseSender:
         if not stream.is_stored:
             stream.detach()
             return
-        # The client may come back for the rest, which nobody else reads now.
+        # The client may come back for the rest, so it goes to the store now.
         stream.wants_close = stream.is_resumable = False
         pump = asyncio.get_running_loop().create_task(self._pump(stream))
         self._pumps.add(pump)

@@ -310,7 +310,7 @@ class SessionRequests:
             ids = [item.id for item in items if type(item) is Request]
             if type(message) is list and (revision is None or not revision.profile.batches or len(set(ids)) < len(ids)):
                 await request.send_json(400, encode(ParseError.batch_not_allowed().to_response()))
-            # Two responses with one id could not be told apart. The first request goes on.
+            # Two responses with one id could not be told apart. The first request continues.
             elif not transport.streams.keys().isdisjoint(ids):
                 id = message.id if type(message) is Request else None
                 await request.send_json(400, encode_error(id, ErrorCode.INVALID_REQUEST, "the id is in flight"))
@@ -390,7 +390,7 @@ class SessionRequests:
         session = self.sessions.find(id, request.subject)
         name = await log.stream_of(event_id)
         if name is None or session_of(name) != id or not _belongs_to(id, request.subject):
-            # 404 makes a client begin a new session; after 410 it goes on with this one.
+            # 404 makes a client begin a new session; after 410 it keeps this one.
             raise Refusal(404, _NO_SESSION) if session is None else no_events()
         is_listener = name.startswith(f"{id}/{_LISTENER}")
         if session is not None:

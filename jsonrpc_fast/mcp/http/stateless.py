@@ -69,7 +69,7 @@ class StatelessRequests:
         Raises:
             Refusal: The body is no message that may be sent, or there is no room for it.
         """
-        # There is nobody whom it could concern: to cancel, a client closes the connection of its request.
+        # It belongs to no session, and to cancel a request its client closes the connection.
         if type(message) is Notification:
             await request.send_whole(202, [NO_LENGTH], b"")
             return

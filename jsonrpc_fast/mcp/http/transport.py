@@ -77,7 +77,7 @@ class MessageStream:
     wants_close: bool = False
     appending: asyncio.Future[str | None] | None = None
     size: int = 0
-    # A server may have 10,000 sessions, each with a listener that nobody reads.
+    # A server may have 10,000 sessions, and most clients never read their listener.
     _messages: deque[bytes] | None = None  # an idle stream has none
     _response: bytes = b""  # after the messages
     _waiter: asyncio.Future[None] | None = None
@@ -173,7 +173,7 @@ class MessageStream:
         self.is_detached = True
         self._messages, self._response = None, b""
         self._count(-self.size)
-        if self._owner is not None and self._owner.is_shared:  # nobody can ask for the rest
+        if self._owner is not None and self._owner.is_shared:  # without a session the rest cannot be asked for
             self._owner.cancel_requests()
 
     async def wait_until_stored(self) -> None:
