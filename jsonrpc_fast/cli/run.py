@@ -136,7 +136,8 @@ class _Installer(importlib.abc.MetaPathFinder):
         if spec is not None:
             # Its own loader stays, which the library may ask for the data in its package.
             loader: Any = spec.loader
-            if loader is not None:
+            # That of a zip file is one object for all its modules, however often they are looked for.
+            if loader is not None and "exec_module" not in vars(loader):
                 loader.exec_module = partial(self._execute, loader, loader.exec_module)
         return spec
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import textwrap
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -182,6 +184,22 @@ def test_modules_that_are_not_there() -> None:
     assert (done.returncode, done.stderr) == (127, "jsonrpc-fast run: there is no module nothing.at.all\n")
     assert run("run", "-m").returncode == 2
     assert run("run").returncode == 2
+
+
+def test_a_library_in_a_zip_file(tmp_path: Path) -> None:
+    """A program may look for a library before it imports it."""
+    with zipfile.ZipFile(tmp_path / "library.zip", "w") as file:
+        file.writestr("aiorpcx/__init__.py", "")
+    text = f"""
+        import importlib.util, sys
+        sys.path.insert(0, {str(tmp_path / "library.zip")!r})
+        assert importlib.util.find_spec("aiorpcx") and importlib.util.find_spec("aiorpcx")
+        import aiorpcx
+        print(type(aiorpcx.__loader__).__name__)
+    """
+    done = run("run", str(program(tmp_path, textwrap.dedent(text))))
+    assert (done.returncode, done.stdout) == (0, "zipimporter\n"), done.stderr
+    assert done.stderr.startswith("jsonrpc-fast run: the program runs without the adapter aiorpcx: ")
 
 
 def test_an_adapter_that_does_not_fit(tmp_path: Path) -> None:
