@@ -429,7 +429,10 @@ class SessionRequests:
             grace_seconds: How long the running functions may take to finish.
         """
         sessions = self.sessions.clear()
-        await asyncio.gather(*[self._close_session(session, grace_seconds) for session in sessions])
+        # Not `gather`: a session that fails to close must not keep the endpoint from closing.
+        closing = [asyncio.ensure_future(self._close_session(session, grace_seconds)) for session in sessions]
+        if closing:
+            await asyncio.wait(closing)
 
     def _end_soon(self, session: HttpSession) -> None:
         task = asyncio.get_running_loop().create_task(self._end(session))

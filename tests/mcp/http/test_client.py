@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from jsonrpc_fast import mcp
-from jsonrpc_fast.codec import ParseError
+from jsonrpc_fast.codec import ParseError, Request, Response
 from jsonrpc_fast.errors import (
     CallTimeout,
     ConnectionLost,
@@ -26,7 +26,7 @@ from jsonrpc_fast.errors import (
 from jsonrpc_fast.mcp.http import client as http_client
 from jsonrpc_fast.mcp.http import event_reader
 from jsonrpc_fast.mcp.http.client import MAX_OPEN_REQUESTS, StreamableHttpClient
-from jsonrpc_fast.profile import MCP_2025_11_25
+from jsonrpc_fast.profile import MCP_2025_03_26, MCP_2025_11_25
 
 from ...support.http_script import Answer, HttpRequest, Reply, http_script, legacy, modern
 from ...support.mcp_script import DISCOVERED, INITIALIZED
@@ -718,6 +718,26 @@ async def test_a_call_that_is_cancelled_at_any_await_leaves_nothing(revision: Ca
             assert await client.call_tool("add") == {"content": []}
         assert (len(transport._posts), len(transport._tasks), len(transport._notices)) == (0, 0, 0)
         assert (transport.write_buffer_bytes, transport._slots._value) == (0, http_client.MAX_REQUESTS)
+
+
+async def test_a_batch_of_responses_ends_the_requests_of_its_batch() -> None:
+    async def answer(request: HttpRequest, reply: Reply) -> None:
+        results = [{"jsonrpc": "2.0", "id": item["id"], "result": {}} for item in request.message]
+        await reply.send(json.dumps(results).encode())
+
+    received: list[Any] = []
+    failed: list[Any] = []
+    async with http_script(answer) as server:
+        transport = StreamableHttpClient(server.url, profile=MCP_2025_03_26)
+        transport.onmessage = received.append
+        transport.onerror = failed.append
+        transport.onfail = lambda _, error: failed.append(error)
+        await transport.start()
+        transport.send([Request(1, "ping"), Request(2, "ping")])
+        await eventually(lambda: bool(received) and not transport.write_buffer_bytes)
+        await settle()
+        await transport.close()
+    assert (received, failed) == ([[Response(1, {}), Response(2, {})]], [])
 
 
 async def test_the_client_of_the_user_is_not_closed() -> None:
