@@ -181,11 +181,7 @@ async def spawn_agent_process(
         OSError: The program cannot be started.
     """
     transport = StdioClient(
-        [command, *args],
-        env={**default_environment(), **(env or {})},
-        cwd=cwd,
-        stderr=stderr,
-        **OPTIONS,
+        [command, *args], env={**default_environment(), **(env or {})}, cwd=cwd, stderr=stderr, **OPTIONS
     )
     messages = MessageTransport(transport)
     # Here, so that the caller gets the error of a missing program: acp would start it in a task.

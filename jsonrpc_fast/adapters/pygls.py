@@ -56,12 +56,7 @@ try:
     import pygls.lsp.server
     import pygls.server
     from pygls import IS_WASM
-    from pygls.exceptions import (
-        FeatureRequestError,
-        JsonRpcException,
-        JsonRpcInternalError,
-        JsonRpcRequestCancelled,
-    )
+    from pygls.exceptions import FeatureRequestError, JsonRpcException, JsonRpcInternalError, JsonRpcRequestCancelled
     from pygls.protocol import JsonRPCProtocol
     from pygls.protocol.json_rpc import RPCRequest, RPCResponse
 except ImportError as _missing:

@@ -82,7 +82,4 @@ class JsonRpcStreamWriter(streams.JsonRpcStreamWriter):  # type: ignore[misc]
 
 def install() -> None:
     """Replace the library's classes in this process, for python-lsp-server and others: call it before they start."""
-    replace(
-        (streams.JsonRpcStreamReader, JsonRpcStreamReader),
-        (streams.JsonRpcStreamWriter, JsonRpcStreamWriter),
-    )
+    replace((streams.JsonRpcStreamReader, JsonRpcStreamReader), (streams.JsonRpcStreamWriter, JsonRpcStreamWriter))

@@ -74,7 +74,7 @@ def run_reporting(options: argparse.Namespace, extra: str, run: Callable[[], int
     except OSError as error:
         reason = error.strerror or error
         if options.command in ("gateway", "relay", "serve"):  # a file cannot be read
-            reason = reason if error.filename is None else f"{error.filename}: {reason}"
+            reason = reason if error.filename is None else f"{escape(str(error.filename))}: {reason}"
         else:
             status = _PROGRAM_STATUSES.get(error.errno or 0, LOST) if options.program else LOST
             if not options.mcp:  # an MCP client says itself what it could not start

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from .arguments import headers_of, parse_address
 from .faults import LOST, run_reporting
-from .output import SUCCESS, announce_waiting, escape
+from .output import SUCCESS, announce_waiting
 
 _WAITING: Final = (
     "waiting for messages of an MCP client on the terminal; usually the client starts this command; Ctrl-D ends it"
@@ -40,33 +40,16 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _serve_folder(options: argparse.Namespace, place: tuple[str, int] | None) -> int:
-    path = _folder_of(options.template_dir)
+    if not options.template_dir:
+        raise ValueError("the name of the folder is empty")
+    os.scandir(options.template_dir).close()  # opening it shows that it can be read, which `os.access` only guesses
     from ..mcp.templates.server import TemplateFolder, serve_folder, serve_folder_over_http
 
-    folder = TemplateFolder(path)
+    folder = TemplateFolder(Path(options.template_dir).absolute())
     if place is None:
         return _on_stdio(options, lambda: serve_folder(folder))
     hosts, origins = options.allow_host, options.allow_origin
     return serve_folder_over_http(folder, *place, allowed_hosts=hosts, allowed_origins=origins)
-
-
-def _folder_of(given: str) -> Path:
-    """Return the absolute path of a folder that exists and can be read.
-
-    Raises:
-        ValueError: The folder cannot be served. The error's text is for the user.
-    """
-    if not given:
-        raise ValueError("the name of the folder is empty")
-    try:
-        os.scandir(given).close()  # opening it shows that it can be read, which `os.access` only guesses
-    except FileNotFoundError:
-        raise ValueError(f"there is no folder {escape(given)}") from None
-    except NotADirectoryError:
-        raise ValueError(f"{escape(given)} is not a folder") from None
-    except OSError as error:
-        raise ValueError(f"cannot read the folder {escape(given)}: {error.strerror}") from None
-    return Path(given).absolute()
 
 
 def _serve_gateway(options: argparse.Namespace, place: tuple[str, int] | None) -> int:

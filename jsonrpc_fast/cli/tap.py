@@ -35,17 +35,7 @@ from ..framing.frames import Framing
 from ..profile import PRESETS, Profile
 from ..recordings import Sender, record_line
 from ..types import IdKey, MessageId, id_key
-from .output import (
-    CANNOT_RUN,
-    FAILURE,
-    NOT_FOUND,
-    escape,
-    is_coloured,
-    point_at_null,
-    print_error,
-    shorten,
-    styled,
-)
+from .output import CANNOT_RUN, FAILURE, NOT_FOUND, escape, is_coloured, point_at_null, print_error, shorten, styled
 
 Direction = Literal["->", "<-"]
 """-> from the client to the server, <- from the server to the client."""

@@ -30,11 +30,11 @@ pytestmark = pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("none", "there is no folder none"),
-        ("file", "file is not a folder"),
-        ("a\nb", "there is no folder a\\nb"),
-        ("file/", "file/ is not a folder"),
-        ("x" * 300, f"cannot read the folder {'x' * 300}: File name too long"),
+        ("none", "none: No such file or directory"),
+        ("file", "file: Not a directory"),
+        ("a\nb", "a\\nb: No such file or directory"),
+        ("file/", "file/: Not a directory"),
+        ("x" * 300, f"{'x' * 300}: File name too long"),
         ("", "the name of the folder is empty"),
     ],
 )
@@ -56,14 +56,14 @@ def test_a_folder_that_cannot_be_read(folder: Path, capsys: pytest.CaptureFixtur
         assert main(["serve", "--template-dir", str(folder)]) == 2
     finally:
         folder.chmod(0o700)
-    assert capsys.readouterr().err == f"jsonrpc-fast serve: cannot read the folder {folder}: Permission denied\n"
+    assert capsys.readouterr().err == f"jsonrpc-fast serve: {folder}: Permission denied\n"
 
 
 def test_the_folder_is_templates_by_default(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "jsonrpc_fast", "serve"]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS)
     assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr == "jsonrpc-fast serve: there is no folder templates\n"
+    assert run.stderr == "jsonrpc-fast serve: templates: No such file or directory\n"
 
 
 def test_a_missing_extra_is_reported(folder: Path, tmp_path: Path) -> None:

@@ -93,12 +93,7 @@ class ServiceClient(ResponseReader):
         self._subject = subject
         self._jetstream = jetstream
         self._timeout = timeout
-        self._encoding: Any = {
-            "encoders": Encoders(profile),
-            "delimited": False,
-            "default": default,
-            "option": option,
-        }
+        self._encoding: Any = {"encoders": Encoders(profile), "delimited": False, "default": default, "option": option}
         self._ids = count(1)
         self._hooks = None if hooks is None else FoundHooks(hooks)
 

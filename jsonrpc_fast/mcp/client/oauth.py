@@ -133,10 +133,7 @@ class OAuth(httpx2.Auth):
     """
 
     def __init__(
-        self,
-        make: Callable[[str, Any], httpx2.Auth],
-        store: TokenStore | None,
-        sign_in_seconds: float | None = None,
+        self, make: Callable[[str, Any], httpx2.Auth], store: TokenStore | None, sign_in_seconds: float | None = None
     ) -> None:
         self._make = make
         self._store: TokenStore = MemoryStore() if store is None else store

@@ -54,14 +54,7 @@ from ..client.limits import Restarts, wait_until
 from ..client.results import all_pages
 from ..client.session import ClientSession
 from ..protocol.capabilities import ClientCapabilities, Implementation
-from ..protocol.meta import (
-    LIST_METHODS,
-    LISTEN_METHOD,
-    LOG_LEVEL_KEY,
-    MAX_INPUTS,
-    HandshakeResult,
-    method_not_found,
-)
+from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVEL_KEY, MAX_INPUTS, HandshakeResult, method_not_found
 from ..relay import RELAY_ERROR
 from .payloads import Tokens, as_raw, member, object_of, text_member, with_members, with_meta
 
