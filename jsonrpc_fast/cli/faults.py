@@ -33,14 +33,7 @@ _PROGRAM_STATUSES: Final = {errno.ENOENT: NOT_FOUND, errno.EACCES: CANNOT_RUN, e
 
 
 class OutputError(Exception):
-    """stdout cannot be written. The connection is not the cause.
-
-    Attributes:
-        reason: Why.
-    """
-
-    def __init__(self, reason: OSError) -> None:
-        self.reason = reason
+    """stdout cannot be written: an OSError, the argument, of which the connection is not the cause."""
 
 
 def run_reporting(options: argparse.Namespace, extra: str, run: Callable[[], int]) -> int:
@@ -58,7 +51,7 @@ def run_reporting(options: argparse.Namespace, extra: str, run: Callable[[], int
         with logging_to_stderr(program, options.debug):
             return run()
     except OutputError as error:
-        raise error.reason from None
+        raise error.args[0] from None
     except RpcError as error:
         said = styled(f"error {error.code}", "red", is_coloured(sys.stderr))
         print_error(f"{said}: {escape(error.message)}", program)

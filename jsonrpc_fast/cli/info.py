@@ -21,7 +21,8 @@ def run(options: argparse.Namespace) -> int:
         "version": __version__,
         "backend": BACKEND,
         "core_fault": CORE_FAULT,
-        "engine": _engine(),
+        # What reads and writes the JSON of payloads outside the core's fast path.
+        "engine": f"orjson {ORJSON_VERSION}" if ORJSON_VERSION else "the core" if BACKEND == "cython" else "json",
         "orjson_fault": ORJSON_FAULT,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
     }
@@ -36,13 +37,6 @@ def run(options: argparse.Namespace) -> int:
     for line in _table(profiles):
         print(line)
     return SUCCESS
-
-
-def _engine() -> str:
-    """Return the name of the library that reads and writes the JSON of payloads outside the core's fast path."""
-    if ORJSON_VERSION is not None:
-        return f"orjson {ORJSON_VERSION}"
-    return "the core" if BACKEND == "cython" else "json"
 
 
 def _rules(profile: Profile) -> dict[str, str | int]:
@@ -61,7 +55,8 @@ def _table(profiles: dict[str, dict[str, str | int]]) -> Iterator[str]:
     rows = list(zip(*[[""] * (height - len(parts)) + parts for parts in [["profile"], *names]], strict=True))
     same = []
     for rule in _rules(Profile()):
-        values = [_shown(rules[rule]) for rules in profiles.values()]
+        found = [rules[rule] for rules in profiles.values()]
+        values = [("no", "yes")[value] if isinstance(value, bool) else str(value) for value in found]
         if len(set(values)) == 1:
             same.append(f"{rule} {values[0]}")
         else:
@@ -71,9 +66,3 @@ def _table(profiles: dict[str, dict[str, str | int]]) -> Iterator[str]:
         yield "  ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=True)]).rstrip()
     yield ""
     yield f"the same in all: {', '.join(same)}"
-
-
-def _shown(value: str | int) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return str(value)

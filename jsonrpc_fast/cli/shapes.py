@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
@@ -70,6 +71,7 @@ class Member(NamedTuple):
     is_required: bool
 
 
+@dataclass(slots=True, eq=False)
 class ObjectClass:
     """A class for objects.
 
@@ -78,11 +80,8 @@ class ObjectClass:
         members: Its members by name.
     """
 
-    __slots__ = ("hint", "members")
-
-    def __init__(self, hint: str) -> None:
-        self.hint: str = hint
-        self.members: dict[str, Member] = {}
+    hint: str
+    members: dict[str, Member] = field(default_factory=dict)
 
 
 class Shapes:

@@ -156,25 +156,27 @@ class _Module:
     def _signature(self, method: dict[str, Any]) -> _Signature:
         structure = method.get("paramStructure")
         given = method.get("params")
-        params = [_Param.of(self._shapes.resolve(each)) for each in (given if isinstance(given, list) else [])]
+        params = [_param(self._shapes.resolve(each)) for each in (given if isinstance(given, list) else [])]
         is_array = structure not in ("by-name", "either")
-        last_required = max((place for place, param in enumerate(params) if param.is_required), default=-1)
-        first_optional = next((place for place, param in enumerate(params) if not param.is_required), len(params))
+        required = [is_required for _, _, is_required in params]
+        last_required = max((place for place, is_required in enumerate(required) if is_required), default=-1)
+        first_optional = (*required, False).index(False)
         parts: list[str] = []
         renamed: dict[str, str] = {}
         taken = {"self"}
         # `renamed` says how the peer calls a parameter whose name Python does not allow.
-        for place, param in enumerate(params):
-            name = _unique(param.name if _is_plain(param.name) else _snake_case(param.name, "param"), taken)
-            if name != param.name:
-                renamed[name] = param.name
-            shape = self._shapes.of(param.schema, param.name)
+        for place, (wire, schema, is_required) in enumerate(params):
+            name = _unique(wire if _is_plain(wire) else _snake_case(wire, "param"), taken)
+            if name != wire:
+                renamed[name] = wire
+            shape = self._shapes.of(schema, wire)
             type_ = self._type(shape)
-            if param.is_required or (is_array and place < last_required):
+            default = schema.get("default") if isinstance(schema, dict) else None
+            if is_required or (is_array and place < last_required):
                 parts.append(f"{name}: {type_}")
             # A default value is only written as a literal of a scalar type: a mutable one would be shared by all calls.
-            elif _fits(param.default, shape):
-                parts.append(f"{name}: {type_} = {param.default!r}")
+            elif _fits(default, shape):
+                parts.append(f"{name}: {type_} = {default!r}")
             else:
                 none = type_ if "Any" in shape.plain or "None" in shape.plain else f"{type_} | None"
                 parts.append(f"{name}: {none} = None")
@@ -264,23 +266,13 @@ class _Signature(NamedTuple):
     renamed: dict[str, str]
 
 
-class _Param(NamedTuple):
-    """A content descriptor."""
-
-    name: str
-    schema: Any
-    is_required: bool
-    default: Any
-
-    @classmethod
-    def of(cls, descriptor: Any) -> _Param:
-        found = descriptor if isinstance(descriptor, dict) else {}
-        name, schema = found.get("name"), found.get("schema")
-        if not isinstance(name, str):
-            raise DocumentError("a param of the document has no name")
-        return cls(
-            name, schema, found.get("required") is True, schema.get("default") if isinstance(schema, dict) else None
-        )
+def _param(descriptor: Any) -> tuple[str, Any, bool]:
+    """Return the name of a param, its schema, and whether it is required, from a content descriptor."""
+    found = descriptor if isinstance(descriptor, dict) else {}
+    name = found.get("name")
+    if not isinstance(name, str):
+        raise DocumentError("a param of the document has no name")
+    return name, found.get("schema"), found.get("required") is True
 
 
 def _annotated(fields: Iterable[tuple[str, str]]) -> list[str]:

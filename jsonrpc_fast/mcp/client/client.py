@@ -246,13 +246,12 @@ class Client:
             The result, of which only `resultType` has been checked.
         """
         _check_method(method)
-        deadline, idle_timeout = self._deadline(options.get("timeout", UNSET)), options.get("idle_timeout")
-        on_progress = options.get("on_progress")
+        deadline, on_progress = self._deadline(options.pop("timeout", UNSET)), options.pop("on_progress", None)
         if on_progress is None:
-            return await self._call(method, params, deadline, idle_timeout, None)
+            return await self._call(method, params, deadline, **options)
         progress = ProgressQueue(on_progress, self.session.report)
         try:
-            result = await self._call(method, params, deadline, idle_timeout, progress.add)
+            result = await self._call(method, params, deadline, **options, on_progress=progress.add)
             # An async `on_progress` may still be busy: the caller must not see the result before the last progress.
             await progress.finish(seconds_left(deadline))
             return result
@@ -260,12 +259,7 @@ class Client:
             progress.cancel()
 
     async def _call(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None,
-        deadline: float,
-        idle_timeout: float | None,
-        on_progress: Callable[[Any], object] | None,
+        self, method: str, params: Mapping[str, Any] | None, deadline: float, **options: Any
     ) -> dict[str, Any]:
         server = self.server
         # Before the request is sent, so no request is ever sent twice.
@@ -280,15 +274,8 @@ class Client:
         repeats = 0
         while True:
             try:
-                result = decoded(
-                    await self.session.call(
-                        method,
-                        server.params(given or params, **meta),
-                        timeout=seconds_left(deadline),
-                        idle_timeout=idle_timeout,
-                        on_progress=on_progress,
-                    )
-                )
+                sent = server.params(given or params, **meta)
+                result = decoded(await self.session.call(method, sent, timeout=seconds_left(deadline), **options))
             except ConnectionLost as error:
                 await _explain(error, program)
                 raise
@@ -514,7 +501,7 @@ class Client:
 
     async def _list(self, method: str, timeout: float | Unset | None) -> list[dict[str, Any]]:
         deadline = self._deadline(timeout)
-        return await all_pages(method, lambda params: self._call(method, params, deadline, None, None))
+        return await all_pages(method, lambda params: self._call(method, params, deadline))
 
 
 async def _explain(

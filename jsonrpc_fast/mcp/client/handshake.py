@@ -15,7 +15,7 @@ Sources: specification 2025-11-25 "Lifecycle", 2026-07-28 "Versioning and Compat
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -33,15 +33,7 @@ from ..protocol.meta import (
     method_not_found,
     object_members,
 )
-from ..protocol.versions import (
-    HANDSHAKE_VERSIONS,
-    MODERN_VERSIONS,
-    REVISIONS,
-    VERSIONS,
-    Revision,
-    in_order,
-    latest_common,
-)
+from ..protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REVISIONS, VERSIONS, Revision, latest_common
 
 PROBE_SECONDS: Final = 10.0
 """How long a client waits for the response to its probe before it treats the server as legacy."""
@@ -135,14 +127,13 @@ class ClientHandshake:
         info: The client's name and version.
         capabilities: What the client supports. Each server gets the members that its revision defines.
         mode: "legacy", "modern" or "auto", see the rules of this module; or the only version that is supported.
-        versions: The versions that the client supports, in any order.
         probe_seconds: How long to wait for the response to a probe; None: the caller's own timeout.
 
     Attributes:
         server: The facts about the server; None before the handshake is done.
 
     Raises:
-        ValueError: The mode is unknown, or none of the versions belongs to it.
+        ValueError: The mode is unknown.
     """
 
     def __init__(
@@ -151,18 +142,13 @@ class ClientHandshake:
         capabilities: ClientCapabilities,
         mode: str = "auto",
         *,
-        versions: Sequence[str] = VERSIONS,
         probe_seconds: float | None = PROBE_SECONDS,
     ) -> None:
-        if mode in REVISIONS:
-            versions = [mode]
-        elif mode not in ("auto", "legacy", "modern"):
+        if mode not in ("auto", "legacy", "modern", *VERSIONS):
             raise ValueError(f'mode must be "auto", "legacy", "modern" or one of {", ".join(VERSIONS)}')
-        supported = in_order(versions)
+        supported = [mode] if mode in REVISIONS else VERSIONS
         self._legacy_versions = [v for v in supported if v in HANDSHAKE_VERSIONS and mode != "modern"]
         self._modern_versions = [v for v in supported if v in MODERN_VERSIONS and mode != "legacy"]
-        if not self._legacy_versions and not self._modern_versions:
-            raise ValueError(f"none of the versions is {mode}")
         self._info = info
         self._capabilities = capabilities
         self._probe_seconds = probe_seconds

@@ -77,12 +77,11 @@ def test_legacy_client(corpora: Path) -> None:
     assert ready.server.params({"a": 1}, progressToken=3) == {"a": 1, "_meta": {"progressToken": 3}}
 
 
-def test_a_client_with_fewer_versions() -> None:
-    handshake = client("legacy", versions=["2024-11-05", "2025-03-26"])
+def test_a_client_with_one_version() -> None:
+    handshake = client("2025-03-26")
     assert handshake.start().params["protocolVersion"] == "2025-03-26"
-    assert isinstance(handshake.answered({**INITIALIZED, "protocolVersion": "2024-11-05"}), Done)
-    with pytest.raises(ValueError, match="none of the versions is modern"):
-        client("modern", versions=["2024-11-05"])
+    with pytest.raises(HandshakeError):
+        handshake.answered({**INITIALIZED, "protocolVersion": "2024-11-05"})
     with pytest.raises(ValueError, match="mode must be"):
         client("new")
 
