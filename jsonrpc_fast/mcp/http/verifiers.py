@@ -54,6 +54,18 @@ try:
 except ImportError as _error:
     raise ImportError('verifying tokens needs the extra `mcp-auth`: pip install "jsonrpc_fast[mcp-auth]"') from _error
 
+__all__ = [
+    "ALGORITHMS",
+    "CACHE_SECONDS",
+    "FETCH_SECONDS",
+    "LEEWAY_SECONDS",
+    "MAX_RESPONSE_BYTES",
+    "OUTAGE_SECONDS",
+    "RETRY_SECONDS",
+    "IntrospectionVerifier",
+    "JwtVerifier",
+]
+
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """The algorithms of signatures that may be allowed, all by default."""
 CACHE_SECONDS: Final = 600.0
