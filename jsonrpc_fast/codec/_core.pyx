@@ -93,6 +93,7 @@ from ._scanner cimport (
     name_of,
     name_of_escaped,
     past_space,
+    past_space_inside,
     plain_bytes,
     read_end,
     read_message,

@@ -623,6 +623,15 @@ cdef inline const uint8_t* past_space(const uint8_t* at, const uint8_t* end) noe
     return past_spaces(at, end)
 
 
+cdef inline const uint8_t* past_space_inside(const uint8_t* at, const uint8_t* end) noexcept nogil:
+    """As `past_space`. Bounds: a byte that is no space follows before `end`."""
+    if likely(at[0] > 0x20):
+        return at
+    if at[0] == c" " and at[1] > 0x20:
+        return at + 1
+    return past_spaces(at, end)
+
+
 cdef inline const uint8_t* skip_name(const uint8_t* at, Cursor* cursor, Window* window) noexcept nogil:
     """Skip the member name at `at`, its colon and the space around it; NULL for a fault."""
     cdef const uint8_t* end = cursor.end

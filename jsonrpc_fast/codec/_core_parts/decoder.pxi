@@ -86,25 +86,16 @@ class Decoder(StreamDecoder[_M]):
 
 cdef extern from *:
     """
-    #if CYTHON_COMPILING_IN_CPYTHON
-    #include <structmember.h>
-    /* The offset of the value that a descriptor of `__slots__` gets. */
-    #define jsonrpc_fast_offset_of(slot) (((PyMemberDescrObject *)(slot))->d_member->offset)
-    #else
-    #define jsonrpc_fast_offset_of(slot) 0
-    #endif
-
     /* The object at an offset, as a new reference, or NULL. Descriptors set it in a critical section, too. */
     static CYTHON_INLINE PyObject *jsonrpc_fast_at_offset(PyObject *self, Py_ssize_t offset) {
         PyObject *value;
         jsonrpc_fast_begin_section(self);
-        value = offset == 0 ? NULL : *(PyObject **)((char *)self + offset);
+        value = *(PyObject **)((char *)self + offset);
         Py_XINCREF(value);
         jsonrpc_fast_end_section();
         return value;
     }
     """
-    Py_ssize_t offset_of "jsonrpc_fast_offset_of"(object slot)
     PyObject* at_offset "jsonrpc_fast_at_offset"(PyObject* self, Py_ssize_t offset)
 
 cdef object DECODER = Decoder

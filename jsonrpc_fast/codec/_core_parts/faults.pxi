@@ -9,13 +9,14 @@ cdef extern from *:
     static PyObject *jsonrpc_fast_new(PyObject *cls, PyObject *args) {
         return ((PyTypeObject *)cls)->tp_new((PyTypeObject *)cls, args, NULL);
     }
-    /* Does `slot.__set__(self, value)`. The descriptor of a slot checks the type of `self`. */
-    static int jsonrpc_fast_set(PyObject *slot, PyObject *self, PyObject *value) {
-        return Py_TYPE(slot)->tp_descr_set(slot, self, value);
-    }
+    #include <structmember.h>
+    /* The offset of the value that a descriptor of `__slots__` gets. */
+    #define jsonrpc_fast_offset_of(slot) (((PyMemberDescrObject *)(slot))->d_member->offset)
+    #define jsonrpc_fast_place_at(self, offset) ((PyObject **)((char *)(self) + (offset)))
     """
     object new_exception "jsonrpc_fast_new"(object cls, tuple args)
-    int set_slot "jsonrpc_fast_set"(object slot, object self, object value) except -1
+    Py_ssize_t offset_of "jsonrpc_fast_offset_of"(object slot)
+    PyObject** place_at "jsonrpc_fast_place_at"(object self, Py_ssize_t offset)
 
 cdef enum:
     # Indexes of `HINTS`.
@@ -26,12 +27,13 @@ cdef enum:
 
 cdef tuple HINTS = (None, Hint.PRINTED_TEXT, Hint.CONTENT_LENGTH_FRAMING, Hint.SSE_FRAMING)
 
-cdef object CODE_SLOT = errors.ParseError._code
-cdef object HINT_SLOT = errors.ParseError._hint
-cdef object ID_SLOT = errors.ParseError._id
-cdef object INDEX_SLOT = errors.ParseError._index
-cdef object OFFSET_SLOT = errors.ParseError._offset
-cdef object REPLY_EXPECTED_SLOT = errors.ParseError._reply_expected
+# Where a fault has its fields.
+cdef Py_ssize_t CODE_OFFSET = offset_of(errors.ParseError._code)
+cdef Py_ssize_t HINT_OFFSET = offset_of(errors.ParseError._hint)
+cdef Py_ssize_t ID_OFFSET = offset_of(errors.ParseError._id)
+cdef Py_ssize_t INDEX_OFFSET = offset_of(errors.ParseError._index)
+cdef Py_ssize_t OFFSET_OFFSET = offset_of(errors.ParseError._offset)
+cdef Py_ssize_t REPLY_EXPECTED_OFFSET = offset_of(errors.ParseError._reply_expected)
 
 
 @cython.final
@@ -57,20 +59,25 @@ cdef Rule MESSAGE_TOO_LARGE = RULES[ParseErrorCode.MESSAGE_TOO_LARGE]
 cdef Rule TOO_DEEP = RULES[ParseErrorCode.TOO_DEEP]
 
 
+cdef inline void fill_field(fault, Py_ssize_t offset, value) noexcept:
+    """Set a field of a fault that no other code has seen yet."""
+    place_at(fault, offset)[0] = held(value)
+
+
 cdef object make_fault(Rule rule, id=None, offset=None, index=None, bint reply_expected=True):
     """The same as `ParseError(...)`, made without a call of the class."""
     fault = new_exception(ParseError, <tuple>rule.args[NO_HINT])
-    set_slot(CODE_SLOT, fault, rule.code)
-    set_slot(HINT_SLOT, fault, None)
-    set_slot(ID_SLOT, fault, id)
-    set_slot(INDEX_SLOT, fault, index)
-    set_slot(OFFSET_SLOT, fault, offset)
-    set_slot(REPLY_EXPECTED_SLOT, fault, reply_expected)
+    fill_field(fault, CODE_OFFSET, rule.code)
+    fill_field(fault, HINT_OFFSET, None)
+    fill_field(fault, ID_OFFSET, id)
+    fill_field(fault, INDEX_OFFSET, index)
+    fill_field(fault, OFFSET_OFFSET, offset)
+    fill_field(fault, REPLY_EXPECTED_OFFSET, reply_expected)
     return fault
 
 
 cdef int give_hint(fault, const uint8_t* start, const uint8_t* end) except -1:
-    """Do to the new fault of a line what `_with_hint` does."""
+    """Do to the new fault of a line, which no other code has seen, what `_with_hint` does."""
     cdef Rule rule
     cdef int hint
     code = fault._code
@@ -82,7 +89,8 @@ cdef int give_hint(fault, const uint8_t* start, const uint8_t* end) except -1:
         return 0
     hint = hint_of_line(start, end)
     if hint != NO_HINT:
-        set_slot(HINT_SLOT, fault, HINTS[hint])
+        drop(place_at(fault, HINT_OFFSET)[0])
+        fill_field(fault, HINT_OFFSET, HINTS[hint])
         fault.args = rule.args[hint]
     return 0
 

@@ -387,7 +387,7 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw,
     cdef list messages = []
     cdef PyObject* message
     cdef ValueReader reader
-    open_reader(&reader, start, cursor.end, rules.depth, rules.numbers)
+    open_reader(&reader, start, past_last_brace(cursor.at, cursor.end), rules.depth, rules.numbers)
     cursor.at += 1
     skip_space(cursor)
     if cursor.at < cursor.end and cursor.at[0] == c"]":
@@ -401,7 +401,7 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw,
                     return fault_of_many(start, cursor, rules)
                 cursor[0] = saved
             message = NULL
-            if fast_items and rules.fault_of_batches is None and cursor.at < cursor.end and cursor.at[0] == c"{":
+            if fast_items and rules.fault_of_batches is None and cursor.at < reader.end and cursor.at[0] == c"{":
                 message = read_object_fast(&reader, cursor.at, rules, NULL if raw is None else <PyObject*>raw, True)
             if message != NULL:
                 cursor.at = reader.at
@@ -424,6 +424,13 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw,
         return fault_of_text(start, cursor, rules)
     fault = batch_fault(count, rules)
     return messages if fault is None else fault
+
+
+cdef inline const uint8_t* past_last_brace(const uint8_t* at, const uint8_t* end) noexcept:
+    """Past the last closing brace of a text; `at` if there is none. `value_at` needs it as the last byte."""
+    while end > at and end[-1] != c"}":
+        end -= 1
+    return end
 
 
 cdef object fault_of_many(const uint8_t* start, Cursor* cursor, Rules rules):

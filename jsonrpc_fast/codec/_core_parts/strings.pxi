@@ -50,8 +50,47 @@ cdef inline void words_of(const uint8_t* at, Py_ssize_t size, uint64_t* first, u
     last[0] = 0
 
 
+cdef extern from *:
+    """
+    #if CYTHON_COMPILING_IN_CPYTHON && !defined(Py_GIL_DISABLED) && !defined(Py_DEBUG)
+    static PyASCIIObject jsonrpc_fast_ascii_head; /* of a str that nothing has used yet */
+
+    static int jsonrpc_fast_keep_ascii_head(void) {
+        PyObject *text = PyUnicode_New(1, 0x7F);
+        if (text == NULL)
+            return -1;
+        jsonrpc_fast_ascii_head = *(PyASCIIObject *)text;
+        Py_DECREF(text);
+        return 0;
+    }
+
+    /* What PyUnicode_New does for ASCII: a header, and the characters and a zero behind it. */
+    static CYTHON_INLINE PyObject *jsonrpc_fast_new_ascii(Py_ssize_t size) {
+        PyASCIIObject *text;
+        if (size == 0)
+            return PyUnicode_New(0, 0x7F);
+        text = (PyASCIIObject *)PyObject_Malloc(sizeof(PyASCIIObject) + (size_t)size + 1);
+        if (text == NULL)
+            return PyErr_NoMemory();
+        *text = jsonrpc_fast_ascii_head;
+        text->length = size;
+        ((char *)(text + 1))[size] = 0;
+        jsonrpc_fast_renew((PyObject *)text);
+        return (PyObject *)text;
+    }
+    #else
+    #define jsonrpc_fast_keep_ascii_head() 0
+    #define jsonrpc_fast_new_ascii(size) PyUnicode_New(size, 0x7F)
+    #endif
+    """
+    int keep_ascii_head "jsonrpc_fast_keep_ascii_head"() except -1
+    PyObject* new_ascii "jsonrpc_fast_new_ascii"(Py_ssize_t size) noexcept
+
+keep_ascii_head()
+
+
 cdef inline PyObject* ascii_at(const uint8_t* start, Py_ssize_t size) noexcept:
-    cdef PyObject* text = new_string(size, 0x7F)
+    cdef PyObject* text = new_ascii(size)
     if text != NULL:
         copy(<char*>string_data(text), <const char*>start, size)
     return text
@@ -200,6 +239,24 @@ cdef inline int hex_at(const uint8_t* at) noexcept nogil:
 cdef inline bint is_of_three(uint16_t code) noexcept nogil:
     """Whether UTF-8 writes a code in three bytes."""
     return code >= 0x800 and <uint16_t>(code - 0xD800) >= 0x800
+
+
+cdef inline uint64_t two_of_three(uint64_t word) noexcept nogil:
+    """The codes of two characters of three bytes, each in 16 bits."""
+    word = (
+        (word & <uint64_t>0x00000F00000F) << 12
+        | (word & <uint64_t>0x003F00003F00) >> 2
+        | (word & <uint64_t>0x3F00003F0000) >> 16
+    )
+    return <uint16_t>word | word >> 24 << 16
+
+
+cdef inline bint are_of_three(uint64_t codes) noexcept nogil:
+    """`is_of_three` of four codes: of none are the upper five bits 0 or 0x1B, so that no subtraction borrows."""
+    cdef uint64_t upper = codes & <uint64_t>0xF800F800F800F800
+    cdef uint64_t others = upper ^ <uint64_t>0xD800D800D800D800
+    cdef uint64_t ones = <uint64_t>0x0001000100010001
+    return (((upper - ones) & ~upper) | ((others - ones) & ~others)) & <uint64_t>0x8000800080008000 == 0
 
 
 cdef bint make_room(Text* text, Py_ssize_t unit, Py_ssize_t more) noexcept:
@@ -389,19 +446,29 @@ cdef inline Filling fill(Text* text, Unit* unit) noexcept:
                 elif byte < 0xF0:
                     if Unit is uint16_t:
                         start = at
+                        while LITTLE_ENDIAN and end - at >= 14 and to <= full + 24:
+                            memcpy(&word, at, 8)
+                            memcpy(&codes, at + 6, 8)
+                            if (
+                                ((word ^ <uint64_t>0x8080E08080E0) | (codes ^ <uint64_t>0x8080E08080E0))
+                                & <uint64_t>0xC0C0F0C0C0F0
+                            ):
+                                break
+                            codes = two_of_three(word) | two_of_three(codes) << 32
+                            if not are_of_three(codes):
+                                break
+                            memcpy(to, &codes, 8)
+                            to += 4
+                            at += 12
                         while LITTLE_ENDIAN and end - at >= 8 and to <= full + 24:
                             memcpy(&word, at, 8)
-                            codes = (
-                                (word & <uint64_t>0x00000F00000F) << 12
-                                | (word & <uint64_t>0x003F00003F00) >> 2
-                                | (word & <uint64_t>0x3F00003F0000) >> 16
-                            )
                             if word & <uint64_t>0xC0C0F0C0C0F0 != <uint64_t>0x8080E08080E0:
                                 break
-                            if not is_of_three(<uint16_t>codes) or not is_of_three(<uint16_t>(codes >> 24)):
+                            codes = two_of_three(word)
+                            if not is_of_three(<uint16_t>codes) or not is_of_three(<uint16_t>(codes >> 16)):
                                 break
                             to[0] = <uint16_t>codes
-                            to[1] = <uint16_t>(codes >> 24)
+                            to[1] = <uint16_t>(codes >> 16)
                             to += 2
                             at += 6
                         if at != start:
@@ -805,17 +872,17 @@ cdef inline PyObject* name_in_text "jsonrpc_fast_name_in_text"(
 
 cdef inline PyObject* name_before_colon(ValueReader* reader, const uint8_t* at, Py_ssize_t before) noexcept:
     """The member name at `at`; `reader.at` is then past its colon and the space around it. before: as in
-    `name_in_text`."""
+    `name_in_text`. Bounds: as in `value_at`."""
     cdef const uint8_t* end = reader.end
     cdef PyObject* name
-    if unlikely(at >= end or at[0] != c'"'):
+    if unlikely(at[0] != c'"'):
         return NULL
     name = name_in_text(reader, at + 1, before)
     if name == NULL:
         return NULL
-    at = past_space(reader.at, end)
-    if unlikely(at >= end or at[0] != c":"):
+    at = past_space_inside(reader.at, end)
+    if unlikely(at[0] != c":"):
         drop(name)
         return NULL
-    reader.at = past_space(at + 1, end)
+    reader.at = past_space_inside(at + 1, end)
     return name

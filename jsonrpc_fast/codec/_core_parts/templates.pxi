@@ -30,8 +30,7 @@ differs, all dicts are made by insertion.
 A template is found by the addresses of its names: a name of the cache (`name_at`) has one address. Their hash chooses the
 place, and each address is compared. A template owns its names, so no other str can have their addresses. A *shape* is names
 and their order; a template is made of a shape that is missed twice at its place, without another miss or a hit between.
-A shape gets no template if it has less than MIN_NAMES names, a name that is not cached, or a name that comes twice:
-insertion keeps the last value.
+A shape gets no template if it has a name that is not cached, or a name that comes twice: insertion keeps the last value.
 
 Memory is bounded by the number of places: at most 2.5 MB, if a peer sends thousands of shapes with MAX_NAMES long names
 each. While shapes do not repeat, the search for them pauses.
@@ -90,7 +89,6 @@ cdef extern from "Python.h":
     bint is_tracked "PyObject_GC_IsTracked"(PyObject* value) noexcept
 
 cdef enum:
-    MIN_NAMES = 2
     FEW_NAMES = 5  # the smallest table has room for them
     MAX_NAMES = 32
     FEW_BITS = 3  # of the number of places in the smallest table
@@ -152,6 +150,9 @@ cdef bint has_known_layout(PyObject* template, PyObject** items, Py_ssize_t coun
     for i in range(0, 2 * count, 2):
         if entries[i] != items[i] or entries[i + 1] != NULL_VALUE:
             return False
+    for i in range(2 * count, 2 * (table.count + table.usable)):
+        if entries[i] != NULL:
+            return False
     return True
 
 
@@ -183,28 +184,29 @@ cdef inline PyObject* dict_like "jsonrpc_fast_dict_like"(
     It takes over the references. NULL with an exception if memory runs out; the caller then keeps them.
     """
     cdef KeyTable* like = table_of(template)
-    cdef size_t index_bytes = <size_t>1 << like.bits
-    cdef Py_ssize_t room = 2 * (like.count + like.usable)
-    cdef KeyTable* table = <KeyTable*>new_table(sizeof(KeyTable) + index_bytes + room * sizeof(PyObject*))
-    cdef PyObject** entries
+    cdef bint is_small = like.bits == FEW_BITS
+    cdef size_t small_bytes = sizeof(KeyTable) + (1 << FEW_BITS) + 2 * FEW_NAMES * sizeof(PyObject*)
+    cdef size_t bytes = small_bytes
+    cdef KeyTable* table
+    cdef PyObject** values
     cdef PyObject* made
     cdef bint is_in_cycle = False
     cdef Py_ssize_t i
+    if not likely(is_small):
+        bytes = sizeof(KeyTable) + (<size_t>1 << like.bits) + 2 * (like.count + like.usable) * sizeof(PyObject*)
+    table = <KeyTable*>new_table(bytes)
     if unlikely(table == NULL):
         set_no_memory()
         return NULL
-    table[0] = like[0]
-    entries = entries_of(table, like.bits)
-    if likely(index_bytes == 1 << FEW_BITS):
-        memcpy(table + 1, like + 1, 1 << FEW_BITS)
+    # The names are those of the template, and the entries that are free are zero.
+    if likely(is_small):
+        memcpy(table, like, small_bytes)
     else:
-        memcpy(table + 1, like + 1, index_bytes)
+        memcpy(table, like, bytes)
+    values = entries_of(table, like.bits) + 1
     for i in range(0, size, 2):
-        entries[i] = items[i]
-        entries[i + 1] = items[i + 1]
+        values[i] = items[i + 1]
         is_in_cycle |= can_be_in_cycle(items[i + 1])
-    for i in range(size, room):
-        entries[i] = NULL
     made = new_dict()  # other code may run, and the template be dropped
     if unlikely(made == NULL):
         forget_table(table)
@@ -292,7 +294,7 @@ cdef inline PyObject* dict_of(Caches* caches, PyObject** items, Py_ssize_t size)
     cdef Templates* templates = templates_in(caches)
     cdef PyObject* value
     cdef Py_ssize_t i
-    if TEMPLATES and 2 * MIN_NAMES <= size <= 2 * MAX_NAMES and templates != NULL:
+    if TEMPLATES and size <= 2 * MAX_NAMES and templates != NULL:
         if templates.dicts_to_rest > 0:
             templates.dicts_to_rest -= 1
         else:
@@ -323,7 +325,7 @@ cdef list states_of(dict items, list names):
     note_state(found, items)
     note_state(found, items.copy())
     for name in names:
-        found.append(items[name])
+        found.append(items.get(name))
     found.append("no name" in items)
     items[names[0]] = names
     note_state(found, items)
@@ -331,7 +333,7 @@ cdef list states_of(dict items, list names):
     items[names[0]] = 0
     note_state(found, items)
     found.append(items.popitem())
-    del items[names[1]]
+    items.pop(names[1], None)
     note_state(found, items.copy())
     items |= {"no name": None, names[1]: 1}
     note_state(found, items)
@@ -365,6 +367,7 @@ cdef bint are_made_dicts_real(int count, bint is_in_cycle) except -1:
         real[name] = [] if is_in_cycle and i == count - 1 else float(i)
         items[2 * i] = <PyObject*>name
         items[2 * i + 1] = <PyObject*>real[name]
+    names.append("another name")  # `states_of` needs two
     owned_values = list(real.values())
     cdef Py_ssize_t before = references_to(items[0]) + references_to(items[2 * count - 1])
     cdef PyObject* template = new_template(items, count)
@@ -386,7 +389,7 @@ cdef bint are_made_dicts_real(int count, bint is_in_cycle) except -1:
 
 cdef bint can_make_templates() except -1:
     """Whether made dicts are like real ones, at the ends of all sizes of tables."""
-    for count in (MIN_NAMES, FEW_NAMES, FEW_NAMES + 1, 10, 11, 21, 22, MAX_NAMES):
+    for count in (1, 2, FEW_NAMES, FEW_NAMES + 1, 10, 11, 21, 22, MAX_NAMES):
         if not are_made_dicts_real(count, False) or not are_made_dicts_real(count, True):
             return False
     return True

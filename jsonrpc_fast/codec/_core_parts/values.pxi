@@ -86,6 +86,9 @@ cdef PyObject* value_at "jsonrpc_fast_value_at"(ValueReader* reader, const uint8
 
     The stack is empty before and after. Two entries are free on it before a part is read: for a name, and for its value or
     a mark.
+
+    Bounds: a container is read only if the text ends in a closing brace or bracket. So no bound is checked behind a byte
+    that is none of these, up to the next byte that is no space.
     """
     cdef const uint8_t* end = reader.end
     cdef PyObject** top = reader.stack
@@ -99,6 +102,8 @@ cdef PyObject* value_at "jsonrpc_fast_value_at"(ValueReader* reader, const uint8
     reader.start = at
     reader.odd = 0
     reader.is_for_orjson = False
+    if unlikely(at >= end):
+        return NULL
     while True:
         # A part of the innermost container begins here, or the value itself.
         if unlikely(reader.stack_end - top < 2):
@@ -113,17 +118,15 @@ cdef PyObject* value_at "jsonrpc_fast_value_at"(ValueReader* reader, const uint8
             top[0] = value
             top += 1
             at = reader.at
-        if unlikely(at >= end):
-            return drop_values(reader, top)
         byte = at[0]
         if byte == c'"':
             value = string_at(reader, at + 1)
         elif is_digit(byte) or byte == c"-":
             value = number_at(reader, at)
         elif byte == c"{" or byte == c"[":
-            at = past_space(at + 1, end)
-            if unlikely(at >= end or level >= levels):
+            if unlikely(level >= levels or end[-1] | 0x20 != c"}"):
                 return drop_values(reader, top)
+            at = past_space_inside(at + 1, end)
             # In ASCII a bracket and its closing one are two apart.
             if at[0] == byte + 2:
                 value = new_dict() if byte == c"{" else new_list(0)
@@ -147,9 +150,9 @@ cdef PyObject* value_at "jsonrpc_fast_value_at"(ValueReader* reader, const uint8
                 return value
             top[0] = value
             top += 1
-            at = past_space(at, end)
-            if unlikely(at >= end):
+            if unlikely(at == end):
                 return drop_values(reader, top)
+            at = past_space_inside(at, end)
             if at[0] == c",":
                 break
             if in_object:
@@ -169,4 +172,4 @@ cdef PyObject* value_at "jsonrpc_fast_value_at"(ValueReader* reader, const uint8
             level -= 1
             at += 1
             reader.at = at
-        at = past_space(at + 1, end)
+        at = past_space_inside(at + 1, end)
