@@ -54,11 +54,54 @@ cdef int fill_integers() except -1:
 fill_integers()
 
 
+cdef extern from *:
+    """
+    #if CYTHON_COMPILING_IN_CPYTHON && !defined(Py_GIL_DISABLED) && !defined(Py_DEBUG)
+    #if PY_VERSION_HEX < 0x030C0000
+    #define jsonrpc_fast_digit_of(integer) ((integer)->ob_digit[0])
+    #else
+    #define jsonrpc_fast_digit_of(integer) ((integer)->long_value.ob_digit[0])
+    #endif
+    static PyLongObject jsonrpc_fast_digit_head; /* that of a new int of one digit */
+
+    static int jsonrpc_fast_keep_digit_head(void) {
+        PyObject *integer = PyLong_FromLong(PyLong_MASK);
+        if (integer == NULL)
+            return -1;
+        memcpy(&jsonrpc_fast_digit_head, integer, PyLong_Type.tp_basicsize);
+        Py_DECREF(integer);
+        return 0;
+    }
+
+    /* An int that is above those that Python keeps. */
+    static CYTHON_INLINE PyObject *jsonrpc_fast_new_integer(long long number) {
+        PyLongObject *integer;
+        if (number > PyLong_MASK || number < 0)
+            return PyLong_FromLongLong(number);
+        integer = (PyLongObject *)PyObject_Malloc(sizeof(PyLongObject));
+        if (integer == NULL)
+            return PyErr_NoMemory();
+        *integer = jsonrpc_fast_digit_head;
+        jsonrpc_fast_digit_of(integer) = (digit)number;
+        jsonrpc_fast_renew((PyObject *)integer);
+        return (PyObject *)integer;
+    }
+    #else
+    #define jsonrpc_fast_keep_digit_head() 0
+    #define jsonrpc_fast_new_integer PyLong_FromLongLong
+    #endif
+    """
+    int keep_digit_head "jsonrpc_fast_keep_digit_head"() except -1
+    PyObject* new_large_integer "jsonrpc_fast_new_integer"(long long number) noexcept
+
+keep_digit_head()
+
+
 cdef inline PyObject* integer_of(int64_t number) noexcept:
     if 0 <= number < SMALL_INTEGERS:
         hold(integers[number])
         return integers[number]
-    return new_integer(number)
+    return new_large_integer(number)
 
 
 cdef PyObject* odd_number(ValueReader* reader, const uint8_t* start) noexcept:
