@@ -257,6 +257,46 @@ def test_strings_of_every_kind_and_length() -> None:
                     assert hash(found.result) == hash(text)
 
 
+def test_characters_of_three_bytes_among_others() -> None:
+    """The first and the last of each kind, and faults, at each place of the four that are read at once."""
+    parts = [char.encode() for char in "\u0800\u0fff\u1000\ud7ff\ue000\uffffx\xe9\U0001f600"]
+    parts += [b"\xe0\x9f\xbf", b"\xed\xa0\x80", b"\xed\xbf\xbf", b"\xe4\xb8", b"\xe4\xb8\x41", b"\xe4\x41\x80"]
+    parts += [b"\xe4\xc0\x80", b"\xf4\x80\x80", b"\x80\x80\x80", b"\xc4\x80\x80", b"\\n", b"\x00"]
+    for part in parts:
+        for before in range(16, 25):
+            for behind in range(9):
+                text = b'"%b%b%b"' % ("\u4e2d".encode() * before, part, "\u6587".encode() * behind)
+                found = _core._decode_fast(RESULT % text, JSONRPC, False)
+                try:
+                    expected = orjson.loads(text)
+                except orjson.JSONDecodeError:
+                    assert found is None, text
+                else:
+                    assert found.result == expected, text
+
+
+def test_made_strings_and_integers_are_those_of_python() -> None:
+    """As they are, and where more is done with them."""
+    for number in (257, 32767, 32768, 2**30 - 1, 2**30, 2**30 + 1, 2**60, -257, -(2**30)):
+        found = _core.decode(RESULT % b"%d" % number).result
+        expected = int(str(number))
+        assert (type(found), found, hash(found), found.bit_length()) == (int, number, hash(number), number.bit_length())
+        assert (sys.getsizeof(found), sys.getrefcount(found)) == (sys.getsizeof(expected), sys.getrefcount(expected))
+        assert (found + 1, -found, found * found, str(found)) == (number + 1, -number, number * number, str(number))
+        assert marshal.dumps(found, 0) == marshal.dumps(expected, 0)
+    for length in (1, 2, 15, 16, 17, 300):
+        found = _core.decode(RESULT % b'"%b"' % (b"x" * length)).result
+        expected = "".join(["x"] * length)
+        assert (type(found), found, hash(found), found.isascii()) == (str, expected, hash(expected), True)
+        assert sys.getsizeof(found) == len(expected) + sys.getsizeof("xy") - 2
+        assert (found + "y", found.encode(), found[:-1]) == (expected + "y", expected.encode(), expected[:-1])
+        assert sys.intern(found) == expected
+        assert marshal.dumps(found, 0) in (marshal.dumps(expected, 0), marshal.dumps(sys.intern(expected), 0))
+        found += "\u4e2d"
+        assert found == expected + "\u4e2d"
+        assert _core.decode(RESULT % b'"%b"' % (b"x" * length)).result == expected
+
+
 def test_short_strings() -> None:
     """Characters and escapes of all kinds in any order, up to the lengths with their own functions, and faults."""
     rng = random.Random(7)
@@ -404,22 +444,32 @@ def page() -> Iterator[tuple[int, int]]:
         yield found
 
 
-def test_no_byte_outside_the_text_is_read(page: tuple[int, int]) -> None:
+def bytes_up_to(end: int, text: bytes) -> bytes:
+    """Return a bytes object with nothing behind its last byte, which is that before the address `end`."""
+    head_and_text = ctypes.string_at(id(text), sys.getsizeof(text) - 1)
+    address = end - len(head_and_text)
+    ctypes.memmove(address, head_and_text, len(head_and_text))
+    found: bytes = ctypes.cast(ctypes.c_void_p(address), ctypes.py_object).value
+    return found
+
+
+@pytest.mark.skipif(FREE_THREADED, reason="a copied object belongs to no thread")
+def test_no_byte_behind_the_text_is_read(page: tuple[int, int]) -> None:
     address, size = page
     texts = [text for text, _ in TAKEN] + LEFT
     texts += [b"[%b]" % text for text, _ in TAKEN]
     texts.append(RESULT % orjson.dumps([number / 7 for number in range(100)]))
     texts.append(RESULT % '["größe","\\\\\\n","标题内容","ok \U0001f600","größe und länge"]'.encode())
+    texts.append(RESULT % '["标题内容标题内容标题内容标题内容标题内容标题内容"]'.encode())
     texts.append(RESULT % (b"[" + b",".join([b"\n" + b" " * size + b"1" * size for size in range(1, 40)]) + b"]"))
     for text in texts:
         for end in range(max(0, len(text) - 100), len(text) + 1):
-            part = text[:end]
-            for place in (address, address + size - end):
-                view = memoryview((ctypes.c_char * end).from_address(place)).cast("B")
-                view[:] = part
+            for closing in (b"", b"}", b"]", b"}]"):
+                part = text[:end] + closing
+                guarded = bytes_up_to(address + size, part)
                 for raw in (False, True):
-                    message = _core.decode(view, raw=raw)
-                    assert message == _core.decode(part, raw=raw)
+                    assert _core.decode(guarded, raw=raw) == _core.decode(part, raw=raw)
+                del guarded
 
 
 @pytest.mark.slow

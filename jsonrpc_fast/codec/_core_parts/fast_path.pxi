@@ -416,6 +416,11 @@ cdef bint read_error_parts(
         at = past_space(at + 1, end)
 
 
+# What leaves an exception set, for a caller that looks for it.
+ctypedef bint (*MembersReader)(ValueReader*, const uint8_t*, Rules, PyObject*, bint, Members*) noexcept
+ctypedef PyObject* (*MessageMaker)(Members*, Rules) noexcept
+
+
 cdef PyObject* read_object_fast(
     ValueReader* reader, const uint8_t* at, Rules rules, PyObject* raw, bint is_item
 ) except? NULL:
@@ -434,10 +439,6 @@ cdef PyObject* read_object_fast(
     drop_if_any(members.method)
     drop_if_any(members.payload)
     return message
-
-
-ctypedef bint (*MembersReader)(ValueReader*, const uint8_t*, Rules, PyObject*, bint, Members*) noexcept
-ctypedef PyObject* (*MessageMaker)(Members*, Rules) noexcept
 
 
 cdef inline const uint8_t* past_id_and_method(

@@ -5,13 +5,14 @@ If one does not hold, the import fails and the pure backend takes over. docs/cor
   - Free lists: an object whose `tp_dealloc` kept its memory may be given out again with one reference, with its type and
     untracked; `tp_dealloc` and `tp_vectorcall` of an extension type may be set before its first object is made.
   - Calls: a function of Cython is called through the pointer at `tp_vectorcall_offset`.
-  - Slots: the descriptor of a slot sets it without a call of Python code, and its `offset` is where the value is.
+  - Slots: the `offset` in the descriptor of a slot is where the value is.
   - Exceptions: `tp_new` of an exception class keeps `args` and runs no `__init__`.
   - Records: `tp_alloc` of a tuple class gives a tuple whose items may be set.
   - Dicts: a key table that has had keys other than str has entries of a hash, a key and a value.
   - Strings: the characters of an ASCII str follow its header in the same memory, and its hash equals that of a str
-    made by CPython.
-  - Integers: before Python 3.12 an int of one digit has it in `ob_digit`, and its sign in its size.
+    made by CPython. The headers of new ASCII strs differ only in their length.
+  - Integers: before Python 3.12 an int of one digit has it in `ob_digit`, and its sign in its size. New positive ints of
+    one digit differ only in the digit.
 """
 
 
@@ -40,7 +41,10 @@ cdef check_invariants():
         broken.append("records")
     first = name_at(caches_of_thread(), <const uint8_t*>b"params", 6)
     second = name_at(caches_of_thread(), <const uint8_t*>b"params", 6)
-    if <object>first != "params" or hash(owned(first)) != hash("params") or <char*>string_data(second) - <char*>second < 8:
+    text = owned(first)
+    if (text, hash(text), text.__sizeof__()) != ("params", hash("params"), "params".__sizeof__()):
+        broken.append("strings")
+    elif text + "é" != "paramsé" or <char*>string_data(second) - <char*>second < 8:
         broken.append("strings")
     drop(second)
     members = {1: 2, "a": 3}
@@ -49,6 +53,11 @@ cdef check_invariants():
         broken.append("dicts")
     for number in (0, -1, 255, 1 << 30, -(1 << 30), 1 << 62, -(1 << 63), (1 << 64) - 1):
         if encode_result(number, None) != b'{"jsonrpc":"2.0","id":%d,"result":null}\n' % number:
+            broken.append("integers")
+            break
+    for number in (SMALL_INTEGERS, 1000, (1 << 30) - 1, 1 << 30):
+        found = made(integer_of(number))
+        if (found, found - 1, found.__sizeof__()) != (number, number - 1, number.__sizeof__()):
             broken.append("integers")
             break
     if (EXACT_INTEGERS, DECIMALS, NO_WIDE_INTEGERS) != (_EXACT_INTEGERS, _DECIMALS, _NO_WIDE_INTEGERS):
