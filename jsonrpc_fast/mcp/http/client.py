@@ -283,7 +283,9 @@ class StreamableHttpClient(Connection):
             method, headers = "", None
             ids = {id_key(item.id): item.id for item in message if isinstance(item, Request)}
         else:
-            method, headers = message.method, self._headers_of(message)
+            method = message.method
+            # None: the message belongs to a revision with sessions.
+            headers = None if self._session is not None or method == "initialize" else self._headers.of(message)
             ids = {id_key(message.id): message.id} if isinstance(message, Request) else {}
         if ids:
             post = _Post(Body(data, self._written), method, ids, headers or {}, is_modern=headers is not None)
@@ -296,12 +298,6 @@ class StreamableHttpClient(Connection):
         else:
             notice = self._run_notice(data, method, headers or {}, self._last_notice)
             self._last_notice = self._task(notice, self._notices)
-
-    def _headers_of(self, message: Request[Any] | Notification[Any]) -> dict[str, str] | None:
-        """Return the headers that depend on a message; None if it belongs to a revision with sessions."""
-        if self._session is not None or message.method == "initialize":
-            return None
-        return self._headers.of(message)
 
     def _cancel(self, message: Notification[Any], data: bytes) -> None:
         """Free the connection of a cancelled request, and notify the server if it needs that."""

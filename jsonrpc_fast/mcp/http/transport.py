@@ -35,10 +35,6 @@ MAX_KEPT_BYTES: Final = 64 * 1024
 """Maximum size of these messages in bytes. It is small because many clients never send a GET."""
 
 
-def _ok(_: bytes) -> int:
-    return 200
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class MessageStream:
     """A stream of messages, each one JSON text without a line break. See `Destination` and `HttpExchange`.
@@ -67,7 +63,7 @@ class MessageStream:
     _max_bytes: int
     pending: set[MessageId] = field(default_factory=set)
     request: HttpRequest | None = None
-    status_of: Callable[[bytes], int] = _ok
+    status_of: Callable[[bytes], int] = lambda _: 200
     fields: Collection[Header] = ()
     name: str | None = None
     is_resumable: bool = False
@@ -96,13 +92,19 @@ class MessageStream:
     # The destination.
 
     def send(self, data: bytes) -> None:
-        """Send a message that belongs to a request of the stream; after the end of the stream, to an earlier one."""
-        # A task of a function may go on, and report progress, after its response.
-        if self.is_ended:
-            assert self._owner is not None
-            self._owner.send_late(data)
-        else:
+        """Send a message that belongs to a request of the stream; after the end of the stream, to an earlier one.
+
+        Raises:
+            ConnectionLost: The stream has ended, and there is no session.
+        """
+        if not self.is_ended:
             self.put(data.rstrip(b"\n"))
+            return
+        # A task of a function may continue, and report progress, after its response.
+        assert self._owner is not None
+        if self._owner.is_shared:
+            raise ConnectionLost("the request already has its response")
+        self._owner.send(data)
 
     def respond(self, id: MessageId | Unset, data: bytes) -> None:
         """Send the response to a request, b"" for none; UNSET: to the batch or message that is being delivered."""
@@ -311,16 +313,6 @@ class HttpTransport(Transport):
             while len(listener) and (listener.size + len(text) > MAX_KEPT_BYTES or len(listener) >= MAX_KEPT_MESSAGES):
                 listener.take_first()
         listener.put(text)
-
-    def send_late(self, data: bytes) -> None:
-        """Send a message that belongs to a request whose stream has ended.
-
-        Raises:
-            ConnectionLost: There is no session.
-        """
-        if self.is_shared:
-            raise ConnectionLost("the request already has its response")
-        self.send(data)
 
     def set_listening(self, request: HttpRequest | None) -> None:
         """Record that a GET has begun to read `listener`, or that it has stopped."""
