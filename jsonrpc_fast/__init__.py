@@ -16,13 +16,19 @@ from typing import TYPE_CHECKING
 from ._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from . import codec as codec
+    from . import codes as codes
+    from . import errors as errors
+    from . import framing as framing
+    from . import profile as profile
+    from . import types as types
     from ._version import __version__ as __version__
-    from .codec import *  # noqa: F403
+    from .codec.public import *  # noqa: F403
 else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "codec": (
+            "codec.public": (
                 "ACP BACKEND JSONRPC JSONRPC_1 LENIENT LSP MCP_2024_11_05 MCP_2025_03_26 MCP_2025_06_18 "
                 "MCP_2025_11_25 MCP_2026_07_28 PRESETS UNSET CallCancelled CallTimeout Classification ConnectionLost "
                 "Decoder EncodeError Error ErrorBand ErrorCode Framing HandshakeError Hint Limits LspErrorCode "
@@ -31,6 +37,6 @@ else:
                 "encode_many encode_notification encode_request encode_result error_band parse respond"
             ),
             "_version": "__version__",
-            **dict.fromkeys(("codes", "errors", "framing", "profile", "types"), ""),
+            **dict.fromkeys(("codec", "codes", "errors", "framing", "profile", "types"), ""),
         },
     )

@@ -17,6 +17,32 @@ from ..profile import lower_default_limits
 from ._json import is_set
 from ._sources import checksum
 
+__all__ = [
+    "BACKEND",
+    "Decoder",
+    "Error",
+    "Message",
+    "Notification",
+    "Params",
+    "ParseError",
+    "Raw",
+    "RawMessage",
+    "Request",
+    "Response",
+    "classify",
+    "decode",
+    "decode_dict",
+    "encode",
+    "encode_dict",
+    "encode_error",
+    "encode_many",
+    "encode_notification",
+    "encode_request",
+    "encode_result",
+    "parse",
+    "respond",
+]
+
 BACKEND: Literal["cython", "python"] = "python"
 CORE_FAULT: str | None = None
 """Why the core is not in use, or None."""
@@ -71,35 +97,27 @@ if BACKEND == "python" and not TYPE_CHECKING:
 # ruff: noqa: TC004  # what is imported for type checkers is set below at run time
 if TYPE_CHECKING:
     from ._json import dumps as dumps
-    from ._messages import Error as Error
-    from ._messages import Message as Message
-    from ._messages import Notification as Notification
-    from ._messages import Params as Params
-    from ._messages import ParseError as ParseError
-    from ._messages import Raw as Raw
-    from ._messages import RawMessage as RawMessage
-    from ._messages import Request as Request
-    from ._messages import Response as Response
-    from ._messages import encode as encode
-    from ._messages import encode_error as encode_error
-    from ._messages import encode_many as encode_many
-    from ._messages import encode_notification as encode_notification
-    from ._messages import encode_request as encode_request
-    from ._messages import encode_result as encode_result
-    from ._pure import Decoder as Decoder
-    from ._pure import classify as classify
-    from ._pure import decode as decode
-    from ._pure import decode_dict as decode_dict
-    from ._pure import encode_dict as encode_dict
-    from ._pure import parse as parse
-    from ._pure import respond as respond
+    from ._messages import (
+        Error,
+        Message,
+        Notification,
+        Params,
+        ParseError,
+        Raw,
+        RawMessage,
+        Request,
+        Response,
+        encode,
+        encode_error,
+        encode_many,
+        encode_notification,
+        encode_request,
+        encode_result,
+    )
+    from ._pure import Decoder, classify, decode, decode_dict, encode_dict, parse, respond
 else:
     # The public names, of which the two backends have the same. The types below are made of their classes.
-    _NAMES = (
-        "Decoder Error Notification ParseError Raw Request Response classify decode decode_dict encode encode_dict "
-        "encode_error encode_many encode_notification encode_request encode_result parse respond"
-    )
-    globals().update({name: vars(backend)[name] for name in _NAMES.split()})
+    globals().update({name: vars(backend)[name] for name in __all__ if name in vars(backend)})
     dumps = backend._dumps
     Message = Request | Notification | Response | ParseError
     RawMessage = Request[Raw | None] | Notification[Raw | None] | Response[Raw] | ParseError
