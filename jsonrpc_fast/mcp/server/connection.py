@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import CoroutineType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ..._checks import check_type
 from ...codec import Raw, Request, Response
@@ -22,7 +22,7 @@ from ...errors import LOOP_EXITS, RpcError, invalid_params
 from ...handlers import is_awaitable
 from ...handlers.middleware import within
 from ...profile import Profile
-from ...session import Destination, SessionOptions
+from ...session import SessionOptions
 from ...session.context import SessionContext
 from ...session.running import Run
 from ...transports.protocol import Transport, is_strict_enough
@@ -31,7 +31,6 @@ from ...validator import JsonRpcValidator, Report
 from ..protocol.capabilities import ServerCapabilities
 from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, TASKS_EXTENSION, HandshakeResult
 from ..protocol.uris import check_uri
-from ..protocol.versions import Revision
 from .functions.functions import RegisteredFunction
 from .functions.middleware import run_within
 from .methods import CAPABILITIES, Method, Methods, call_method
@@ -48,15 +47,6 @@ _WITHOUT_SLOT: Final = frozenset({*LIST_METHODS, "tasks/result"})
 """Methods that may wait for providers (the lists) or for a task (its result)."""
 
 _TASK_EXITS: Final = (*LOOP_EXITS, asyncio.CancelledError, GeneratorExit)  # these end a task, whatever it serves
-
-
-class _OpenStream(NamedTuple):
-    """A stream of `subscriptions/listen`."""
-
-    end: asyncio.Future[Any]
-    """Ends the stream when it is done."""
-    revision: Revision
-    destination: Destination | None
 
 
 class ServerConnection(ClientConnection):
@@ -94,7 +84,8 @@ class ServerConnection(ClientConnection):
         self._validator = JsonRpcValidator(profile)
         self._must_validate = not is_strict_enough(transport, profile)
         self._subscriptions = ClientSubscriptions(self._capabilities)
-        self._open_streams: dict[SubscriptionStream, _OpenStream] = {}
+        # Each with the future that ends it when it is done, and the context of its request.
+        self._open_streams: dict[SubscriptionStream, tuple[asyncio.Future[Any], Context]] = {}
         self._has_state = False
         self._changed_lists: dict[str, None] = {}  # the client is not yet notified of these
         self._changed_uris: dict[str, None] = {}
@@ -265,7 +256,7 @@ class ServerConnection(ClientConnection):
             stream.filter[TASK_IDS] = self._methods.tasks.owned(stream.filter[TASK_IDS], context)
         end = asyncio.get_running_loop().create_future()
         end.add_done_callback(partial(self._close_stream, stream))
-        self._open_streams[stream] = _OpenStream(end, context.revision, context.destination)
+        self._open_streams[stream] = end, context
         self.outgoing.send([stream.acknowledgement()], context.destination)
         return end
 
@@ -275,9 +266,9 @@ class ServerConnection(ClientConnection):
 
     def end_streams(self) -> None:
         """End all subscriptions with their responses."""
-        for stream, open in self._open_streams.items():
-            if not open.end.done():
-                open.end.set_result(self._handshake.complete(open.revision, LISTEN_METHOD, {"_meta": stream.meta()}))
+        for stream, (end, context) in self._open_streams.items():
+            if not end.done():
+                end.set_result(self._complete({"_meta": stream.meta()}, context))
 
     # Changes.
 
@@ -297,7 +288,7 @@ class ServerConnection(ClientConnection):
         """Notify the client that a task has changed, if it subscribed to it. A client that does not read is not."""
         if not self.outgoing.is_blocked:
             for stream, notification in self._subscriptions.task_changed(task.id, task.details):
-                self.outgoing.send([notification], self._open_streams[stream].destination)
+                self.outgoing.send([notification], self._open_streams[stream][1].destination)
 
     def _notify_soon(self) -> None:
         if not self._changed_lists and not self._changed_uris:

@@ -30,7 +30,6 @@ from msgspec import UNSET
 
 from ...codes import ErrorCode
 from ...errors import RpcError, invalid_params
-from ...handlers.failures import on_failure
 from ..protocol.definitions import Prompt, PromptArgument, Resource
 from ..protocol.uris import text_contents
 from .folder import Folder, FolderLimits, TemplateFile, read_folder, stem_of
@@ -68,14 +67,12 @@ class _TemplatePrompt:
     Attributes:
         prompt: The record of the prompt.
         template: The name of the template.
-        required: The names of the required arguments.
         values: The known values of every argument.
         is_dynamic: Its includes depend on the arguments, so it may accept more arguments.
     """
 
     prompt: Prompt
     template: str
-    required: tuple[str, ...]
     values: dict[str, list[str]]
     is_dynamic: bool
 
@@ -92,7 +89,7 @@ class _Snapshot:
 
 
 class TemplatePrompts:
-    """The prompts and resources of a folder of text templates.
+    """The prompts and resources of a folder of text templates, which is empty until the first `refresh`.
 
     Every method blocks, for up to `RenderLimits.seconds` per template, and may be called from any thread. Call `close`
     at the end.
@@ -100,19 +97,12 @@ class TemplatePrompts:
     Args:
         directory: The folder.
         render_limits: What rendering one template may use.
-        read: Whether to read the folder now. Otherwise the first `refresh` reads it, and it appears empty before.
 
     Raises:
         NotADirectoryError: `directory` is not a folder.
     """
 
-    def __init__(
-        self,
-        directory: Path | str,
-        *,
-        render_limits: RenderLimits | None = None,
-        read: bool = True,
-    ) -> None:
+    def __init__(self, directory: Path | str, *, render_limits: RenderLimits | None = None) -> None:
         self._directory = Path(directory)
         if not self._directory.is_dir():
             raise NotADirectoryError(f"{self._directory} is not a folder")
@@ -120,9 +110,6 @@ class TemplatePrompts:
         self._refreshing = threading.Lock()
         self._is_closed = False
         self._snapshot = _Snapshot(Folder({}, {}), Sources(0, {}), {}, {}, {})
-        if read:
-            with on_failure(self.close):
-                self.refresh()
 
     def refresh(self) -> Changes:
         """Read the files that have changed, and return the differences."""
@@ -290,16 +277,15 @@ def _prompt(found: dict[str, Any], template: str, name: str) -> _TemplatePrompt:
         description=found["description"] or UNSET,
         arguments=[PromptArgument(name=item["name"], required=item["required"]) for item in arguments],
     )
-    required = tuple(item["name"] for item in arguments if item["required"])
     values = {item["name"]: item["values"] for item in arguments}
-    return _TemplatePrompt(prompt, template, required, values, found["is_dynamic"])
+    return _TemplatePrompt(prompt, template, values, found["is_dynamic"])
 
 
 def _check(prompt: _TemplatePrompt, given: dict[str, str]) -> None:
     """Check arguments. Raises RpcError -32602, whose text names arguments of the prompt only."""
     if sum(map(len, given.values())) > MAX_ARGUMENT_CHARACTERS:
         raise invalid_params(f"the arguments have more than {MAX_ARGUMENT_CHARACTERS} characters")
-    missing = [name for name in prompt.required if name not in given]
+    missing = [each.name for each in prompt.prompt.arguments or () if each.required and each.name not in given]
     if missing:
         raise invalid_params(f"missing argument: {', '.join(missing)}")
     if not prompt.is_dynamic and not given.keys() <= prompt.values.keys():

@@ -51,12 +51,12 @@ class TemplateFolder(Provider):
 
     def __init__(self, directory: str | Path) -> None:
         self._directory = Path(directory)
-        self._templates = TemplatePrompts(directory, read=False)
+        self._templates = TemplatePrompts(directory)
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """Read and watch the folder, and kill the rendering processes at the end."""
-        templates = self._templates = TemplatePrompts(self._directory, read=False)
+        templates = self._templates = TemplatePrompts(self._directory)
         stop = asyncio.Event()
         self._first = asyncio.create_task(asyncio.to_thread(templates.refresh))
         watching = asyncio.create_task(self._watch(stop))

@@ -48,6 +48,7 @@ def opened(folder: Path) -> Iterator[Opened]:
     def open_folder(files: dict[str, str], **limits: Any) -> TemplatePrompts:
         write(folder, files)
         prompts.append(TemplatePrompts(folder, **limits))
+        prompts[-1].refresh()
         return prompts[-1]
 
     yield open_folder
