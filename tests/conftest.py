@@ -29,7 +29,7 @@ SLOW = pytest.StashKey[int]()
 """How many slow tests are left out."""
 ROOT = Path(__file__).resolve().parent.parent
 
-gc.disable()  # until all is collected: nothing of that is ever freed, and a third of its time was the collector's
+gc.disable()  # during collection: the tests are never freed, and the collector took a third of the time
 register_profiles()
 
 

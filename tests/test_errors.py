@@ -1,4 +1,4 @@
-"""Faults as values: one factory for each code, and nothing of the input in their text."""
+"""Faults as values: one factory for each code, and no part of the input in their text."""
 
 from __future__ import annotations
 

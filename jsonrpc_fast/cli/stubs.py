@@ -6,7 +6,7 @@ Rules:
   - Params are passed by name if the document says "by-name" or "either", and as an array otherwise: documents without
     this member often describe servers that take only arrays.
   - No part of the document can become code: names are replaced by ones that Python allows, and texts become literals
-    (by `repr`, which escapes quotes, line breaks, and what is not printable) or docstrings without escapes.
+    (by `repr`, which escapes quotes, line breaks, and other unprintable characters) or docstrings without escapes.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ class Caller:
             try:
                 result = await future
             except asyncio.CancelledError:
-                # The future is cancelled by now, so that what settles the call finds nobody who waits.
+                # The future is cancelled by now, so that the call settles without a waiter.
                 self._engine.cancel(call)
                 raise
             return result if read is None else read(method, result)

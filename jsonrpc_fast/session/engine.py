@@ -219,7 +219,7 @@ class Engine:
         batch.wait()  # for the end of the batch
         for batch.index, item in enumerate(items):
             if self._is_lost and type(item) is not Response:
-                continue  # nobody would get the response; but a response in the batch settles a call
+                continue  # the peer could not get a response; but a response in the batch settles a call
             self._receive(item, destination, batch)
             yield
         # If no request of the batch is being served, nothing else sends the responses.

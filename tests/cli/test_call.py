@@ -77,7 +77,7 @@ for line in sys.stdin.buffer:
     elif id is not None:
         write({"id": id, "error": {"code": -32601, "message": "Method not found"}})
 """
-"""A server that imports nothing of the package, and starts in no time."""
+"""A server that does not import the package, and starts at once."""
 DESCRIBED = """
 import json
 import sys

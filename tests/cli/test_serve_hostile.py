@@ -102,7 +102,7 @@ def test_lines_of_ten_megabytes(server: Process) -> None:
     if sys.platform == "linux":
         status = Path(f"/proc/{server.popen.pid}/status").read_text()
         [used] = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:")]
-        assert used < 300_000  # kB: nothing of it is kept
+        assert used < 300_000  # kB: no part of it is kept
     assert server.end() == (0, "")
 
 

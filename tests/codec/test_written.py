@@ -416,7 +416,7 @@ def test_the_output_keeps_inside_its_memory(core: ModuleType) -> None:
 
 @pytest.fixture
 def calls(core: ModuleType) -> list[Callable[[], object]]:
-    """Calls that allocate memory without orjson, which crashes where there is none."""
+    """Calls that allocate memory without orjson, which crashes when memory runs out."""
     rows = [{"id": number, "name": "\u4e2d\n" * 20, "price": number / 7, "tags": ("a", None)} for number in range(200)]
     batch = [core.Response(number, row) for number, row in enumerate(rows)]
     return [

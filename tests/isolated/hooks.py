@@ -117,7 +117,7 @@ def fire(name: str) -> None:
 
 
 def change(container: Any) -> None:
-    """Change a container, so that what it held is freed if nobody else holds it."""
+    """Change a container, so that its items are freed unless another object holds them."""
     rng = Hooks.rng
     if isinstance(container, bytearray):
         if rng.random() < 0.5:

@@ -83,7 +83,7 @@ async def usage_of(url: str) -> Usage:
 async def usage_like(url: str, first: tuple[Usage, Usage] | None) -> tuple[Usage, Usage]:
     """Return the usage of this process and of the server, once both have no more open than the first time.
 
-    Closing takes a moment. What is not closed after 20 seconds counts.
+    Closing takes a moment. Connections that are open after 20 seconds are counted.
     """
     deadline = asyncio.get_running_loop().time() + 20
     previous = first

@@ -260,7 +260,7 @@ class Session:
 
 
 def run_part(root: Path, part: str, mutants: list[Mutant], tell: Callable[[Mutant, str], None]) -> None:
-    """Run the tests of a part on its mutants, in a child that has imported nothing of the package yet."""
+    """Run the tests of a part on its mutants, in a child that has not imported the package yet."""
     reader, writer = os.pipe()
     with tempfile.TemporaryFile() as log:
         pid = os.fork()

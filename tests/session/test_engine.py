@@ -347,7 +347,7 @@ def test_an_error_without_an_id_settles_the_only_call() -> None:
     assert receive(end, b'{"jsonrpc":"2.0","id":1,"result":1}') == [first]
     assert receive(end, text) == [second]
     assert (second.outcome, second.settled_by) == (Outcome.ERROR, Error(-32600, "no"))
-    fault_from(receive(end, text))  # there is none
+    fault_from(receive(end, text))  # no call is left in flight
     given_up, _ = end.call("given up", None, 0.0, timeout=1.0)
     assert end.expire(1.0) == [given_up]
     last, _ = end.call("last", None, 2.0)

@@ -234,7 +234,7 @@ async def test_a_large_batch_is_served_over_several_turns(how: str, monkeypatch:
         while not call.done():
             await asyncio.sleep(0)
         if how == "loss":
-            assert len(served) < 40  # nobody is there to get a response, and none of the rest is begun
+            assert len(served) < 40  # no peer is left to get a response, and none of the other requests is begun
         else:
             assert served[:1000] == list(range(1000))
         assert answers == ["answer"] if how != "end" else answers in (["answer"], [ConnectionLost])

@@ -1,4 +1,4 @@
-"""A handler's awaitable that nobody will await is ended: its request is given up before the first step."""
+"""A handler's awaitable that will not be awaited is ended: its request is given up before the first step."""
 
 from __future__ import annotations
 

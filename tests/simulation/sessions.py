@@ -34,7 +34,7 @@ class LateChannel(Channel):
     other: LateChannel
 
     def __init__(self, random: Random) -> None:
-        self.is_stalled = False  # nothing of what this end has written arrives
+        self.is_stalled = False  # no data that this end has written arrives
         self._random = random
         self._delays = random.choice(DELAYS)
         self._wire = bytearray()

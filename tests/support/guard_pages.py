@@ -1,4 +1,4 @@
-"""Memory between two pieces that nobody may read, and Python objects placed in it."""
+"""Memory between two guard pages, and Python objects placed in it."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def require(name: str) -> str:
 
 
 def require_processes() -> None:
-    """Skip the test where there are none."""
+    """Skip the test if they are missing."""
     if sys.platform == "emscripten":
         pytest.skip("it starts a process")
 

@@ -1,4 +1,4 @@
-"""Documents of OpenRPC that nobody here wrote, and the schema of the specification: npm packages."""
+"""Documents of OpenRPC by other authors, and the schema of the specification: npm packages."""
 
 from __future__ import annotations
 

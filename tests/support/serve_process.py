@@ -52,7 +52,7 @@ class Process:
         return self._last_id
 
     def answer(self, id: Any, seconds: float = SECONDS) -> Any:
-        """Return the response to a request. Raises queue.Empty if there is none in time."""
+        """Return the response to a request. Raises queue.Empty if it does not come in time."""
         deadline = time.monotonic() + seconds
         while id not in self._answers:
             received = json.loads(self._lines.get(timeout=max(0.001, deadline - time.monotonic())))

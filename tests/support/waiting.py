@@ -1,4 +1,4 @@
-"""Waiting for a condition, for as short a time as it takes, and a port that nobody uses."""
+"""Waiting for a condition, no longer than it takes, and an unused port."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def accepts(port: int, host: str = HOST) -> bool:
 
 
 def free_port(host: str = HOST) -> int:
-    """Return a TCP port of the loopback interface that nobody listens on.
+    """Return an unused TCP port of the loopback interface.
 
     Until it is used, no other socket gets it: the system does not give it away, and each process of a test run searches
     from another place on.

@@ -321,7 +321,7 @@ async def test_one_text_is_never_two_messages(framing: Framing, received: list[P
 async def test_a_channel_that_breaks_its_contract_ends_the_connection(
     fault: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A frame was accepted and is lost: nobody would end the calls in flight otherwise."""
+    """A frame was accepted and is lost: otherwise the calls in flight would not end."""
     one, _, recorder, _ = await started()
 
     def write(self: MemoryChannel, data: bytes) -> None:

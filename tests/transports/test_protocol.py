@@ -1,4 +1,4 @@
-"""What a transport has without defining it, and what `check_transport` says of an object that is none."""
+"""The members that a transport inherits, and the error of `check_transport` for another object."""
 
 from __future__ import annotations
 

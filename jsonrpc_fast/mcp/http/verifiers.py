@@ -275,7 +275,7 @@ class _Fetcher:
         """Send a request and return the object in the response.
 
         Raises:
-            Exception: There is none, for any reason, within FETCH_SECONDS.
+            Exception: No response was received within FETCH_SECONDS, for any reason.
         """
         return await asyncio.wait_for(self._fetch(method, **options), FETCH_SECONDS)
 

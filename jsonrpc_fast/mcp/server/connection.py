@@ -4,7 +4,7 @@ Rules:
   - Each request and notification goes through the handshake first, in the order of arrival.
   - Requests are checked again only if the transport's profile is looser than the server's. Results are checked before
     they are sent: an invalid result becomes error -32603 and is logged.
-  - A call of a tool without a context needs nothing of the session: over HTTP it is served in the task of its request.
+  - A call of a tool without a context does not need the session: over HTTP it is served in the task of its request.
   - A client that does not read gets no notifications of changes until it reads again, then one for each change.
 """
 

@@ -41,7 +41,7 @@ def inherited_sockets() -> list[socket.socket]:
     The variables are removed, so that a second call and child processes find nothing.
 
     Returns:
-        The sockets in the order of the units; [] if there are none for this process.
+        The sockets in the order of the units; [] if this process was given none.
 
     Raises:
         ValueError: LISTEN_FDS is not a number of descriptors.

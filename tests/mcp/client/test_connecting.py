@@ -58,7 +58,7 @@ async def test_the_first_messages_of_each_mode() -> None:
     assert await first("2025-06-18", {"initialize": older_result}) == ([older], ["notifications/initialized"])
     fallen_back = ([discover, initialize], ["notifications/initialized"])
     assert await first("auto", {"server/discover": refused}) == fallen_back
-    # A malformed response counts as an error.
+    # A malformed response is taken for an error.
     assert await first("auto", {"server/discover": b'{"jsonrpc":"2.0","id":%s,"result":[]}'}) == fallen_back
 
 

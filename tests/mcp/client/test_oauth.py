@@ -595,7 +595,7 @@ async def test_hostile_servers(name: str, caplog: pytest.LogCaptureFixture) -> N
         {"access_token": f"{SECRET}\ud800"},
         {"access_token": ""},
         {"access_token": SECRET, "token_type": "Bearer\r\n"},
-        {"access_token": SECRET, "token_type": "DPoP"},  # which nobody asked for
+        {"access_token": SECRET, "token_type": "DPoP"},  # which was not requested
         {"access_token": SECRET, "expires_in": 10**300},
         {"access_token": SECRET, "scope": ["read"]},
         {"access_token": SECRET, "refresh_token": 5},

@@ -198,7 +198,7 @@ async def test_what_auth_raises_is_raised() -> None:
 
 
 class Stray(httpx.Auth):
-    """Raises what nobody asked for, as soon as it is told to."""
+    """Raises CancelledError without being cancelled, as soon as it is told to."""
 
     def __init__(self) -> None:
         self.is_asked = False
@@ -218,7 +218,7 @@ async def test_a_cancellation_that_auth_raises_fails_its_call(revision: Any) -> 
             await asyncio.wait_for(client.call_tool("add"), 20)
         auth.is_asked = False
         assert await client.call_tool("add") == TEXT
-        auth.is_asked = sys.version_info >= (3, 11)  # closing ends all the same
+        auth.is_asked = sys.version_info >= (3, 11)  # closing still ends
 
 
 async def test_a_refusal_says_how_to_authorize() -> None:

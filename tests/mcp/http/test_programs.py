@@ -441,5 +441,5 @@ async def test_an_endpoint_closes_while_a_request_of_2026_07_28_is_in_flight() -
         await eventually(lambda: bool(server.connections))
         await endpoint.close(0.0)
         assert (await sent).json()["error"]["code"] == -32000
-        # The program learns that nobody waits for its response, or it would not end before it is terminated.
+        # The program learns that no client waits for its response; otherwise it would run until it is terminated.
         await eventually(lambda: lines == ["ping", "notifications/cancelled"])

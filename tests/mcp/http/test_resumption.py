@@ -255,7 +255,7 @@ async def test_a_store_that_raises_costs_the_ids_and_no_message(events: int) -> 
         assert len(set(ids)) == events
         if events < 5:  # the primer, and four messages
             assert [str(fault) for fault in faults] == ["no space left"]
-        # A client that resumes such a stream learns that it cannot, rather than wait for what is not stored.
+        # A client that resumes such a stream gets an error, rather than wait for events that are not stored.
         for id in ids if events < 5 else []:
             answer = await client.get("/mcp", headers={"last-event-id": id})
             assert answer.status_code == 410

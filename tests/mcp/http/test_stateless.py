@@ -1,4 +1,4 @@
-"""Connections that serve one request without a session after another: nothing of a request reaches a later one."""
+"""Connections that serve one request without a session after another: no state of a request reaches a later one."""
 
 from __future__ import annotations
 

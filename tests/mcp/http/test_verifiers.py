@@ -374,7 +374,7 @@ async def test_a_key_that_was_taken_back_serves_until_the_keys_are_fetched_after
     assert await verify(token()) is not None
     issuer.answer, issuer.keys = issuer.send_keys, []
     await virtual_sleep(verifiers.RETRY_SECONDS)
-    assert await verify(token()) is not None  # nobody waits for a server that was dead
+    assert await verify(token()) is not None  # no request waits for a server that was dead
     await virtual_sleep(1)
     assert await verify(token()) is None
 

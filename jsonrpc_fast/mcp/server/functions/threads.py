@@ -64,7 +64,7 @@ class ThreadContext(Context):
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
         """Send a log message: see `Context.log`."""
-        # Checked here: on the loop nobody could catch the exception.
+        # Checked here: no caller could catch an exception on the loop.
         check_level(level)
         self._loop.call_soon_threadsafe(super().log, level, data, logger)
 
