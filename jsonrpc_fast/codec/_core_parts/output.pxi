@@ -1,8 +1,8 @@
 """The output of an encoder: bytes that grow at their end, with room reserved ahead.
 
-Bounds: `Output.full` is MARGIN bytes before the end of the memory. A function that writes more than a few bytes begins
-with a check against `full`, and says how far past `full` it ends. Between two checks, less than MARGIN bytes are written,
-wide stores included.
+Bounds: `Output.full` is MARGIN bytes before the end of the memory. A function that writes more than a few bytes first
+checks against `full`, and says how far past `full` it ends. Between two checks, less than MARGIN bytes are written, wide
+stores included.
 """
 
 cdef extern from *:
