@@ -85,6 +85,7 @@ class Elicitation(Record, frozen=True, kw_only=True, eq=False):
     def member(self, name: str) -> Any:
         """Return a member. Without a mode, `form` is present: before 2025-11-25 it was the only one."""
         value = super().member(name)
+        # `elicitation: {}` of an older client means a form; with `url` alone it does not.
         if name == "form" and value is UNSET and super().member("url") is UNSET:
             return EmptyObject()
         return value
@@ -158,6 +159,7 @@ class Capabilities(Record, frozen=True, kw_only=True, eq=False):
                 value = value.member(name)
             else:
                 value = value.get(name, UNSET) if isinstance(value, dict) else UNSET
+        # An empty object is present: only its absence, null and false say that there is no such capability.
         return value is not UNSET and value is not False and value is not None
 
 

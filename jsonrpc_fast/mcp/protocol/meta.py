@@ -100,6 +100,7 @@ def member_of(payload: object, name: str) -> Any:
     """
     if type(payload) is dict:
         return payload.get(name)
+    # A gateway asks for one name in payloads of any size.
     found = payload.get((name,)) if type(payload) is Raw else None
     return None if found is None else found.decode()
 

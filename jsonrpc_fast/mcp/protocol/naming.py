@@ -38,6 +38,7 @@ class Prefixes:
 
     def split(self, name: str) -> tuple[str, str] | None:
         """Return the server of a name in the common list, and the name at that server; None if no server has it."""
+        # At most one fits: `add` has refused prefixes that begin with each other.
         for server, prefix in self._prefixes.items():
             if name.startswith(prefix):
                 return server, name[len(prefix) :]

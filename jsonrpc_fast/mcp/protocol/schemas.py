@@ -77,6 +77,7 @@ class Schema:
         try:
             self._validator = jsonschema_rs.validator_for(
                 schema,
+                # A schema may come from a peer: a fetched `$ref` would let it reach hosts in this network.
                 offline=True,
                 mask=MASK,
                 validate_formats=True,
@@ -91,6 +92,7 @@ class Schema:
         self._slow_patterns = len(powers)
         self._growth = max(powers, default=1)
         self._work = _Work(schema)
+        # For a flat value already: such a schema could not be used for any.
         if self._work.at(1) > _COMPILED_WORK:
             raise ValueError("the schema cannot be used: it branches too much")
 

@@ -31,6 +31,7 @@ def expand_uri_template(template: str, values: Mapping[str, TemplateValue]) -> s
         TypeError: A value has another type, or a list or a dict has a maximum length in the template.
     """
     parts = EXPRESSION.split(template)
+    # What looks like an expression and is none would stand in the URI as text.
     if any(brace in literal for literal in parts[::2] for brace in "{}"):
         raise ValueError("not a URI template (RFC 6570)")
     expanded = [
@@ -45,6 +46,7 @@ def _expand(expression: Expression, values: Mapping[str, TemplateValue]) -> str:
     keeps_reserved = operator.characters is RESERVED
     written: list[str] = []
     for variable in expression.variables:
+        # An undefined variable leaves no trace, not even a separator (RFC 6570, section 3.2.1).
         value = values.get(variable.name)
         if value is None:
             continue

@@ -98,6 +98,7 @@ class UnsafePart(ValueError):
 
 def is_unsafe_part(value: str) -> bool:
     """Return whether a decoded part of a URI is unsafe, with `/` and `\\` as separators."""
+    # On every system: a path of Windows may come to a server that passes it on.
     is_absolute = value.startswith(("/", "\\")) or _DRIVE.match(value) is not None
     return is_absolute or "\0" in value or ".." in _SEPARATORS.split(value) or has_surrogates(value)
 
@@ -152,6 +153,7 @@ class Expression:
     __slots__ = ("operator", "variables")
 
     def __init__(self, text: str) -> None:
+        # The operators that RFC 6570 reserves for later are refused as names of variables.
         operator = text[:1] if text[:1] in _OPERATORS else ""
         self.operator: _Operator = _OPERATORS[operator]
         self.variables: list[Variable] = []
@@ -181,6 +183,7 @@ class Expression:
     def _read_listed(self, text: str) -> dict[str, Any] | None:
         # Only the last variable may explode, so all others take one item each.
         *variables, last = self.variables
+        # Without `*` the last variable takes the rest, separators included.
         items = text.split(self.operator.separator, -1 if last.explodes else len(variables))
         plain = [*items[: len(variables)], *[item.replace("=", "", last.explodes) for item in items[len(variables) :]]]
         if not all(map(self.operator.characters.fullmatch, plain)):
@@ -274,6 +277,7 @@ class UriTemplate:
         for expression in expressions:
             if any(variable.explodes for variable in expression.variables[:-1]):
                 raise ValueError("in the URI template, a variable follows one with * in the same expression")
+        # Without a separator there are many ways to divide a URI, and finding one takes more than linear time.
         for first, second in zip(self._parts, self._parts[1:]):  # noqa: B905  # pairs
             if isinstance(first, Expression) and isinstance(second, Expression):
                 next_first = second.operator.first

@@ -52,6 +52,7 @@ def openrpc_server(
         method = parts.resolved(item)
         if not isinstance(name := method.get("name"), str):
             raise ValueError("a method of the document has no name")
+        # Such as `rpc.discover`, which describes the service.
         if name.startswith("rpc.") or (include is not None and not include(tool_name(name), method)):
             continue
         try:
@@ -88,6 +89,7 @@ def _add(
         try:
             return await call(name, given)
         except RpcError as error:
+            # The model gets the reason, which is often what it needs to correct its call.
             raise ToolError(f"error {error.code}: {error.message}") from error
 
     schema = parts.object_schema(properties, required)

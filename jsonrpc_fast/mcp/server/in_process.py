@@ -22,6 +22,7 @@ class _ServedChannel(MemoryChannel):
     async def open(self, events: Events) -> None:
         """Begin the lifespan of the server, and let it serve the other end."""
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # A task: the server runs as long as the channel, and not only while it opens.
         self.serving = asyncio.ensure_future(self.serve(ready))
         await ready
         await super().open(events)

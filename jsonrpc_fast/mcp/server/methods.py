@@ -359,6 +359,7 @@ class Methods:
             raise UnknownName(unknown.code, unknown.message, unknown.data)
         shown = None if registered is None else registered.definition
         try:
+            # Such as `input_required`: it has no contents to be made.
             if isinstance(value, WholeResult) and "contents" not in (value := _whole(value)):
                 return value
             return made_contents(uri, value, shown)
@@ -389,6 +390,7 @@ class Methods:
                 if found is not None:
                     return {"completion": _completion(found["values"], found.get("total"), found.get("hasMore"))}
             raise UnknownName(ErrorCode.INVALID_PARAMS, "ref is unknown")
+        # A part that `resources/read` would refuse must not reach the completer either.
         if not registered.allows([typed, *others.values()]):
             raise invalid_params("a part of the URI is unsafe")
         if name not in registered.function.parameters:
@@ -397,6 +399,7 @@ class Methods:
         if callable(completer):
             values = list(await _awaited(completer(typed, others)))
         else:
+            # As people type: without regard to case.
             prefix = typed.lower()
             values = [value for value in completer if value.lower().startswith(prefix)]
         return {"completion": _completion(values)}
@@ -528,6 +531,7 @@ def _texts(members: Mapping[str, Any], name: str, path: str | None = None) -> di
     value = members.get(name)
     if value is None:
         return {}
+    # Counted before each member is checked, so that refusing stays cheap.
     if isinstance(value, dict) and len(value) > MAX_ARGUMENTS:
         raise invalid_params(f"{path or name} has more than {MAX_ARGUMENTS} members")
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):

@@ -112,6 +112,7 @@ class FrontSession(McpSession):
 
     def _on_end(self) -> None:
         self._connection.end_streams()
+        # Then the session: the responses that end the subscriptions are written before it closes.
         super()._on_end()
 
 

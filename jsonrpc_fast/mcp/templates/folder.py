@@ -114,6 +114,7 @@ def read_folder(directory: Path, limits: FolderLimits, known: Mapping[str, Templ
             skipped[name] = file
             continue
         size += file.signature[1]
+        # All texts are kept in memory, here and in each rendering process.
         if size > limits.folder_bytes:
             skipped[name] = f"the templates have more than {limits.folder_bytes} bytes in total; no more are read"
             break

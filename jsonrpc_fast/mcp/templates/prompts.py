@@ -113,6 +113,7 @@ class TemplatePrompts:
 
     def refresh(self) -> Changes:
         """Read the files that have changed, and return the differences."""
+        # One at a time: the file watcher and a first request may both read the folder.
         with self._refreshing:
             old = self._snapshot
             folder = read_folder(self._directory, FolderLimits(), old.folder.files)
@@ -169,6 +170,7 @@ class TemplatePrompts:
         prompt = self._snapshot.prompts.get(name)
         if prompt is None:
             return None
+        # Known from the template: what it compares the argument with.
         options = prompt.values.get(argument["name"])
         # A person may still be typing the name of the argument.
         begun = argument["name"] if options is None else argument["value"]

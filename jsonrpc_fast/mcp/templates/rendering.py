@@ -117,6 +117,7 @@ class Renderer:
             process.kill()
 
     def _call(self, sources: Sources, request: dict[str, Any]) -> dict[str, Any]:
+        # Further calls wait here, before their deadline begins.
         with self._slots:
             process = self._acquire()
             response = None

@@ -114,6 +114,7 @@ class Sandbox:
     def _render(self, template: str, arguments: dict[str, str], characters: int) -> str:
         parts = []
         length = 0
+        # Piece by piece: a text without end stops at the limit.
         for part in self._environment.get_template(template).generate(arguments):
             length += len(part)
             if length > characters:

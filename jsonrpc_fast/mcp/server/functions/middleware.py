@@ -42,6 +42,7 @@ async def run_within(invoke: Callable[[Any, Context], Any], params: dict[str, An
     try:
         result = invoke(params, context)
         return await result if is_awaitable(result) else result
+    # A middleware that refuses a call can tell the model why.
     except ToolError as error:
         if context.method != "tools/call":
             raise

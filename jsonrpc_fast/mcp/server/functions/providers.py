@@ -90,6 +90,7 @@ class Provider:
             method: The method of the request, such as "tools/list".
             context: The request.
         """
+        # Looked up by method, so that a provider of other servers can pass the method on.
         lists: dict[str, Callable[[Context], Awaitable[Sequence[Definition]]]] = {
             "prompts/list": self.list_prompts,
             "resources/list": self.list_resources,

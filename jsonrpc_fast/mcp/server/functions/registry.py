@@ -128,6 +128,7 @@ class Registry:
 
     def capabilities(self) -> ServerCapabilities:
         """Return the capabilities of the features that are registered now."""
+        # A provider has no names to count yet: the kinds that it may have are declared.
         provided = {kind for mount in self.mounts for kind in mount.provider.kinds}
         prompts = bool(self.prompts) or "prompts" in provided
         resources = bool(self.resources or self.resource_templates) or "resources" in provided
@@ -164,6 +165,7 @@ class Registry:
 
     def tool_scopes(self, name: str) -> frozenset[str]:
         """Return the scopes that a call of a tool needs over HTTP; none for an unknown tool."""
+        # What is registered here hides the tools of providers.
         if (tool := self.tools.get(name)) is not None:
             return tool.scopes
         inside = [(mount.provider, mount.inner(name)) for mount in self.mounts]

@@ -54,7 +54,6 @@ _SERVED_PLAINLY: Final = {
 }
 """By version: the requests of a session that the handshake only looks up, if they have no `_meta`."""
 _NO_CAPABILITIES: Final = ClientCapabilities()
-_TEXTS: Final = {str}
 _MAX_CHARACTERS: Final = 256
 _MODERN_MEMBERS: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
 _BEFORE_INITIALIZED: Final = frozenset({"notifications/message", "notifications/progress", "notifications/cancelled"})
@@ -152,6 +151,7 @@ class ServerHandshake:
         Raises:
             RpcError: The request is refused with this error.
         """
+        # An array or no params at all have no `_meta`: then the request is legacy.
         members = params if type(params) is dict else object_members(params)
         meta = members.get("_meta")
         session = self.session
@@ -258,6 +258,7 @@ class ServerHandshake:
             raise invalid_params(f"_meta lacks {PROTOCOL_VERSION_KEY}")
         version = _version_of(meta, PROTOCOL_VERSION_KEY)
         if version not in self._modern_versions:
+            # The error lists the versions: the client chooses one and repeats its request.
             raise self._unsupported(version)
         revision = REVISIONS[version]
         capabilities = meta.get(CLIENT_CAPABILITIES_KEY)
@@ -269,11 +270,13 @@ class ServerHandshake:
         info = meta.get(CLIENT_INFO_KEY)  # optional here, unlike in `initialize`
         if info is not None:
             # Clients repeat it with each request. What is remembered has a bound.
-            is_usual = type(info) is dict and {*info} == {"name", "version"} and {*map(type, info.values())} == _TEXTS
+            is_usual = type(info) is dict and len(info) == 2
+            is_usual = is_usual and type(info.get("name")) is str and type(info.get("version")) is str
             if is_usual and len(info["name"]) + len(info["version"]) < _MAX_CHARACTERS:
                 info = _client_info(version, *info.items())
             else:
                 info = _record(Implementation, meta, CLIENT_INFO_KEY, version)
+        # By request, and off without it: a modern client has no `logging/setLevel`.
         level = meta.get(LOG_LEVEL_KEY)
         if level is not None and level not in LOG_LEVELS:
             raise invalid_params(f"{LOG_LEVEL_KEY} must be one of {', '.join(LOG_LEVELS)}")

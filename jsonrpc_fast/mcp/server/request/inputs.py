@@ -125,6 +125,7 @@ class Inputs:
         """
         if whole is None:
             whole = {"resultType": "input_required", "inputRequests": dict(self._missing)}
+        # The requests of this round, too: the next round accepts only responses to what was asked.
         asked = [*self._used, *whole.get("inputRequests", ())]
         responses = b",".join([b"%b:%b" % (dumps(key), response) for key, response in self._used.items()])
         values = _encode_values(self.state)
@@ -206,6 +207,7 @@ def _next_turn() -> Generator[None, None, None]:
 
 
 def _read_responses(members: object) -> dict[str, bytes]:
+    # Counted first: each response is encoded below.
     if isinstance(members, dict) and len(members) > MAX_INPUTS:
         raise invalid_params(f"inputResponses has more than {MAX_INPUTS} members")
     if not isinstance(members, dict) or not all(isinstance(response, dict) for response in members.values()):

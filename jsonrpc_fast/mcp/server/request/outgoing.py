@@ -82,6 +82,7 @@ class Outgoing:
     ) -> None:
         """Send a log message if the client wants its level. `rules` are those of the request it belongs to."""
         check_level(level)
+        # A modern request says itself what it wants. A message of the server goes to legacy clients alone.
         if rules is not None and rules.revision.is_modern:
             minimum = rules.log_level
         else:

@@ -98,6 +98,7 @@ class StateSeal:
         Raises:
             RpcError: The token is not valid for this request (-32602).
         """
+        # Before it is decoded: the client chooses its length.
         if not isinstance(token, str) or len(token) > _MAX_TOKEN_CHARACTERS:
             raise refusal("is not a string, or too long")
         try:
@@ -150,6 +151,7 @@ class _Signer:
 def _cipher_of(key: object) -> StateCipher:
     if key is None:
         return _Signer([secrets.token_bytes(_MIN_KEY_BYTES)])
+    # By its methods: this package does not depend on `cryptography`.
     if isinstance(key, StateCipher):
         return _checked(key)
     keys = [key] if isinstance(key, bytes) else key

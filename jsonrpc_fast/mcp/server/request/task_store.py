@@ -143,6 +143,7 @@ class TaskStore:
                 raise invalid_params(f"the task is {task.status} already")
             task.cancel()
             return {} if task.is_modern else task.describe()
+        # `tasks/update`: what an unknown key says is ignored, as the task may have gone on.
         responses = params.get("inputResponses")
         if not isinstance(responses, dict):
             raise invalid_params("inputResponses must be an object")
@@ -152,6 +153,7 @@ class TaskStore:
     def owned(self, ids: list[str], context: Context) -> list[str]:
         """Return those of these ids whose tasks belong to the client."""
         owner = _owner(context)
+        # Ids of other clients are not told from unknown ones.
         return [id for id in ids if (task := self._tasks.get(id)) is not None and task.owner == owner]
 
     def end_session(self, session: object) -> None:
@@ -247,6 +249,7 @@ class TaskStore:
             wanted = options.get("ttl") if isinstance(options, dict) else None
             if not isinstance(options, dict) or (wanted is not None and (type(wanted) is not int or wanted < 1)):
                 raise invalid_params("task/ttl must be a positive integer")
+        # A client may ask for less than the default, and for more up to the limit.
         ttl_ms = self._ttl_ms if wanted is None else min(wanted, self._max_ttl_ms)
         self._created += 1
 

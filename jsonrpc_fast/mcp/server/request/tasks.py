@@ -171,12 +171,14 @@ class Task:
         """Send a request to the client and return its result: see `Context.call`."""
         if method not in INPUT_REQUESTS:
             raise cannot_send()
+        # The function may go on after a cancellation that it has caught.
         if self.is_final:
             raise StateError("the task has ended")
         # Used keys are kept: a late response to an earlier request must not settle a new one.
         key = f"{method}-{len(self._used_keys) + 1}" if key is None else key
         if key in self._used_keys:
             raise ValueError("two requests of the task have the same key")
+        # As many as the function makes requests: the client cannot add any.
         self._used_keys.add(key)
         question = Question(key, method, None if params is None else dict(params), timeout)
         self._questions[key] = question

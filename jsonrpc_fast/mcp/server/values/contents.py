@@ -62,6 +62,7 @@ def made_messages(value: Any, revision: Revision) -> list[dict[str, Any]]:
     Raises:
         TypeError: The value is anything else.
     """
+    # A single message stands for a list of one.
     messages = value if isinstance(value, (list, tuple)) else [value]
     _check(items_fault([*messages], "/messages"))
     return [
@@ -208,6 +209,7 @@ def _present(members: dict[str, Any]) -> dict[str, Any]:
 
 def _check_base64(members: dict[str, Any], name: str, path: str) -> None:
     text = members.get(name, "")
+    # `base64.b64decode` would decode all of it, only to check it.
     if not isinstance(text, str) or len(text) % 4 or not _BASE64.fullmatch(text):
         raise TypeError(f"{path}/{name} must be bytes or base64")
 

@@ -110,6 +110,7 @@ def action_of(result: Mapping[str, Any]) -> Action:
 def _form_schema(schema: dict[str, Any]) -> dict[str, Any]:
     if schema.get("type") != "object" or "properties" not in schema:
         raise TypeError("a form must be a dataclass, a TypedDict, a Struct or a model")
+    # Clients do not follow references, so they are replaced.
     definitions = schema.get("$defs", {})
     fields = {}
     for name, part in schema["properties"].items():

@@ -35,6 +35,7 @@ def paginate(
     Raises:
         RpcError: The cursor is invalid (-32602).
     """
+    # By name: the order of registration changes when a tool is registered anew, and cursors would skip items.
     ordered = sorted(items, key=key)
     if cursor is not None:
         last = _read(cursor)

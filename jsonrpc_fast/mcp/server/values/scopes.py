@@ -48,6 +48,7 @@ def scopes_of(claims: Any) -> frozenset[str]:
     Raises:
         TypeError: They are of another type.
     """
+    # `scope` is that of RFC 9068; some issuers write `scp`.
     for name in ("scope", "scp", "scopes"):
         value = claims.get(name) if isinstance(claims, Mapping) else getattr(claims, name, None)
         if isinstance(value, str):
