@@ -170,24 +170,6 @@ async def test_a_stream_ends_with_a_response_when_the_server_ends(schemas: Schem
     await ours.close()
 
 
-async def test_a_legacy_client_sets_its_log_level() -> None:
-    server = sample()
-    async with converse(server, "2025-11-25") as client:
-        server.log("debug", "no")
-        server.log("info", "one")
-        await client.result("logging/setLevel", {"level": "error"})
-        server.log("warning", "no")
-        server.log("emergency", {"two": 2}, "sample")
-        await client.result("tools/call", {"name": "work", "arguments": {"steps": 1}})
-        assert [heard["params"] for heard in client.notifications] == [
-            {"level": "info", "data": "one"},
-            {"level": "emergency", "data": {"two": 2}, "logger": "sample"},
-        ]
-        assert (await client.error("logging/setLevel", {"level": "loud"}))[0] == -32602
-        with pytest.raises(ValueError, match=r"^level must be one of debug, info"):
-            server.log("loud", "no")
-
-
 async def test_a_modern_request_sets_its_own_log_level() -> None:
     server = sample()
     async with converse(server, "2026-07-28") as client:
