@@ -145,6 +145,28 @@ async def test_a_thread_that_runs_as_a_task() -> None:
         await server.tasks.close()
 
 
+async def test_a_cancelled_task_ends_what_its_thread_waits_for() -> None:
+    """Also if the thread itself has started the task."""
+    server = Server("test", "1")
+    ended: asyncio.Queue[str] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    @server.tool(thread=True, task_support="required", task_start="function")
+    def work(context: Context) -> None:
+        context.wait(context.start_task())
+        try:
+            context.wait(asyncio.Event().wait())
+        except BaseException as error:
+            loop.call_soon_threadsafe(ended.put_nowait, f"{type(error).__name__} {context.is_cancelled}")
+            raise
+
+    async with converse(server, MODERN, {"extensions": {TASKS_EXTENSION: {}}}) as client:
+        task = await client.result("tools/call", {"name": "work"})
+        await client.result("tasks/cancel", {"taskId": task["taskId"]})
+        assert await asyncio.wait_for(ended.get(), 20) == "CancelledError True"
+        await server.tasks.close()
+
+
 async def test_wait_on_the_loop_is_refused() -> None:
     server = Server("test", "1")
 
