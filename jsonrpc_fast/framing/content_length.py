@@ -253,14 +253,16 @@ class ContentLengthFrames:
         size = min(self._left, len(chunk) - at)
         self._left -= size
         self._offset += size
-        if self._wanted:
-            part = chunk[at : at + min(size, self._wanted - len(self._body))]
+        missing = self._wanted - len(self._body)
+        if size < missing:
+            self._body += chunk[at : at + size]
+        elif missing:
             # A body in several chunks is collected; one that arrives whole is sliced once.
-            if self._body or len(part) < self._wanted:
-                self._body += part
-                part = bytes(self._body) if len(self._body) == self._wanted else b""
-            if part:
-                frames.append(Frame(part, None, self._start, self._fault))
-                self._wanted = 0
+            text = chunk[at : at + missing]
+            if self._body:
+                self._body += text
+                text = bytes(self._body)
                 self._body = bytearray()
+            frames.append(Frame(text, None, self._start, self._fault))
+            self._wanted = 0
         return at + size
