@@ -14,10 +14,10 @@ from typing import Any, Final
 import pytest
 
 import jsonrpc_fast
+from jsonrpc_fast import session as session_handlers
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.handlers import Handler, Handlers, RequestContext
 from jsonrpc_fast.profile import JSONRPC, LSP, MCP_2025_11_25, Limits
-from jsonrpc_fast.session import context as session_handlers
 from jsonrpc_fast.types import UNSET
 
 from ..support.dispatching import (
