@@ -121,7 +121,10 @@ class AsgiRequest:
     def send_json(self, status: int, data: bytes, headers: Collection[Header] = ()) -> Awaitable[bool]:
         """Send a response of JSON-RPC."""
         data = data.rstrip(b"\n")
-        return self.send_whole(status, [JSON_TYPE, (b"content-length", b"%d" % len(data)), *headers], data)
+        fields = [JSON_TYPE, (b"content-length", b"%d" % len(data)), *headers]
+        # As `send_whole`, which would be another call for each response.
+        start = {"type": "http.response.start", "status": status, "headers": fields}
+        return self._write(start, {"type": "http.response.body", "body": data})
 
     async def _write(self, *messages: dict[str, Any]) -> bool:
         self.is_begun = True

@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from ...codec import ParseError, Request, encode, encode_error
 from ...codes import ErrorCode
-from ...http.requests import RETRY_SOON, Refusal
+from ...http.requests import RETRY_SOON, WHITESPACE, Refusal
 from ...session import SessionOptions
 from ..protocol.versions import HANDSHAKE_VERSIONS, Revision
 from ..server.serving import ClientConnection, ConnectionFactory
@@ -349,8 +349,8 @@ class SessionRequests:
             raise Refusal(503, "The session has too many requests in progress.", [RETRY_SOON])
 
     def _check_version(self, request: AsgiRequest) -> None:
-        version = value_of(request.headers, VERSION)
-        if version is not None and version not in self._versions:
+        version = request.headers.get(VERSION)
+        if version is not None and version not in self._versions and version.strip(WHITESPACE) not in self._versions:
             raise Refusal(400, "This MCP-Protocol-Version is not supported.")
 
     async def get(self, request: AsgiRequest) -> None:
