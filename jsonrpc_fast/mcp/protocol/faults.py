@@ -103,6 +103,7 @@ def _message(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) -> st
     keyword = error.kind.name
     if keyword in _SHOWN_KEYWORDS:
         return error.message.removeprefix(MASK).strip()
+    # The path leads to the missing member: the message need not name it.
     if keyword == "required":
         return "is required"
     if keyword == "not":
@@ -127,6 +128,7 @@ def _union_faults(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) 
     # Only `oneOf` refuses a value that an alternative accepts.
     if not all(each.faults for each in alternatives):
         return [SchemaFault(place, error.kind.name, "matches more than one alternative")]
+    # Such as the fault of "x" for `int | bool`: one text for all alternatives is shorter than one for each.
     if all(fault.path == place for each in alternatives for fault in each.faults):
         return [_joined(place, error.kind.name, [fault for each in alternatives for fault in each.faults])]
     # An alternative for another type says nothing about how to mend the value.

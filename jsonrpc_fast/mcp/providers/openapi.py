@@ -256,6 +256,7 @@ def _query(name: str, value: Any, parameter: Mapping[str, Any]) -> list[tuple[st
             return [(name, _text(each)) for each in value]
         separator = {"spaceDelimited": " ", "pipeDelimited": "|"}.get(str(parameter.get("style")), ",")
         return [(name, separator.join(map(_text, value)))]
+    # With `content` the value is one JSON text in the query.
     if isinstance(value, dict) and "content" not in parameter:
         is_deep = parameter.get("style") == "deepObject"
         return [(f"{name}[{key}]" if is_deep else key, _text(each)) for key, each in value.items()]

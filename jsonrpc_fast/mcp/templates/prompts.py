@@ -224,6 +224,7 @@ class TemplatePrompts:
         sources = Sources(old.sources.key + 1, {name: file.text for name, file in files.items()})
         shown = [name for name, file in files.items() if not file.is_partial]
         analyses = self._analyse(sources, shown, folder, old)
+        # Of all shown files, also those that do not compile: a name must not change when one is mended.
         stems = Counter(map(stem_of, shown))
         prompts = {}
         for name, found in analyses.items():
@@ -296,6 +297,7 @@ def _check(prompt: _TemplatePrompt, given: dict[str, str]) -> None:
 
 
 def _resource(file: TemplateFile) -> Resource:
+    # In bytes, and without the byte order mark: as clients get it.
     size = len(file.text.encode())
     return Resource(uri=_URI_PREFIX + quote(file.name), name=file.name, mime_type=file.mime_type, size=size)
 

@@ -99,6 +99,7 @@ class TemplateFolder(Provider):
     async def _watch(self, stop: asyncio.Event) -> None:
         """Notify clients of changes until `stop` is set; return early if the folder cannot be watched."""
         try:
+            # No filter: the default one would leave out folders such as `node_modules`.
             async for _ in watchfiles.awatch(
                 self._directory,
                 watch_filter=None,
@@ -109,6 +110,7 @@ class TemplateFolder(Provider):
                 yield_on_timeout=True,
                 stop_event=stop,
             ):
+                # The first reading may still go on: two at once would do the work twice.
                 await self._read()
                 changes = await asyncio.to_thread(self._templates.refresh)
                 if changes.prompts:

@@ -83,6 +83,7 @@ class bare_or_called(Generic[P]):  # named like a function, as is `property`
         @functools.wraps(method)
         def register(*arguments: Any, **options: Any) -> Any:
             first = arguments[0] if arguments else None
+            # The function itself, or the name: `@server.tool` and `@server.tool("name")`.
             if first is None or isinstance(first, str):
                 return method(*arguments, **options)
             if not callable(first):
@@ -204,6 +205,7 @@ class Decorators(Registry):
             if task_support not in get_args(TaskSupport) or task_start not in get_args(TaskStart):
                 raise ValueError(f"tool {name or serving.name}: task_support or task_start is unknown")
             check_seconds("timeout", timeout, may_be_zero=False)
+            # A sync function on the loop cannot be interrupted: the timer would fire after it has returned.
             if timeout is not None and not serving.is_async:
                 raise TypeError(f"tool {name or serving.name}: timeout needs an async function, or thread=True")
             ignores_unknown = self._ignore_unknown if ignore_unknown is None else ignore_unknown
@@ -404,6 +406,7 @@ class Decorators(Registry):
         def register(function: Function) -> Function:
             method = _method_name(name_of(function) if name is None else name)
             methods = frozenset().union(*[revision.client_requests for revision in REVISIONS.values()])
+            # Those of tasks may be served by the program itself, with a store of its own.
             if method in methods and not method.startswith("tasks/"):
                 raise ValueError(f"{method} is a method of the protocol")
             self._add(self.methods, method, RegisteredFunction(function, role="method", name=name), None)
@@ -433,6 +436,7 @@ class Decorators(Registry):
         """
 
         def register(function: Function) -> Function:
+            # The session reads them before any function could.
             if _method_name(method) in McpConvention.methods:
                 raise ValueError(f"the session handles {method}")
             self._add(self.notifications, method, RegisteredFunction(function), None)
@@ -442,6 +446,7 @@ class Decorators(Registry):
 
     def _address(self, function: RegisteredFunction) -> str:
         """The URI or template of a resource that is registered without one."""
+        # Simple expressions: a value is one segment, and cannot lead out of its place.
         parts = [f"{{{name}}}" for name in function.parameters]
         return "/".join([f"resource://{quote(self._provider, safe='')}", function.name, *parts])
 

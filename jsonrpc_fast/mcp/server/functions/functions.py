@@ -196,6 +196,7 @@ class RegisteredFunction:
         return self._function(**arguments, **{self._context_name: context})
 
     def _check_result(self, hints: Mapping[str, Any], role: Role) -> None:
+        # Its result would be a generator, which has no JSON form, and which nothing would close.
         if inspect.isgeneratorfunction(self._function) or inspect.isasyncgenfunction(self._function):
             raise TypeError("a generator is not supported")
         if "return" in hints and (part := _unsupported(hints["return"], _REFUSED[role])) is not None:
@@ -244,6 +245,7 @@ def _unsupported(annotation: Any, refused: tuple[type, ...]) -> Any:
         return None
     if issubclass(kind, refused) or issubclass(kind, (Iterator, AsyncIterable)):
         return annotation
+    # The items decide: `list[Generator]` is as wrong as a generator.
     if issubclass(kind, Iterable) and not typing.is_typeddict(kind):
         parts = (part for part in arguments if part is not Ellipsis)
         return next((part for part in parts if _unsupported(part, ()) is not None), None)

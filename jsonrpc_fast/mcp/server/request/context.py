@@ -392,6 +392,7 @@ class Context:
             RpcError, CallTimeout, ConnectionLost: As in `call`.
         """
         check_count("max_tokens", max_tokens, 1, may_be_none=False)
+        # Both are sequences or iterables themselves: a text would become its characters.
         listed = [messages] if isinstance(messages, (str, Mapping)) else list(messages)
         request = {"messages": sampling_messages(listed), "maxTokens": max_tokens, **to_json(params)}
         return await self.call("sampling/createMessage", request, timeout=timeout, key=key)
@@ -459,6 +460,7 @@ class Context:
             RpcError: The client cannot receive notifications yet (-32600, before `notifications/initialized`).
             ConnectionLost, StateError: The connection is closed.
         """
+        # The server decides who gets these and when: one more would break the order, or a subscription.
         if method in _SENT_OTHERWISE:
             raise ValueError(f"notify cannot send {method}: the server sends it itself")
         members = None if params is None else to_json(dict(params))

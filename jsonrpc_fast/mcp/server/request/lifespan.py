@@ -95,6 +95,7 @@ class Lifespan:
     def _leave(self) -> asyncio.Task[None] | None:
         """Decrement the user count. Return the task that ends, if this was the last one."""
         self._users -= 1
+        # Others still use it, or it has never begun.
         if self._users or self._end is None or self._ready is None or self._task is None:
             return None
         self._end.set()
@@ -112,6 +113,7 @@ class Lifespan:
         if previous is not None and previous.get_loop() is asyncio.get_running_loop():
             await asyncio.wait([previous])
         try:
+            # In one task: the context managers of a user may not be left in another one than they were entered in.
             async with AsyncExitStack() as stack:
                 # First, so that the functions of a mounted server can be called as soon as this one serves.
                 for other in filter(None, [make() for make in self._others]):

@@ -185,6 +185,7 @@ class ClientSubscriptions:
 
 def _strings(filter: dict[str, Any], name: str) -> list[str]:
     """The member of a filter that is an array of strings."""
+    # Its length is checked before its items, so that refusing a huge array is cheap.
     strings = filter.get(name, [])
     if not isinstance(strings, list):
         raise invalid_params(f"notifications/{name} must be an array of strings")

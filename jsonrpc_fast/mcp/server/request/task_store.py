@@ -213,6 +213,7 @@ class TaskStore:
             current = asyncio.current_task()
             assert current is not None
             allow_task(context, partial(start, current))
+            # Before the function: the client gets its task although that may not return for hours.
             if starts == "call":
                 await context.start_task()
             result = await function()
@@ -230,6 +231,7 @@ class TaskStore:
 
         with on_failure(undo):
             await asyncio.wait((running, started), return_when=asyncio.FIRST_COMPLETED)
+        # The function has ended without starting a task: this is an ordinary call.
         if not started.done():
             return running.result() or {}
         task = started.result()

@@ -131,6 +131,7 @@ def output_type(annotation: Any, *, is_required: bool = False) -> OutputType | N
     try:
         value_type = type_of(annotation)
         schema = result_schema(value_type)
+        # Up to 2025-11-25 the schema of a result must describe an object.
         if schema.get("type") == "object":
             return OutputType(schema, value_type)
         plain = annotation if annotation in _PLAIN else None
