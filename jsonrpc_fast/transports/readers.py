@@ -188,6 +188,7 @@ class TextReader:
     def next_items(self) -> list[Any]:
         kept, read = self._kept, self._read
         items: list[Any] = []
+        # Short texts together: a step for each would cost more than decoding them.
         while kept and len(items) < TURN_ITEMS:
             text = kept.popleft()
             item = read(text) if self._log is None else self._feed(text)[0]

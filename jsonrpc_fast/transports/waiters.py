@@ -29,7 +29,8 @@ class Waiters:
 
     def wake(self) -> None:
         """Let all that wait go on."""
+        # All at once, and the list is emptied here: those that wait again, as in a loop, are not woken by this.
         for future in self._futures:
-            if not future.done():
+            if not future.done():  # cancelled, but its task has not run yet
                 future.set_result(None)
         self._futures.clear()

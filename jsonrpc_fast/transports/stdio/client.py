@@ -270,6 +270,7 @@ class StdioClient(Connection):
         terminate_seconds: float = END_SECONDS,
         **options: Unpack[TransportOptions],
     ) -> None:
+        # A string is a sequence, too: its characters would be the program and its arguments.
         if isinstance(command, (str, bytes)):
             raise TypeError("command must be a sequence of strings: the program and its arguments")
         if not callable(stderr) and stderr not in ("inherit", "discard") and not hasattr(stderr, "fileno"):
@@ -280,6 +281,7 @@ class StdioClient(Connection):
             raise ValueError("command must name a program")
         check_texts("env", env)
         for name, value in (env or {}).items():
+            # In the environment of a process, what follows the first = is the value.
             if "=" in checked_path("a name in env", name):
                 raise ValueError("a name in env must not hold =")
             checked_path("a value in env", value)
@@ -342,6 +344,7 @@ class _Lines:
         *lines, partial = (self._partial + data).split(b"\n")
         for line in lines:
             self._report(line)
+        # The end of the stream ends the last line; one without an end must not grow forever.
         if len(partial) >= LINE_BYTES or (partial and not data):
             self._report(partial)
             partial = b""

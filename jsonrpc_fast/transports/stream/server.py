@@ -176,7 +176,7 @@ class StreamServer:
                 self._server = await listen_on(loop, self._protocol, self._sock, self._backlog)
         finally:
             self._is_started = self._server is not None  # if it failed, `start` may be called again
-        if self._is_closed:
+        if self._is_closed:  # `close` was called while the address was looked up or bound
             self._server.close()
             raise StateError("the server was closed while it was starting")
 
@@ -186,7 +186,7 @@ class StreamServer:
             self._server.close()
             self._free_address()
         elif self._sock is not None and not self._is_started:
-            self._sock.close()
+            self._sock.close()  # the server owns it although it has never listened
         self._is_closed = True
 
     async def close(self, drain_seconds: float | None = 5.0, grace_seconds: float | None = 5.0) -> None:

@@ -54,7 +54,7 @@ class TlsChannel(LayeredChannel):
         self._is_finishing = False
         self._has_received_end = False
         self._fault: Exception | None = None
-        if server_hostname is None:
+        if server_hostname is None:  # a server: the client's first bytes may come before `open`
             self._begin()
 
     def _begin(self) -> None:

@@ -67,7 +67,7 @@ class ClientChannel(WebSocketChannel):
     def handshake_received(self, data: bytes) -> None:
         self.wire.receive_data(data)
         for _ in self.wire.events_received():
-            if self.handshake.done():
+            if self.handshake.done():  # it has failed, and what follows changes nothing
                 return
             if self.wire.state is WireState.OPEN:
                 self.begin_frames()

@@ -103,6 +103,7 @@ class FrameReader:
     def next_texts(self) -> list[bytes]:
         """Return the payloads of the small text messages that come next; an empty one is a blank."""
         data, at, head_bytes, mask_bit = self._unread, self._read_bytes, self._head_bytes, self._mask_bit
+        # Those with their length in the second byte: a longer one takes a call of its own anyway.
         longest = min(self._max_bytes, SMALL_LENGTH - 1)
         texts: list[bytes] = []
         size = len(data) if self.is_plain else 0
@@ -206,6 +207,7 @@ class MaskedFrames:
     def __call__(self, data: bytes) -> bytes:
         """Return a text message."""
         at = self._next_key
+        # Keys must be unpredictable (section 5.3), so they come from the system, and none is used twice.
         if at == len(self._keys):
             self._keys, at = os.urandom(4 * KEYS), 0
         self._next_key = at + 4
