@@ -121,7 +121,7 @@ class ClientHandshake:
             except (RpcError, CallTimeout) as error:
                 step = handshake.failed(error)
             else:
-                step = handshake.answered(result)
+                step = handshake.succeeded(result)
 
     Args:
         info: The client's name and version.
@@ -168,7 +168,7 @@ class ClientHandshake:
             return self._discover(self._modern_versions[-1])
         return self._initialize()
 
-    def answered(self, result: object) -> SendRequest | Done:
+    def succeeded(self, result: object) -> SendRequest | Done:
         """Return the step after the result of the last request.
 
         Raises:
@@ -243,7 +243,7 @@ class ClientHandshake:
 
     def _initialize(self) -> SendRequest:
         self._asked = "initialize"
-        # The latest one: the server answers with the latest that it supports, which may be an older one.
+        # The latest one: the server responds with the latest that it supports, which may be an older one.
         version = self._legacy_versions[-1]
         params = {
             "protocolVersion": version,

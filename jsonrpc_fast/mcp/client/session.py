@@ -113,7 +113,7 @@ class ClientSession(McpSession):
                     raise
                 step = self._handshake.failed(error)
             else:
-                step = self._handshake.answered(result)
+                step = self._handshake.succeeded(result)
         if step.notification is not None:
             await self.notify(step.notification.method, step.notification.params)
 

@@ -105,7 +105,7 @@ class ClientTask:
             if task.get("status") in _FINAL:
                 break
             # After new input the task may go on at once, so ask again without a pause.
-            if task.get("status") == "input_required" and await self._answer(task):
+            if task.get("status") == "input_required" and await self._send_input(task):
                 continue
             suggested = task.get("pollIntervalMs")
             pause = suggested / 1000 if isinstance(suggested, (int, float)) else POLL_SECONDS
@@ -121,12 +121,12 @@ class ClientTask:
             raise RpcError(error["code"], error["message"], error.get("data", UNSET))
         raise RpcError(-32600, f"the task is {task['status']}")
 
-    async def _answer(self, task: dict[str, Any]) -> bool:
+    async def _send_input(self, task: dict[str, Any]) -> bool:
         """Send the input that the task requests, and return whether there was a new request."""
         requests = task.get("inputRequests")
         if not isinstance(requests, dict):
             raise invalid_result("tasks/get", "/inputRequests must be an object")
-        # A task may show a request until it has taken the response: each key is answered once.
+        # A task may show a request until it has taken the response: each key gets one response.
         new = {key: request for key, request in requests.items() if key not in self._served_inputs}
         if new:
             self._served_inputs |= new.keys()

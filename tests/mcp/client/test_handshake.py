@@ -65,7 +65,7 @@ def test_legacy_client(corpora: Path) -> None:
     )
     schema_of(corpora, "2025-11-25", "InitializeRequestParams").validate(call.params)
     assert handshake.server is None
-    ready = handshake.answered(INITIALIZED)
+    ready = handshake.succeeded(INITIALIZED)
     assert isinstance(ready, Done)
     assert ready.notification == Notification("notifications/initialized")
     assert ready.server is handshake.server
@@ -81,7 +81,7 @@ def test_a_client_with_one_version() -> None:
     handshake = client("2025-03-26")
     assert handshake.start().params["protocolVersion"] == "2025-03-26"
     with pytest.raises(HandshakeError):
-        handshake.answered({**INITIALIZED, "protocolVersion": "2024-11-05"})
+        handshake.succeeded({**INITIALIZED, "protocolVersion": "2024-11-05"})
     with pytest.raises(ValueError, match="mode must be"):
         client("new")
 
@@ -100,7 +100,7 @@ def test_an_unusable_result_of_initialize_fails(result: Any, text: str) -> None:
     handshake = client("legacy")
     handshake.start()
     with pytest.raises(HandshakeError, match=text):
-        handshake.answered(result)
+        handshake.succeeded(result)
     assert handshake.server is None
 
 
@@ -126,7 +126,7 @@ def test_modern_client(corpora: Path) -> None:
     call = handshake.start()
     assert (call.method, call.timeout_seconds) == ("server/discover", None)
     schema_of(corpora, "2026-07-28", "RequestParams").validate(call.params)
-    ready = handshake.answered(DISCOVERED)
+    ready = handshake.succeeded(DISCOVERED)
     assert isinstance(ready, Done)
     assert ready.notification is None
     params = ready.server.params({"name": "x", "_meta": {"mine": 1}}, progressToken=3)
@@ -172,7 +172,7 @@ def test_auto_falls_back(error: Any) -> None:
     call = handshake.failed(error)
     assert isinstance(call, SendRequest)
     assert call.method == "initialize"
-    assert isinstance(handshake.answered(INITIALIZED), Done)
+    assert isinstance(handshake.succeeded(INITIALIZED), Done)
 
 
 @rows(
@@ -187,13 +187,13 @@ def test_auto_falls_back(error: Any) -> None:
 def test_auto_falls_back_after_an_unusable_result_of_discover(result: Any) -> None:
     handshake = client()
     handshake.start()
-    call = handshake.answered(result)
+    call = handshake.succeeded(result)
     assert isinstance(call, SendRequest)
     assert call.method == "initialize"
     handshake = client("modern")
     handshake.start()
     with pytest.raises(HandshakeError):
-        handshake.answered(result)
+        handshake.succeeded(result)
 
 
 def test_auto_tries_a_common_version_once() -> None:
@@ -219,7 +219,7 @@ def test_auto_and_a_slow_modern_server() -> None:
     call = handshake.failed(unsupported("2026-07-28"))
     assert isinstance(call, SendRequest)
     assert call.method == "server/discover"
-    assert isinstance(handshake.answered(DISCOVERED), Done)
+    assert isinstance(handshake.succeeded(DISCOVERED), Done)
 
 
 def test_a_refused_initialize() -> None:
@@ -234,7 +234,7 @@ def test_server_info_is_optional() -> None:
     for meta in ({}, {"io.modelcontextprotocol/serverInfo": {"name": 5}}, 5):
         handshake = client()
         handshake.start()
-        ready = handshake.answered({**DISCOVERED, "_meta": meta})
+        ready = handshake.succeeded({**DISCOVERED, "_meta": meta})
         assert isinstance(ready, Done)
         assert ready.server.info is None
 
@@ -246,14 +246,14 @@ def test_requests_of_the_server_before_and_after_the_handshake() -> None:
     with pytest.raises(RpcError) as caught:
         handshake.receive_request("roots/list")
     assert caught.value.code == -32600
-    handshake.answered(DISCOVERED)
+    handshake.succeeded(DISCOVERED)
     for method in ("ping", "roots/list", "sampling/createMessage"):
         with pytest.raises(RpcError) as caught:
             handshake.receive_request(method)
         assert caught.value.code == -32601
     handshake = client("legacy")
     handshake.start()
-    handshake.answered(INITIALIZED)
+    handshake.succeeded(INITIALIZED)
     assert handshake.receive_request("ping") == HandshakeResult({})
     assert isinstance(handshake.receive_request("roots/list"), ServerContext)
 
@@ -274,7 +274,7 @@ def test_every_client_with_every_server(mode: str, versions: tuple[str, ...]) ->
                 step = ours.failed(error)
             else:
                 assert isinstance(answer, HandshakeResult)
-                step = ours.answered(answer.result)
+                step = ours.succeeded(answer.result)
     except HandshakeError:
         assert (mode, versions) in [
             ("legacy", MODERN_VERSIONS),
