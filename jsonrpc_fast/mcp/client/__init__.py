@@ -1,6 +1,8 @@
 """An MCP client, for scripts and tests.
 
     connecting  `connect`: starts a program, or uses a transport
+    entries     where a server is: a program or a URL
+    program     a server that is a program, and its last output
     client      `Client` and its methods
     tasks       tasks on the server
     session     serves the server's requests and notifications
@@ -8,8 +10,9 @@
     progress    passes the progress of a call to a function
     results     checks of the server's results, and the pages of a list
     limits      deadlines of methods that wait for several messages, and restarts of a server
-    oauth       sign-in: in the browser, or as a program; loopback is the way back from the browser,
-                dpop binds tokens to a key
+    oauth       sign-in: in the browser, or as a program
+    loopback    receives the redirect at the end of a sign-in in the browser
+    dpop        binds tokens to a key
     token_stores  where tokens are kept
 
 Needs the extra `mcp`.

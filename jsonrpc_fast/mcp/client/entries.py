@@ -1,4 +1,4 @@
-"""Where a server is: a program or a URL, as an argument or as an entry of the `mcpServers` file of hosts.
+"""The place of a server: a program or a URL, as an argument or as an entry of the `mcpServers` file of hosts.
 
     {"mcpServers": {"fs": {"command": "npx", "args": ["-y", "server-filesystem", "${HOME}"]},
                     "db": {"type": "http", "url": "https://db.example/mcp", "auth": "${TOKEN}"},

@@ -7,6 +7,7 @@
     schemas        JSON Schemas of tools
     faults         descriptions of values that do not match a schema
     contents       checks of content blocks, messages and contents of resources
+    naming         names of tools and prompts in the list of several servers
     uris           URIs and contents of resources
     uri_expansion  the URI that a template stands for
     meta           names in `_meta`, log levels, shared constants and errors

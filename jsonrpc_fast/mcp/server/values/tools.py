@@ -178,7 +178,7 @@ def whole_result(value: ToolResult | Mapping[str, Any], revision: Revision) -> d
 
 def _with_structured(result: dict[str, Any], structured: Any, revision: Revision) -> dict[str, Any]:
     """Add the structured content, if there is any and the revision has it."""
-    # Up to 2025-11-25 it must be an object, and before 2025-06-18 there is none: the text says the same.
+    # Up to 2025-11-25 it must be an object, and revisions before 2025-06-18 have none: the text says the same.
     if structured is not UNSET and (
         revision.any_structured_results or (revision.structured_results and isinstance(structured, dict))
     ):
