@@ -170,12 +170,12 @@ class Gateway(Served):
             if entry.local is None:
                 entry.transport(self.profile, raw=True)  # checks it
         self._instructions = instructions
-        self.places = Places(self.profile, max_servers, max_calls, idle_seconds, list_seconds, timeout)
+        self.places: Places = Places(self.profile, max_servers, max_calls, idle_seconds, list_seconds, timeout)
         self.connections: set[Any] = set()
-        self.make = partial(Catalog, self._entries, self._prefixes, self.places)
+        self.make: partial[Catalog] = partial(Catalog, self._entries, self._prefixes, self.places)
         seal = StateSeal(state_key, name, STATE_SECONDS)
         self._rounds = Rounds(seal, max(1, max_servers // 2))
-        self.http_clients = self.modern_clients()
+        self.http_clients: ModernClients = self.modern_clients()
         self.lifespan: Lifespan = Lifespan(_clients_of, self.http_clients)
         self.tasks: TaskStore = TaskStore()
 
