@@ -81,9 +81,14 @@ class _AcceptedStream(StreamTransport):
     def __init__(self, channel: SocketOrLayer, options: SocketOptions) -> None:
         super().__init__(channel, **options)
         self._detector = HttpDetector()
-        # Until the stream is known not to be HTTP, its channel calls other events.
-        self._rest = events = self.channel_events
-        self.channel_events = channel.events = Events(self._receive_first, events.drained, events.lost)
+        # Until the stream is known not to be HTTP, its channel calls other events. `channel_events` stays the same
+        # object: the adapter of pygls puts a filter in front of its `received`.
+        events = self.channel_events
+        self._first_events = channel.events = Events(self._receive_first, events.drained, events.lost)
+
+    async def connect(self) -> None:
+        await super().connect()
+        self.channel.events = self._first_events
 
     def _receive_first(self, data: Any) -> None:
         is_http = self._detector.feed(data)
@@ -91,8 +96,8 @@ class _AcceptedStream(StreamTransport):
             self.abort(ConnectionLost("the peer speaks HTTP"))
             return
         if is_http is not None:
-            self.channel_events = self.channel.events = self._rest
-        self._rest.received(data)
+            self._first_events = self.channel.events = self.channel_events
+        self.channel_events.received(data)
 
 
 class StreamServer:
