@@ -11,32 +11,106 @@ Nothing here does IO. `BACKEND` is the backend in use: "cython" or "python".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from ._version import __version__
+from .codec import (
+    BACKEND,
+    Decoder,
+    Error,
+    Message,
+    Notification,
+    Params,
+    ParseError,
+    Raw,
+    RawMessage,
+    Request,
+    Response,
+    classify,
+    decode,
+    decode_dict,
+    encode,
+    encode_dict,
+    encode_error,
+    encode_many,
+    encode_notification,
+    encode_request,
+    encode_result,
+    parse,
+    respond,
+)
+from .codes import ErrorBand, ErrorCode, Hint, LspErrorCode, McpErrorCode, ParseErrorCode, error_band
+from .errors import CallCancelled, CallTimeout, ConnectionLost, EncodeError, HandshakeError, RpcError, StateError
+from .framing.frames import Framing
+from .profile import (
+    ACP,
+    JSONRPC,
+    JSONRPC_1,
+    LENIENT,
+    LSP,
+    MCP_2024_11_05,
+    MCP_2025_03_26,
+    MCP_2025_06_18,
+    MCP_2025_11_25,
+    MCP_2026_07_28,
+    PRESETS,
+    Limits,
+    Profile,
+)
+from .types import UNSET, Classification, MessageId
 
-from ._lazy import lazy_names
-
-if TYPE_CHECKING:
-    from . import codec as codec
-    from . import codes as codes
-    from . import errors as errors
-    from . import framing as framing
-    from . import profile as profile
-    from . import types as types
-    from ._version import __version__ as __version__
-    from .codec.public import *  # noqa: F403
-else:
-    __all__, __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "codec.public": (
-                "ACP BACKEND JSONRPC JSONRPC_1 LENIENT LSP MCP_2024_11_05 MCP_2025_03_26 MCP_2025_06_18 "
-                "MCP_2025_11_25 MCP_2026_07_28 PRESETS UNSET CallCancelled CallTimeout Classification ConnectionLost "
-                "Decoder EncodeError Error ErrorBand ErrorCode Framing HandshakeError Hint Limits LspErrorCode "
-                "McpErrorCode Message MessageId Notification Params ParseError ParseErrorCode Profile Raw RawMessage "
-                "Request Response RpcError StateError classify decode decode_dict encode encode_dict encode_error "
-                "encode_many encode_notification encode_request encode_result error_band parse respond"
-            ),
-            "_version": "__version__",
-            **dict.fromkeys(("codec", "codes", "errors", "framing", "profile", "types"), ""),
-        },
-    )
+__all__ = [
+    "ACP",
+    "BACKEND",
+    "JSONRPC",
+    "JSONRPC_1",
+    "LENIENT",
+    "LSP",
+    "MCP_2024_11_05",
+    "MCP_2025_03_26",
+    "MCP_2025_06_18",
+    "MCP_2025_11_25",
+    "MCP_2026_07_28",
+    "PRESETS",
+    "UNSET",
+    "CallCancelled",
+    "CallTimeout",
+    "Classification",
+    "ConnectionLost",
+    "Decoder",
+    "EncodeError",
+    "Error",
+    "ErrorBand",
+    "ErrorCode",
+    "Framing",
+    "HandshakeError",
+    "Hint",
+    "Limits",
+    "LspErrorCode",
+    "McpErrorCode",
+    "Message",
+    "MessageId",
+    "Notification",
+    "Params",
+    "ParseError",
+    "ParseErrorCode",
+    "Profile",
+    "Raw",
+    "RawMessage",
+    "Request",
+    "Response",
+    "RpcError",
+    "StateError",
+    "__version__",
+    "classify",
+    "decode",
+    "decode_dict",
+    "encode",
+    "encode_dict",
+    "encode_error",
+    "encode_many",
+    "encode_notification",
+    "encode_request",
+    "encode_result",
+    "error_band",
+    "parse",
+    "respond",
+]

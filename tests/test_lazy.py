@@ -14,7 +14,6 @@ from jsonrpc_fast._lazy import lazy_names
 
 from .support.tables import rows
 
-CODEC = "jsonrpc_fast.codec"
 STDIO = "jsonrpc_fast.transports.stdio"
 
 
@@ -27,30 +26,23 @@ def loaded(code: str, *prefixes: str) -> list[str]:
 @rows(
     "code, prefixes",
     [
-        ("import jsonrpc_fast", (CODEC, "jsonrpc_fast.errors", "orjson")),
-        ("import jsonrpc_fast.session, jsonrpc_fast.transports", (CODEC, STDIO, "asyncio")),
+        ("import jsonrpc_fast.session, jsonrpc_fast.transports", ("jsonrpc_fast.handlers", STDIO, "asyncio")),
         ("from jsonrpc_fast.session import Session", (STDIO, "jsonrpc_fast.transports.stream")),
         ("from jsonrpc_fast.transports import memory_pair", (STDIO, "jsonrpc_fast.session")),
-        ("from jsonrpc_fast import __version__", (CODEC,)),
     ],
 )
 def test_an_import_does_not_load(code: str, prefixes: tuple[str, ...]) -> None:
     assert loaded(code, *prefixes) == []
 
 
-def test_the_adapter_of_pylsp_loads_the_codec_with_the_first_stream() -> None:
-    pytest.importorskip("pylsp_jsonrpc")
-    assert loaded("import jsonrpc_fast.adapters.pylsp", CODEC, "orjson") == []
-
-
-def test_the_limits_of_a_backend_are_known_with_its_first_name() -> None:
-    code = "from jsonrpc_fast import Limits; print(Limits().message_bytes)"
+def test_the_limits_of_a_backend_are_known_at_first_use() -> None:
+    code = "from jsonrpc_fast.profile import Limits; print(Limits().message_bytes)"
     environment = {"JSONRPC_FAST_PURE": "1"}
     printed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True, text=True)
     assert printed.stdout == "16777216\n"
 
 
-@rows("package", ["jsonrpc_fast", "jsonrpc_fast.session", "jsonrpc_fast.transports"])
+@rows("package", ["jsonrpc_fast.session", "jsonrpc_fast.transports"])
 def test_each_name_is_found_and_listed(package: str) -> None:
     module = importlib.import_module(package)
     assert len(set(module.__all__)) == len(module.__all__)

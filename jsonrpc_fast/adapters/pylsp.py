@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from .installing import replace
+from .json import loads_or, to_bytes
 
 try:
     from pylsp_jsonrpc import streams  # type: ignore[import-not-found, import-untyped, unused-ignore]
@@ -37,11 +38,7 @@ class JsonRpcStreamReader(streams.JsonRpcStreamReader):  # type: ignore[misc]
 
     def listen(self, message_consumer: Callable[[Any], object]) -> None:
         """Pass each message to a function until the stream ends."""
-        # The codec is loaded with the first stream, so that importing this module costs no more than the library does.
-        from .json import loads_or
-
-        loads = loads_or(lambda text: streams.json.loads(text.decode()))
-        # As in the library, but for `loads`: its method decodes and parses in one statement.
+        # As in the library, but for `_loads`: its method decodes and parses in one statement.
         while not self._rfile.closed:
             try:
                 text = self._read_message()
@@ -53,9 +50,12 @@ class JsonRpcStreamReader(streams.JsonRpcStreamReader):  # type: ignore[misc]
             if text is None:
                 return
             try:
-                message_consumer(loads(text))
+                message_consumer(_loads(text))
             except ValueError:
                 _log.exception("Failed to parse JSON message %s", text)
+
+
+_loads: Final = loads_or(lambda text: streams.json.loads(text.decode()))
 
 
 class JsonRpcStreamWriter(streams.JsonRpcStreamWriter):  # type: ignore[misc]
@@ -63,8 +63,6 @@ class JsonRpcStreamWriter(streams.JsonRpcStreamWriter):  # type: ignore[misc]
 
     def write(self, message: Any) -> None:
         """Write a message. A message that cannot be written is logged."""
-        from .json import to_bytes
-
         text = None if self._json_dumps_args else to_bytes(message)
         if text is None:
             super().write(message)

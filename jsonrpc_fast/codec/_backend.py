@@ -19,6 +19,7 @@ from ._sources import checksum
 
 __all__ = [
     "BACKEND",
+    "CORE_FAULT",
     "Decoder",
     "Error",
     "Message",
@@ -29,6 +30,7 @@ __all__ = [
     "RawMessage",
     "Request",
     "Response",
+    "backend",
     "classify",
     "decode",
     "decode_dict",

@@ -60,6 +60,7 @@ NAMES = [
     "Response",
     "RpcError",
     "StateError",
+    "__version__",
     "classify",
     "decode",
     "decode_dict",
@@ -73,7 +74,6 @@ NAMES = [
     "error_band",
     "parse",
     "respond",
-    "__version__",
 ]
 REPORT = """
 import json, jsonrpc_fast
