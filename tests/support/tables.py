@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, TypeVar
+from unittest import SkipTest
 
 import pytest
 
@@ -67,8 +68,8 @@ class Table:
         self._count += 1
         try:
             yield
-        except pytest.skip.Exception as skipped:
-            self._skipped.append(str(skipped.msg))
+        except (pytest.skip.Exception, SkipTest) as skipped:
+            self._skipped.append(str(skipped))
         except (Exception, pytest.fail.Exception) as error:
             self._failed.append((name, error))
             if str(error).startswith(TIMEOUT):  # no further one comes, so another row that hangs would hang forever
