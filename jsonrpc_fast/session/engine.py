@@ -329,7 +329,7 @@ class Engine:
     def _refuse(
         self, id: MessageId, code: ErrorCode | None, destination: Destination | None, batch: InboundBatch | None
     ) -> None:
-        """Respond with an error to what is not registered as a request; without a response if the code is None."""
+        """Respond with an error to an item that is not registered as a request; with no code, send no response."""
         text = b""
         if code is not None:
             text = self.requests.encode_error(id, code, RPC_MESSAGES[code], delimited=batch is None)

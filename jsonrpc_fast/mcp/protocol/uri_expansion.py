@@ -31,7 +31,7 @@ def expand_uri_template(template: str, values: Mapping[str, TemplateValue]) -> s
         TypeError: A value has another type, or a list or a dict has a maximum length in the template.
     """
     parts = EXPRESSION.split(template)
-    # What looks like an expression and is none would stand in the URI as text.
+    # Text that only looks like an expression would otherwise stand in the URI.
     if any(brace in literal for literal in parts[::2] for brace in "{}"):
         raise ValueError("not a URI template (RFC 6570)")
     expanded = [
