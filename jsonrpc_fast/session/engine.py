@@ -9,8 +9,7 @@ out: `LoopDriver` (loop_driver.py) does so on asyncio.
 
 Rules:
   - A message that looks like a response never gets one, even if it is malformed.
-  - A request whose id is being served already is refused with -32600, and the first one continues, unless
-    `unique_ids` is False.
+  - A request whose id is being served already is refused with -32600, and the first one continues.
   - A notification never gets a response.
   - A malformed message whose id is certain gets an error response, because its sender waits. Without an id,
     `response_policy` decides: two ends that respond to everything they cannot read could go on forever.
@@ -83,7 +82,6 @@ class Engine:
         response_policy: Whether malformed messages without a certain id get an error response; or a `ResponseBudget`.
         id_factory: Returns the id of the next call, an int or a str; by default ids count from 1.
         max_calls: Maximum number of calls in flight.
-        unique_ids: Whether to refuse a request whose id is in flight already.
         default: As in `encode`, for all payloads. Without one, models of msgspec and pydantic in results and error data
             are written by `to_jsonable`.
         encoders: Write the messages.
@@ -119,7 +117,6 @@ class Engine:
         response_policy: ResponsePolicy | ResponseBudget = "always",
         id_factory: Callable[[], int | str] | None = None,
         max_calls: int = 100_000,
-        unique_ids: bool = True,
         default: Default = None,
         encoders: Encoders = PLAIN,
     ) -> None:
@@ -130,7 +127,7 @@ class Engine:
             convention, id_factory=id_factory, max_calls=max_calls, default=default, encoders=encoders
         )
         self.calls.prepare = found.call_prepared
-        self.requests: Requests = Requests(convention, default, unique_ids, encoders)
+        self.requests: Requests = Requests(convention, default, encoders)
         self.requests.keeps_extra = found.request_received is not None
         make_context = _make_context if make_context is None else make_context
         bounds = Bounds() if bounds is None else bounds
@@ -632,7 +629,7 @@ class Engine:
         self.finish_batch()
         self.inbox.begin_draining()
         self.lose_calls()
-        self.requests.clear()
+        self.requests.serving.clear()
         self.inbox.cancel()
 
 

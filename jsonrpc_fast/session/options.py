@@ -28,8 +28,6 @@ class SessionOptions(TypedDict, total=False):
             "limited" or a `ResponseBudget`. The default is "never" for a `StdioClient`, whose child may print text, and
             "always" for other transports.
         id_factory: Returns the id of the next call, an int or a str of at most 512 bytes; by default ids count from 1.
-        unique_ids: Whether to refuse a request whose id is in flight already; True by default. If False, the request is
-            served like any other.
         default: As in `encode`, for results, error data and params. Without one, results and error data may hold
             models of msgspec and pydantic (`jsonrpc_fast.handlers.to_jsonable`).
         context: Any object, such as the user: `SessionContext.context` for the handlers.
@@ -55,7 +53,6 @@ class SessionOptions(TypedDict, total=False):
     errors: Mapping[int, type[RpcError]] | None
     response_policy: ResponsePolicy | ResponseBudget | Unset
     id_factory: Callable[[], int | str] | None
-    unique_ids: bool
     default: Default
     context: Any
     max_calls: int
@@ -76,7 +73,6 @@ _DEFAULTS: Final[SessionOptions] = {
     "errors": None,
     "response_policy": UNSET,
     "id_factory": None,
-    "unique_ids": True,
     "default": None,
     "context": None,
     "max_calls": 4096,
@@ -122,7 +118,6 @@ def check_options(**options: Unpack[SessionOptions]) -> SessionOptions:
     check_type("group", checked["group"], SessionGroup, may_be_none=True)
     check_callable("id_factory", checked["id_factory"])
     check_callable("default", checked["default"])
-    check_type("unique_ids", checked["unique_ids"], bool)
     if not isinstance(checked["response_policy"], Unset):
         budget_for(checked["response_policy"])
     check_type("errors", checked["errors"], Mapping, may_be_none=True)

@@ -118,25 +118,22 @@ class Requests:
     Args:
         convention: How the protocol cancels requests and reports progress.
         default: As in `encode`. Without one, models of msgspec and pydantic are written by `to_jsonable`.
-        unique_ids: Whether to refuse a request whose id is in flight already.
         encoders: Write the responses.
 
     Attributes:
-        serving: The earliest request with each id; for reading only.
+        serving: The requests by their keys; for reading only.
         convention: The same as the argument.
         ordered: Its `ordered`.
         encode_result: As `jsonrpc_fast.encode_result`, with `default`.
         keeps_extra: Whether requests keep the members that JSON-RPC does not define, for `trace_of`.
     """
 
-    def __init__(self, convention: Convention, default: Default, unique_ids: bool, encoders: Encoders = PLAIN) -> None:
+    def __init__(self, convention: Convention, default: Default, encoders: Encoders = PLAIN) -> None:
         self.serving: dict[Hashable, InboundRequest] = {}
-        self._later: dict[Hashable, list[InboundRequest]] = {}  # whose id was in flight already
         self.convention: Convention = convention
         self.ordered: tuple[str, ...] = convention.ordered
         self.keeps_extra: bool = False
         self._default = default
-        self._unique_ids = unique_ids
         self.encode_result: Callable[..., bytes] = with_default(encoders.encode_result, default)
         self._encoders = encoders
 
@@ -151,10 +148,7 @@ class Requests:
         if self.keeps_extra:
             request.extra = message.extra
         if self.serving.setdefault(request.key, request) is not request:
-            if self._unique_ids:
-                return None
-            # A cancellation names the earliest of them: the peer cannot say which one it means.
-            self._later.setdefault(request.key, []).append(request)
+            return None
         if batch is not None:
             batch.wait()
         return request
@@ -171,35 +165,13 @@ class Requests:
         return request
 
     def find(self, id: MessageId) -> InboundRequest | None:
-        """Return the earliest request with this id, or None."""
+        """Return the request with this id, or None."""
         kind = type(id)
         return self.serving.get(id if kind is int or kind is str else (kind, id))
 
     def has(self, request: InboundRequest) -> bool:
         """Return whether this very request is being served."""
-        return self.serving.get(request.key) is request or request in self._later.get(request.key, ())
-
-    def clear(self) -> None:
-        """Forget all requests."""
-        self.serving.clear()
-        self._later.clear()
-
-    def _end(self, request: InboundRequest) -> bool:
-        """Forget a request. Return False if it is not being served."""
-        key = request.key
-        later = self._later.get(key) if self._later else None
-        if self.serving.get(key) is request:
-            if later is None:
-                del self.serving[key]
-                return True
-            self.serving[key] = later.pop(0)
-        elif later is not None and request in later:
-            later.remove(request)
-        else:
-            return False
-        if not later:
-            del self._later[key]
-        return True
+        return self.serving.get(request.key) is request
 
     def trace_of(self, item: InboundRequest | Request | Notification) -> dict[str, str]:
         """Return the trace context of a message; an `InboundRequest` needs `keeps_extra`."""
@@ -237,7 +209,7 @@ class Requests:
         """
         # Encoded while the request is registered: if that fails, an error is still owed.
         text = self.encode(request.id, result, delimited=request.batch is None)
-        if request.batch is None and not request.is_cancelled and not self._later:  # as `_finish`, without calls
+        if request.batch is None and not request.is_cancelled:  # as `_finish`, without calls
             if self.serving.get(request.key) is not request:
                 return b""
             del self.serving[request.key]
@@ -272,8 +244,9 @@ class Requests:
         return b"" if message is None else self._encode(self._encoders.encode_notification, *message)
 
     def _finish(self, request: InboundRequest, data: bytes) -> bytes:
-        if not self._end(request):
+        if not self.has(request):
             return b""  # the connection is lost
+        del self.serving[request.key]
         if request.is_cancelled and self.convention.cancelled_error is None:
             data = b""  # whatever the handler has returned: the peer expects no response any more
         return data if request.batch is None else request.batch.finish(request.index, data)

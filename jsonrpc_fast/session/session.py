@@ -109,7 +109,6 @@ class Session(Caller):
             response_policy=response_policy,
             id_factory=checked["id_factory"],
             max_calls=checked["max_calls"],
-            unique_ids=checked["unique_ids"],
             default=checked["default"],
             encoders=transport.encoders if isinstance(transport, Connection) else PLAIN,
         )

@@ -54,7 +54,6 @@ def engine(data: bytes) -> Hashable:
     end = End(
         decoder=Decoder("newline", profile),
         convention=convention,
-        unique_ids=not data[0] & 8,
         response_policy="never" if data[0] & 16 else "always",
     )
     calls = [end.call("method", None, 0.0, on_progress=str)[0] for _ in range(3)]
@@ -158,12 +157,10 @@ def session(data: bytes) -> Hashable:
 async def _session(data: bytes) -> Hashable:
     make_convention, profile = _KINDS[data[0] % 4]
     wire = WireTransport(profile)
-    is_unique = not data[0] & 8
     served = Session(
         wire,
         HANDLERS,
         convention=make_convention(),
-        unique_ids=is_unique,
         response_policy="never" if data[0] & 16 else "always",
         max_handlers=2 if data[0] & 32 else 256,
         max_inbox=3 if data[0] & 64 else 1000,

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from jsonrpc_fast import MessageId, Request
 from jsonrpc_fast.session.conventions import Convention
 from jsonrpc_fast.session.requests import InboundBatch, InboundRequest, Requests
@@ -41,7 +38,7 @@ def test_a_request_has_the_members_of_its_message() -> None:
 
 
 def test_requests_in_flight_are_distinguished_by_type_and_value() -> None:
-    requests = Requests(Convention(), None, unique_ids=True)
+    requests = Requests(Convention(), None)
     ids: list[MessageId] = [7, "7", 7.0, 1, "1", 1.0, None]
     begun = {(type(id), id): requests.begin(Request(id, "m")) for id in ids}
     assert all(begun.values())
@@ -54,27 +51,3 @@ def test_requests_in_flight_are_distinguished_by_type_and_value() -> None:
     assert requests.respond(seven, 1) == b""
     assert requests.find(7.0) is begun[float, 7.0]
     assert len(requests.serving) == 6
-    requests.clear()
-    assert not requests.serving
-
-
-@given(steps=st.lists(st.tuples(st.sampled_from("bbbeefx"), st.integers(0, 1), st.integers(0, 9)), max_size=25))
-def test_requests_with_the_same_id_are_found_and_ended_in_their_order(steps: list[tuple[str, int, int]]) -> None:
-    requests = Requests(Convention(), None, unique_ids=False)
-    model: dict[int, list[InboundRequest]] = {0: [], 1: []}
-    for what, id, number in steps:
-        of_id = model[id]
-        if what == "b":
-            request = requests.begin(Request(id, "m"))
-            assert request is not None
-            of_id.append(request)
-        elif what in "ef" and of_id:
-            request = of_id.pop(number % len(of_id) if what == "f" else 0)
-            assert requests.has(request)
-            assert requests.respond(request, 1)
-            assert not requests.has(request)
-        else:
-            assert not requests.respond(InboundRequest(Request(id, "m")), 1)
-        assert [requests.find(id) for id in model] == [of_id[0] if of_id else None for of_id in model.values()]
-        assert all(requests.has(request) for of_id in model.values() for request in of_id)
-        assert bool(requests.serving) == any(model.values())

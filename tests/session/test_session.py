@@ -9,7 +9,7 @@ import pytest
 
 from jsonrpc_fast import Limits, Notification, ParseError, Request, Response
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError, StateError
-from jsonrpc_fast.session import Handlers, LspConvention, Session, SessionContext
+from jsonrpc_fast.session import Handlers, Session, SessionContext
 from jsonrpc_fast.transports import memory_pair
 
 from ..support.session_pairs import Faults, Wire, session_and_wire, sessions, slow
@@ -218,17 +218,6 @@ async def test_an_id_that_is_used_twice_in_a_batch() -> None:
         wire.send(batch % (b"slow", b"slow"))
         first, second = await wire.next()
         assert (first.result, second.error.code) == ("done", -32600)
-        assert session.is_idle
-
-
-@pytest.mark.virtual_time
-async def test_ids_need_not_be_unique() -> None:
-    async with session_and_wire({"slow": slow}, unique_ids=False, convention=LspConvention()) as (session, wire):
-        for seconds in (0.02, 0.01, 5):
-            wire.send(b'{"jsonrpc":"2.0","id":1,"method":"slow","params":[%a]}' % seconds)
-        assert [await wire.next(), await wire.next()] == [Response(1, "done")] * 2
-        wire.send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":1}}')
-        assert (await wire.next()).error.code == -32800
         assert session.is_idle
 
 

@@ -132,7 +132,6 @@ class End(Driver):
             response_policy=self.response_policy,
             id_factory=None if random.random() < 0.7 else self._next_id,
             max_calls=random.choice((1, 2, 5)) if random.random() < 0.2 else 4096,
-            unique_ids=random.random() < 0.8,
         )
         self.judge = Judge(self)
         self.in_flight: dict[Call, Plan] = {}
