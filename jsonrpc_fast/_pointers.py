@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
-from urllib.parse import unquote
 
 from .types import UNSET
 
@@ -44,6 +43,8 @@ def target_of(document: Any, reference: str) -> Any:
     """
     if not (reference == "#" or reference.startswith("#/")):
         return UNSET
+    from urllib.parse import unquote  # here: the codec imports this module, and few documents have references
+
     for part in parts_of(unquote(reference[1:])):
         document = child_of(document, part)
     return document

@@ -20,8 +20,6 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from .._lazy import lazy_names
-
 for _name in ("msgspec", "jsonschema_rs"):
     if find_spec(_name) is None:  # not imported here
         raise ModuleNotFoundError('MCP needs the extra `mcp`: pip install "jsonrpc_fast[mcp]"', name=_name)
@@ -32,7 +30,18 @@ if TYPE_CHECKING:
     from .client.connecting import connect as connect
     from .gateway import Gateway as Gateway
 else:
-    __all__, __getattr__, __dir__ = lazy_names(__name__, {"client.connecting": "connect", "gateway": "Gateway"})
+
+    def __getattr__(name: str) -> object:
+        if name == "connect":
+            from .client.connecting import connect
+
+            return connect
+        if name == "Gateway":
+            return _load_gateway()
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = ["Gateway", "connect"]
 
 
 def _load_http() -> HttpServing:

@@ -31,7 +31,6 @@ def modules_with_public_names() -> list[str]:
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        # Also in the tuple of a package whose names are imported at their first use.
         if any(isinstance(node, ast.Name) and node.id == "__all__" for node in ast.walk(tree)):
             parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
             found.append(".".join(parts[:-1] if parts[-1] == "__init__" else parts))

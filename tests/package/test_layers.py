@@ -20,7 +20,6 @@ from ..support.places import PACKAGE, ROOT
 
 LAYERS = {
     "_checks": 1,
-    "_lazy": 1,
     "_typing": 1,
     "_logs": 1,
     "_pointers": 1,
@@ -51,7 +50,6 @@ BESIDE = {"framing", "codec", "handlers", "transports", "session", "http", "mcp"
 """Folders whose files may import each other. Two other modules of one layer may not."""
 VOCABULARY = (
     "_checks",
-    "_lazy",
     "_typing",
     "types",
     "_logs",

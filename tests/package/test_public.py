@@ -126,12 +126,19 @@ def test_the_pure_backend_is_chosen_on_request(value: str) -> None:
     assert found == ["python", "JSONRPC_FAST_PURE is set", "jsonrpc_fast.codec._pure", REQUEST]
 
 
+def test_the_limits_of_a_backend_are_known_at_first_use() -> None:
+    code = "from jsonrpc_fast.profile import Limits; print(Limits().message_bytes)"
+    environment = {**os.environ, "JSONRPC_FAST_PURE": "1"}
+    printed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True, text=True)
+    assert printed.stdout == "16777216\n"
+
+
 def test_what_only_unusual_profiles_need_is_not_loaded() -> None:
-    """Decimals, the forms that `Profile.writes` selects, and what sessions choose by the peer."""
+    """Decimals, the forms that `Profile.writes` selects, what sessions choose by the peer, and the event loop."""
     prologue = """
 import sys, jsonrpc_fast
 jsonrpc_fast.decode_dict(jsonrpc_fast.encode_dict({"jsonrpc": "2.0", "id": 1, "method": "m"}))
-unusual = {"decimal", "jsonrpc_fast.codec._decimals", "jsonrpc_fast.codec._forms", "jsonrpc_fast.codec.encoders"}
+unusual = {"asyncio", "decimal", *("jsonrpc_fast.codec." + name for name in ("_decimals", "_forms", "encoders"))}
 assert not unusual & sys.modules.keys(), unusual & sys.modules.keys()
 """
     for pure in (None, "1"):

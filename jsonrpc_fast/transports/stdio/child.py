@@ -29,7 +29,7 @@ GRACE_SECONDS: Final = 1.5
 _running: Final[weakref.WeakSet[Child]] = weakref.WeakSet()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Program:
     """A program to run; `StdioClient` describes the fields."""
 
