@@ -6,17 +6,18 @@ Rules:
   - A union of several dataclasses, and an alias that refers to itself, such as `type Json = list[Json] | int`, are
     pydantic's, too, if it is installed.
   - Constraints of `msgspec.Meta`, annotated-types and pydantic apply to the conversion. A constraint that would have no
-    effect raises TypeError, and so does a type that neither library supports.
+    effect, or that its type does not support, raises TypeError. So does a type that neither library supports.
   - A `Raw` goes straight into the decoder, and a JSON value gives the same.
 """
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import importlib
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any, Final
 
@@ -120,7 +121,7 @@ class PydanticType:
         adapter: The `pydantic.TypeAdapter`.
 
     Raises:
-        TypeError: Pydantic does not support the type, or a part of the type is from msgspec.
+        TypeError: Pydantic does not support the type or a constraint of it, or a part of the type is from msgspec.
     """
 
     __slots__ = ("_names", "_validation_error", "adapter")
@@ -144,6 +145,8 @@ class PydanticType:
             self.adapter = pydantic.TypeAdapter(annotation)
         except pydantic.errors.PydanticUserError as error:
             raise TypeError(error.message.partition("\n")[0]) from None
+        for part in _parts_of_schema(self.adapter.core_schema):
+            _check_constraint(part)
 
     def convert(self, value: Any, *, strict: bool = True) -> Any:
         """Convert a value, as in `MsgspecType.convert`. `strict` has no effect: pydantic's type decides."""
@@ -160,7 +163,8 @@ class PydanticType:
         except self._validation_error as error:
             # Made when the first value is refused, since most types never refuse one.
             if self._names is None:
-                self._names = frozenset(_strings_in(self.adapter.core_schema))
+                parts = _parts_of_schema(self.adapter.core_schema)
+                self._names = frozenset([part for part in parts if isinstance(part, str)])
             problems = pydantic_problems(error, decoded(value), self._names)
         except RecursionError:
             problems = [Problem("", TOO_DEEP)]
@@ -316,9 +320,8 @@ def _msgspec_names(annotation: Any) -> tuple[frozenset[str], bool]:
     return frozenset(names), has_other_keys
 
 
-def _strings_in(schema: Any) -> set[str]:
-    """Return all strings in a schema of pydantic: the names and tags that a location may hold, and others."""
-    found: set[str] = set()
+def _parts_of_schema(schema: Any) -> Iterator[Any]:
+    """Yield the parts of a core schema of pydantic. Its strings are the names and tags in a location, and others."""
     seen: set[int] = set()  # a default may hold itself
     waiting = [schema]
     while waiting:
@@ -326,14 +329,37 @@ def _strings_in(schema: Any) -> set[str]:
         if id(part) in seen:
             continue
         seen.add(id(part))
-        if isinstance(part, str):
-            found.add(part)
-        elif isinstance(part, dict):
+        yield part
+        if isinstance(part, dict):
             waiting += part
             waiting += part.values()
         elif isinstance(part, list | tuple):
             waiting += part
-    return found
+
+
+def _check_constraint(part: Any) -> None:
+    """Check that a part of a core schema is no constraint that fails for every value of a built-in type.
+
+    Raises:
+        TypeError: It is one, such as `Field(ge=1)` for a str.
+    """
+    # What a type does not support itself is a function of pydantic, which raises TypeError for each value.
+    match part:
+        case {"type": "function-after", "function": {"function": function}, "schema": {"type": name}}:
+            arguments = []
+        case {"type": "chain", "steps": [{"type": name}, {"function": {"function": function}}, *_]}:
+            arguments = [_pydantic().TypeAdapter(str).validate_python]  # for strings: it calls this with the value
+        case _:
+            return
+    kind = getattr(builtins, name, None)
+    # A function of the application is not called without a call.
+    if isinstance(kind, type) and getattr(function, "func", function).__module__.startswith("pydantic._internal."):
+        try:
+            function(kind(), *arguments)
+        except TypeError:
+            raise TypeError(f"a constraint of pydantic does not fit the type {name}") from None
+        except Exception:
+            pass  # the constraint works
 
 
 def msgspec_module() -> Any:

@@ -20,15 +20,34 @@ class Nested(BaseModel):
     inner: list[Nested] = Field([], max_length=2)
 
 
-def test_a_constraint_that_its_type_does_not_support_fails_each_call() -> None:
-    """Pydantic says so when it checks a value, and the text stays on this side."""
+class Misplaced(BaseModel):
+    inner: list[Misplaced] = []
+    x: int = Field(0, max_length=1)
 
-    def find(text: Annotated[int, Field(max_length=1)]) -> None: ...
 
-    handlers = Handlers()
-    handlers.register("find", find, typed=True)
-    response = handlers.dispatch(b'{"jsonrpc":"2.0","id":1,"method":"find","params":[1]}')
-    assert response == b'{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"Internal error"}}\n'
+@rows(
+    ("annotation", "name"),
+    [
+        (Annotated[str, Field(ge=1)], "str"),
+        (list[Annotated[str, Field(multiple_of=2)]], "str"),
+        (Annotated[list[int], Field(gt=1)], "list"),
+        (Annotated[int, Field(min_length=1)], "int"),
+        (Annotated[int, Field(pattern="a")], "int"),
+        (Annotated[dict[str, int], Field(pattern="a")], "dict"),
+        (Annotated[str, Field(allow_inf_nan=False)], "str"),
+        (Annotated[str, Field(ge=1, max_length=3)], "str"),
+        (Misplaced, "int"),
+    ],
+    ids=str,
+)
+def test_a_constraint_that_its_type_does_not_support_is_refused(annotation: Any, name: str) -> None:
+    """Pydantic itself refuses it with each value."""
+
+    def find(text: Any) -> None: ...
+
+    find.__annotations__ = {"text": annotation}
+    with pytest.raises(TypeError, match=rf"a constraint of pydantic does not fit the type {name}$"):
+        Handlers().register("find", find, typed=True)
 
 
 @rows(
@@ -40,6 +59,8 @@ def test_a_constraint_that_its_type_does_not_support_fails_each_call() -> None:
         (Annotated[int | float | None, Field(ge=1)], 1.5, 0.5),
         (Annotated[Literal[1, 2], Field(ge=2)], 2, 1),
         (Annotated[str, AfterValidator(str), Field(min_length=1)], "a", ""),
+        (Annotated[str, AfterValidator(int), Field(ge=1)], "1", "0"),
+        (Annotated[bytes, Field(pattern="a")], "a", "b"),
         (Annotated[Decimal, Field(ge=1, max_digits=3)], "1.5", "0.5"),
         (Base64Str, "YWE=", "a"),
         (ByteSize, "1KB", "many"),
