@@ -246,13 +246,15 @@ class McpEndpoint:
             grace_seconds: How long functions that run may take. The requests of those that do not end get an error.
         """
         self.is_closing = True
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + grace_seconds
         self._stateless_requests.end_streams()  # subscriptions never end by themselves
         await self._stateless_requests.close_spare()
         await self._session_requests.close(grace_seconds)
         await self._server.tasks.close()
         if self.requests:
-            self._idle = asyncio.get_running_loop().create_future()
-            await asyncio.wait([self._idle], timeout=grace_seconds)
+            self._idle = loop.create_future()
+            await asyncio.wait([self._idle], timeout=max(0.0, deadline - loop.time()))
             await self._stateless_requests.end()  # what is left gets an error, while its client can still be told
         await self._responder.close()
         try:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -241,9 +241,16 @@ class ProgramConnection(ClientConnection):
             self._server.run_aside(self.close())
 
     async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
-        """End the relay and the process, and before that the requests in flight, for the client and for the process."""
+        """End the relay and the process, and before that the requests in flight, for the client and for the process.
+
+        Args:
+            grace_seconds: Seconds for the process to respond to them; None: no limit. By default it has none.
+        """
         if self._gone is not None:
             self._gone.cancel()
+        with suppress(asyncio.TimeoutError):
+            seconds = 0.0 if isinstance(grace_seconds, Unset) else grace_seconds
+            await asyncio.wait_for(self._transport.wait_for_responses(), seconds)
         # Without its cancellation the program would let each function end before it does, until it is terminated.
         for id, stream in self._transport.streams.copy().items():
             stream.respond(id, encode_error(id, RELAY_ERROR, _CLOSED, delimited=False))

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from ..._checks import check_seconds
 from ...transports.stdio.child import signal_children
 from .endpoint import McpEndpoint as McpEndpoint
 
@@ -77,8 +78,11 @@ def run_http(
         by default, after everything else has ended.
 
     Raises:
+        TypeError: `grace_seconds` is not a number.
+        ValueError: `grace_seconds` is negative, infinite or NaN.
         ImportError: uvicorn is not installed.
     """
+    check_seconds("grace_seconds", grace_seconds, may_be_none=False)
     try:
         import uvicorn
     except ImportError as error:

@@ -115,6 +115,8 @@ class MessageStream:
                 return
             self.pending.discard(id)
             owner.streams.pop(id, None)
+            if not owner.streams:
+                owner.wake()
         if data and not self.is_ended and not self.is_detached:
             self._response = data.rstrip(b"\n")
         # While a batch is delivered its requests end one by one. Its response is one, after the last of them.
@@ -280,6 +282,11 @@ class HttpTransport(Transport):
         """Whether every request has its response, nothing is buffered, and delivery is not paused."""
         return not self.streams and not self.buffered and not self.is_paused
 
+    async def wait_for_responses(self) -> None:
+        """Wait until every request has its response, or until the transport is closed."""
+        while self.streams:
+            await self._waiters.wait()
+
     async def wait_for_reading(self) -> None:
         """Wait until messages may be delivered."""
         while self.is_paused and self.is_connected:
@@ -331,7 +338,7 @@ class HttpTransport(Transport):
             raise ConnectionLost("the session is closed")
 
     def wake(self) -> None:
-        """Wake the coroutines that wait for room or for reading."""
+        """Wake the coroutines that wait for room, for reading or for responses."""
         self._waiters.wake()
 
     # States.

@@ -78,29 +78,34 @@ async def test_a_lifespan_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     assert [record.getMessage() for record in caplog.records] == ["the lifespan of the server failed"]
 
 
-@rows("is_modern", [False, True])
-async def test_a_call_that_is_cut_off_by_the_end_gets_an_error(is_modern: bool) -> None:
-    begun = asyncio.Event()
+@pytest.mark.virtual_time
+@rows("seconds", [0.0, 5.0])
+async def test_calls_that_are_cut_off_by_the_end_get_an_error(seconds: float) -> None:
+    begun: list[None] = []
     server = Server("test", "1")
 
     @server.tool
     async def wait() -> str:
-        begun.set()
+        begun.append(None)
         await asyncio.Event().wait()
         return "never"
 
     app = server.asgi_app()
     message = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "wait", "arguments": {}}}
-    if is_modern:
-        changed = modern(message)
-        exchange = Exchange(app, changed["json"], headers=changed["headers"])
-    else:
-        exchange = Exchange(app, message, await begin_session(app))
-    calling = asyncio.create_task(exchange.events())
-    await asyncio.wait_for(begun.wait(), 20)
-    await asyncio.wait_for(app.close(0.0), 20)
-    await asyncio.wait_for(calling, 20)
-    assert b'{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"Internal error"}}' in body_of(exchange.sent)
+    changed = modern(message)
+    exchanges = [
+        Exchange(app, changed["json"], headers=changed["headers"]),
+        Exchange(app, message, await begin_session(app)),
+    ]
+    calling = [asyncio.create_task(exchange.events()) for exchange in exchanges]
+    await eventually(lambda: len(begun) == 2)
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    await app.close(seconds)
+    assert loop.time() == end  # one time for the calls of sessions and for those without one
+    await asyncio.gather(*calling)
+    for exchange in exchanges:
+        assert b'{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"Internal error"}}' in body_of(exchange.sent)
 
 
 async def test_a_lifespan_that_hangs_ends_when_the_application_is_closed() -> None:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -418,6 +419,38 @@ async def test_what_a_process_sends_late_never_reaches_the_next_request(log: boo
         assert another != pid
         fifth, _ = await call(http, None, log=True)
         assert fifth == [{"level": "info", "data": "own"}]
+
+
+WAITING = """
+import os, sys, time
+from jsonrpc_fast.mcp.server.server import Server
+server = Server("waiting", "1")
+
+@server.tool
+async def wait(path: str) -> str:
+    os.remove(path)
+    while not os.path.exists(path):
+        time.sleep(0.001)
+    return "done"
+
+sys.exit(server.serve_stdio())
+"""
+
+
+async def test_an_endpoint_that_closes_lets_a_session_finish(tmp_path: Path) -> None:
+    path = tmp_path / "place"
+    path.touch()
+    endpoint = McpEndpoint(ProgramServer([sys.executable, "-c", WAITING]))
+    async with serving(endpoint) as url, httpx.AsyncClient(base_url=url, headers=ACCEPT, timeout=30) as client:
+        await begun(client)
+        sent = asyncio.create_task(client.post("/mcp", json=call(1, "wait", path=str(path))))
+        await eventually(lambda: not path.exists())
+        closing = asyncio.create_task(endpoint.close(30.0))
+        await eventually(lambda: endpoint.is_closing)
+        await settle()
+        path.touch()
+        assert (await sent).json()["result"]["content"] == [{"type": "text", "text": "done"}]
+        await closing
 
 
 SILENT = """
