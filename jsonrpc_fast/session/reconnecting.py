@@ -214,7 +214,9 @@ class ReconnectingSession:
             CallTimeout: There was no connection in time.
             StateError: It is not started.
             ConnectionLost: It is closed, or nothing more is tried.
+            TypeError, ValueError: The timeout is not a duration.
         """
+        check_seconds("timeout", timeout, may_be_infinite=True)  # a NaN among the loop's timers would block others
         if self._driver is None:
             raise StateError("the session is not started")
         with waiting():
@@ -277,15 +279,23 @@ class ReconnectingSession:
     ) -> Any: ...
 
     async def call(
-        self, method: str, params: Params = None, *, returns: Any = UNSET, **options: Unpack[CallOptions]
+        self,
+        method: str,
+        params: Params = None,
+        *,
+        returns: Any = UNSET,
+        timeout: float | Unset | None = UNSET,
+        idle_timeout: float | None = None,
+        on_progress: Callable[[Any], object] | None = None,
     ) -> Any:
         """Call a method of the peer, as `Session.call`. The time spent waiting for a connection counts."""
 
-        async def call(session: Session, left: float | None) -> Any:
-            options["timeout"] = left
-            return await session.call(method, params, returns=returns, **options)
+        def call(session: Session, left: float | None) -> Awaitable[Any]:
+            return session.call(
+                method, params, returns=returns, timeout=left, idle_timeout=idle_timeout, on_progress=on_progress
+            )
 
-        return await self.use(call, options.get("timeout", UNSET))
+        return await self.use(call, timeout)
 
     async def call_batch(
         self,
@@ -380,22 +390,24 @@ class ReconnectingSession:
             Exception: What `send` raises.
         """
         seconds = self._timeout if isinstance(timeout, Unset) else timeout
-        check_seconds("timeout", seconds, may_be_infinite=True)  # a NaN among the loop's timers would block others
+        check_seconds("timeout", seconds, may_be_infinite=True)
         loop = asyncio.get_running_loop()
         deadline = None if seconds is None else loop.time() + seconds
         backoff: Backoff | None = None
         refusal: Exception | None = None
+
+        def left() -> float | None:  # the time limit is that of the message, over all connections that it is tried in
+            return None if deadline is None else max(0.0, deadline - loop.time())
+
         while True:
-            # The time limit is that of the message, over all connections that it is tried in.
-            left = None if deadline is None else deadline - loop.time()
-            if refusal is not None and left is not None and left <= 0:
+            if refusal is not None and left() == 0:
                 raise CallTimeout("no peer has served it in time") from refusal
             try:
-                session = self.session or await self.connected(left)
+                session = self.session or await self.connected(left())
             except CallTimeout as error:
                 raise error from refusal
             try:
-                return await send(session, None if deadline is None else max(0.0, deadline - loop.time()))
+                return await send(session, left())
             except (ConnectionLost, RpcError) as error:
                 if self._is_closed or not _is_unserved(session, error):
                     raise

@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -555,14 +556,16 @@ async def test_the_connection_is_closed_when_all_tasks_are_cancelled() -> None:
         await client.call("add", [1, 2])
 
 
-@pytest.mark.parametrize("timeout", [-1, float("nan")])
-async def test_a_timeout_out_of_range_is_refused_while_there_is_no_connection(timeout: float) -> None:
-    client = ReconnectingSession(refuse, **QUICK)
+async def test_wrong_options_are_refused_while_there_is_no_connection() -> None:
+    client: Any = ReconnectingSession(refuse, **QUICK)
     starting = asyncio.ensure_future(client.start())
     await asyncio.sleep(0)
-    for send in (client.call, client.notify):
-        with pytest.raises(ValueError, match="timeout must be 0 seconds or more"):
-            await send("add", [1, 2], timeout=timeout)
+    for send in (partial(client.call, "add"), partial(client.notify, "add"), client.connected):
+        for timeout in (-1, float("nan")):
+            with pytest.raises(ValueError, match="timeout must be 0 seconds or more"):
+                await send(timeout=timeout)
+        with pytest.raises(TypeError, match="unexpected keyword argument 'time'"):
+            await send(time=1)
     await client.close()
     with pytest.raises(ConnectionLost):
         await starting
