@@ -207,8 +207,8 @@ def is_modern(message: Any, version: bytes | None) -> bool:
     return meta is not None and is_modern_meta(meta)
 
 
-def check_modern(headers: Mapping[bytes, bytes], message: Request, admitted: Admitted) -> None:
-    """Check the headers of a modern request against its body.
+def check_modern(headers: Mapping[bytes, bytes], message: Request, admitted: Admitted) -> Any:
+    """Check the headers of a modern request against its body, and return what it names, as for `Mcp-Name`.
 
     Args:
         headers: The headers of the request.
@@ -225,7 +225,7 @@ def check_modern(headers: Mapping[bytes, bytes], message: Request, admitted: Adm
     fields = (headers.get(VERSION), headers.get(METHOD), headers.get(NAME), version, method, named)
     is_plain = type(version) is str and (named is None or type(named) is str)  # a list cannot be found in a set
     if is_plain and CLIENT_CAPABILITIES_KEY in meta and fields in admitted:
-        return
+        return named
     # Here, and again in the handshake: only here is the status 400, as the transport asks.
     for key in (PROTOCOL_VERSION_KEY, CLIENT_CAPABILITIES_KEY):
         if key not in meta:
@@ -236,6 +236,7 @@ def check_modern(headers: Mapping[bytes, bytes], message: Request, admitted: Adm
         _check("Mcp-Name", headers.get(NAME), named, decode_value)
     if is_plain:
         admitted.remember(fields)
+    return named
 
 
 def check_parameters(headers: Mapping[bytes, bytes], expected: Mapping[str, Path], arguments: Any) -> None:

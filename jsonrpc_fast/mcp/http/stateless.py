@@ -79,11 +79,11 @@ class StatelessRequests:
         if type(message) is not Request:
             raise Refusal(400, "The body must be a request or a notification.")
         try:
-            # A legacy-only client learns the supported revisions from this error.
+            # A legacy-only client learns the supported revisions from the error of `initialize`.
             if message.method != "initialize" or not set(HANDSHAKE_VERSIONS).isdisjoint(self._server.versions):
-                check_modern(request.headers, message, self._admitted)
-            if message.method == "tools/call":
-                self._check_parameters(request.headers, message.params)
+                named = check_modern(request.headers, message, self._admitted)
+                if message.method == "tools/call" and isinstance(named, str):
+                    self._check_parameters(request.headers, named, message.params)
         except RpcError as error:
             await request.send_json(400, encode_error(message.id, error.code, error.message))
             return
@@ -153,9 +153,8 @@ class StatelessRequests:
             transport, _ = self._spare.pop()
             await transport.close()
 
-    def _check_parameters(self, headers: Mapping[bytes, bytes], params: object) -> None:
-        name = member_of(params, "name")
-        if not isinstance(name, str) or (schema := self._server.tool_schema(name)) is None:
+    def _check_parameters(self, headers: Mapping[bytes, bytes], name: str, params: object) -> None:
+        if (schema := self._server.tool_schema(name)) is None:
             return
         known, expected = self._parameters.get(name, (None, {}))
         if known is not schema:
