@@ -109,7 +109,7 @@ class EventLog:
                         raise TypeError("follow must yield pairs of a str and bytes")
                     yield id, data
             finally:
-                if hasattr(events, "aclose"):  # an iterator needs none
+                if isinstance(events, AsyncGenerator):
                     await events.aclose()
 
     async def forget(self, session: str) -> None:
