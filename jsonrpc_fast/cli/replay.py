@@ -106,16 +106,11 @@ async def replay(peer: Peer, options: argparse.Namespace, write: Callable[[str],
                     write(f"line {recorded.line}: {shorten(method)}: {error}")
                     late += 1
                     continue
-                found = [
-                    difference
-                    for difference in _differences(_outcome_of(message), outcome, [])
-                    if not any(_is_ignored(difference[0], parts) for parts in ignored)
-                ]
+                changes = _changes(_outcome_of(message), outcome, ignored)
                 compared += 1
-                different += bool(found)
-                for path, change in found[:_MAX_DIFFERENCES]:
-                    place = escape("".join(f"/{part}" for part in path))
-                    write(f"line {recorded.line}: {shorten(method)}: {place}: {change}")
+                different += bool(changes)
+                for change in changes[:_MAX_DIFFERENCES]:
+                    write(f"line {recorded.line}: {shorten(method)}: {change}")
     finally:
         for _, call in calls.values():
             call.cancel()
@@ -178,6 +173,15 @@ def _error(code: int, message: str, data: Any) -> dict[str, Any]:
 def plain(value: Any) -> Any:
     """Return the value of a `Raw` as the json module reads it, which keeps integers of any width; others unchanged."""
     return value.decode(json.loads) if isinstance(value, Raw) else value
+
+
+def _changes(before: Any, after: Any, ignored: Sequence[list[str]]) -> list[str]:
+    """Return what differs between two outcomes, outside of the ignored places."""
+    return [
+        f"{escape(''.join(f'/{part}' for part in path))}: {change}"
+        for path, change in _differences(before, after, [])
+        if not any(_is_ignored(path, parts) for parts in ignored)
+    ]
 
 
 def _differences(before: Any, after: Any, path: list[str]) -> Iterator[tuple[list[str], str]]:
