@@ -20,8 +20,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, ClassVar, Final, cast
 
@@ -176,7 +176,7 @@ class Gateway(Served):
         seal = StateSeal(state_key, name, STATE_SECONDS)
         self._rounds = Rounds(seal, max(1, max_servers // 2))
         self.http_clients: ModernClients = self.modern_clients()
-        self.lifespan: Lifespan = Lifespan(_clients_of, self.http_clients)
+        self.lifespan: Lifespan = Lifespan(aclosing, self.http_clients)
         self.tasks: TaskStore = TaskStore()
 
     def tool_scopes(self, name: str) -> frozenset[str]:
@@ -211,14 +211,6 @@ class Gateway(Served):
         super().on_signal()
         self.places.is_ending = True
         signal_children("SIGTERM")
-
-
-@asynccontextmanager
-async def _clients_of(clients: ModernClients) -> AsyncIterator[None]:
-    try:
-        yield
-    finally:
-        await clients.close()
 
 
 class GatewayConnection(ClientConnection):
@@ -262,7 +254,7 @@ class GatewayConnection(ClientConnection):
             # Last, because requests in flight may still use the servers.
             if self._catalog is not None:
                 await self._catalog.close()
-            await self._own.close()
+            await self._own.aclose()
 
     def can_serve(self, request: Request | None = None) -> bool:
         """Return whether it can serve a request of another client, which is one of 2026-07-28."""

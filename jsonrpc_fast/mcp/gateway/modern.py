@@ -489,7 +489,7 @@ class ModernClients:
         client.used = now
         return client
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """End all calls and servers."""
         clients, self._clients = self._clients, {}
         await asyncio.gather(*[client.close() for client in clients.values()])

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -101,7 +101,7 @@ class ProgramServer(ConnectionFactory):
         self.gone_seconds: float = GONE_SECONDS if idle_seconds is None else min(GONE_SECONDS, idle_seconds)
         self.profile: Profile = profile
         self.connections: set[Any] = set()
-        self.lifespan: Lifespan = Lifespan(_processes_of, self)
+        self.lifespan: Lifespan = Lifespan(aclosing, self)
         self.tasks: TaskStore = TaskStore()
         self._max_processes = max_processes
         self._make: Callable[[], StdioClient] = partial(
@@ -144,17 +144,9 @@ class ProgramServer(ConnectionFactory):
         """Forget the process of a connection once it has ended."""
         self._running.pop(connection, None)
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """End all processes."""
         await asyncio.gather(*[connection.close() for connection in self._running])
-
-
-@asynccontextmanager
-async def _processes_of(server: ProgramServer) -> AsyncIterator[None]:
-    try:
-        yield
-    finally:
-        await server.close()
 
 
 class ProgramConnection(ClientConnection):
