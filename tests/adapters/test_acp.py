@@ -26,7 +26,6 @@ from ..support.places import ROOT
 from ..support.tables import rows
 from ..support.waiting import eventually
 
-pytestmark = pytest.mark.timeout(60)
 EXAMPLE = [sys.executable, str(ROOT / "examples" / "acp_agent.py")]
 AGENT = """
 import acp, asyncio, sys

@@ -43,8 +43,6 @@ from ..peers.venvs import python_of
 from ..support.tables import rows
 from ..support.waiting import settle
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50)]
-
 SERVER = str(PEERS / "adapter_server.py")
 
 

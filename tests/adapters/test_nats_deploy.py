@@ -23,7 +23,7 @@ from ..support.pages import write_scripts
 from ..support.places import PACKAGE, ROOT
 from ..support.waiting import eventually
 
-pytestmark = [needs_server, pytest.mark.timeout(90), pytest.mark.time_limit(60)]
+pytestmark = [needs_server, pytest.mark.time_limit(60)]
 
 PAGE = ROOT / "docs" / "deploy" / "nats.md"
 PASSWORDS = {"WORKER_PASSWORD": "w-secret", "CLIENT_PASSWORD": "c-secret"}

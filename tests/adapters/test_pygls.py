@@ -38,8 +38,6 @@ from ..support.tables import rows
 from ..support.waiting import eventually, forever
 
 pytestmark = [
-    pytest.mark.timeout(60),
-    pytest.mark.time_limit(50),
     # pygls 2.1 on Python 3.14
     pytest.mark.filterwarnings("ignore:'asyncio.iscoroutinefunction' is deprecated:DeprecationWarning"),
 ]

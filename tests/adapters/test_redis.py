@@ -25,7 +25,7 @@ from ..support.redis_server import RedisServer, needs_server, redis_server
 from ..support.tables import rows
 from ..support.waiting import eventually, settle
 
-pytestmark = [needs_server, pytest.mark.timeout(90), pytest.mark.time_limit(60)]
+pytestmark = [needs_server, pytest.mark.time_limit(60)]
 
 
 @pytest.fixture

@@ -31,7 +31,6 @@ from ..support.processes import wait_until_received
 from ..support.tables import rows
 
 pytestmark = [
-    pytest.mark.timeout(120),
     pytest.mark.time_limit(100),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]

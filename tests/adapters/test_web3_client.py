@@ -26,7 +26,7 @@ from ..support.eth_app import BALANCE
 from ..support.eth_node import LOGS, Node, running_node
 from ..support.waiting import free_port
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 ADDRESS: Any = "0x" + "00" * 19 + "01"
 

@@ -23,7 +23,7 @@ from ..support.http_process import running
 from ..support.tables import rows
 from ..support.waiting import eventually, free_port
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.time_limit(100)]
+pytestmark = pytest.mark.time_limit(100)
 
 SERVER = """
 import os, sys

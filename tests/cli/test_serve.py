@@ -1,7 +1,8 @@
-"""`serve` as a process: its command line, its end, and notifications of changes."""
+"""`serve` as a process: its command line, its end, notifications of changes, and hostile clients."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -14,15 +15,12 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast.cli.main import main
-from jsonrpc_fast.mcp.protocol.meta import SUBSCRIPTION_ID_KEY
+from jsonrpc_fast.mcp.protocol.meta import CLIENT_CAPABILITIES_KEY, PROTOCOL_VERSION_KEY, SUBSCRIPTION_ID_KEY
 
 from ..support.command_line import posix
 from ..support.mcp_conversation import modern_meta
 from ..support.serve_process import LOOPING, SECONDS, Process
 from ..support.waiting import blocking_eventually
-
-pytestmark = pytest.mark.timeout(60)
-
 
 # The command line.
 
@@ -216,4 +214,238 @@ def test_clients_are_notified_of_changes(server: Process, folder: Path) -> None:
     (folder / "more.txt").unlink()
     notified("notifications/prompts/list_changed", "notifications/resources/list_changed")
     assert [prompt["name"] for prompt in server.result("prompts/list")["prompts"]] == ["greeting"]
+    assert server.end() == (0, "")
+
+
+def meta(version: Any) -> dict[str, Any]:
+    return {PROTOCOL_VERSION_KEY: version, CLIENT_CAPABILITIES_KEY: {}}
+
+
+UNANSWERED = [
+    b"nonsense",
+    b"\xff\xfe\x00",
+    b'{"jsonrpc":"2.0","id":"x","method":"ping"',
+    b'{"jsonrpc":"2.0","id":"x","method":"ping"}}',
+    b'{"jsonrpc":"2.0","id":"x","id":"y","method":"ping"}',
+    b'{"jsonrpc":"2.0","id":null,"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":[],"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":"x","result":{}}',
+    b'{"jsonrpc":"2.0","id":"x","error":{"code":1,"message":"m"}}',
+    b'{"jsonrpc":"2.0","id":"x","method":"ping","result":{}}',
+    b'{"jsonrpc":"2.0","method":"notifications/nobody/knows"}',
+    b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":[]}}',
+    b'{"jsonrpc":"2.0","method":"notifications/initialized"}',
+    b"[]",
+    b"[1,2]",
+    b'[{"jsonrpc":"2.0","id":"x","method":"ping"}]',
+    b"null",
+    b"\x00",
+    b"[" * 100_000,
+    b"NaN",
+]
+REFUSED = [
+    b'{"jsonrpc":"1.0","id":"r0","method":"ping"}',
+    b'{"id":"r1","method":"ping"}',
+    b'{"jsonrpc":"2.0","id":"r2","method":""}',
+    b'{"jsonrpc":"2.0","id":"r3","method":7}',
+    b'{"jsonrpc":"2.0","id":"r4"}',
+    b'{"jsonrpc":"2.0","id":"r5","method":"prompts/list","params":[]}',
+    b'{"jsonrpc":"2.0","id":"r6","method":"prompts/list","params":null}',
+    b'{"jsonrpc":"2.0","id":"r7","method":"' + b"x" * 2000 + b'"}',
+    b'{"jsonrpc":"2.0","id":"r8","method":"ping","params":' + b'{"a":' * 2000 + b"1" + b"}" * 2001,
+]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--debug"]])
+def test_malformed_lines(folder: Path, arguments: list[str]) -> None:
+    server = Process(folder, *arguments)
+    try:
+        server.initialize()
+        before = server.ids()
+        server.send(*UNANSWERED, *REFUSED)
+        for number in range(len(REFUSED)):
+            assert server.answer(f"r{number}")["error"] == {"code": -32600, "message": "Invalid Request"}
+        assert server.greet() == "Hello Ada"
+        assert server.ids() - before == {*[f"r{number}" for number in range(len(REFUSED))], 2}
+        code, said = server.end()
+    finally:
+        server.close()
+    assert code == 0
+    if not arguments:
+        assert said == ""
+    else:
+        # Each fault is logged, without its contents.
+        for word in ("not JSON", "not UTF-8", "this type of id", "more than once", "not allow batches", "is empty"):
+            assert word in said
+        assert "nonsense" not in said
+        assert "xxxx" * 50 not in said
+
+
+def test_lines_of_ten_megabytes(server: Process) -> None:
+    server.initialize()
+    ten = b"x" * 10_000_000
+    server.send(ten, b'"' + ten, b'{"jsonrpc":"2.0","method":"' + ten + b'"}')
+    server.send(b'{"jsonrpc":"2.0","id":"a","method":"' + ten + b'"}')
+    assert server.answer("a")["error"]["code"] == -32600
+    server.send(b'{"jsonrpc":"2.0","id":"b","method":"ping","params":{"a":"' + ten + b'"}}')
+    assert server.answer("b")["result"] == {}
+    for arguments in ({"name": ten.decode()}, {ten.decode(): ""}):
+        code, message = server.error("prompts/get", {"name": "greeting", "arguments": arguments})
+        assert code == -32602
+        assert "xxxx" not in message
+    assert server.error("prompts/get", {"name": ten.decode()}) == (-32602, "Unknown prompt")
+    assert server.error("resources/read", {"uri": "a:" + ten.decode()})[0] == -32602
+    assert server.error("prompts/list", {"cursor": ten.decode()}) == (-32602, "Invalid cursor")
+    assert server.greet() == "Hello Ada"
+    if sys.platform == "linux":
+        status = Path(f"/proc/{server.popen.pid}/status").read_text()
+        [used] = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:")]
+        assert used < 300_000  # kB: no part of it is kept
+    assert server.end() == (0, "")
+
+
+def test_batches_are_answered_in_one_revision(folder: Path) -> None:
+    batch = b'[{"jsonrpc":"2.0","id":"b0","method":"ping"},{"id":"b1"},{"jsonrpc":"2.0","method":"ping"}]'
+    for version, is_answered in (("2025-03-26", True), ("2025-06-18", False)):
+        server = Process(folder)
+        try:
+            server.send(batch)
+            server.initialize(version)
+            server.result("ping")
+            assert "b0" not in server.ids()
+            server.send(batch)
+            if is_answered:
+                assert server.answer("b0")["result"] == {}
+                assert server.answer("b1")["error"]["code"] == -32600
+            assert server.greet() == "Hello Ada"
+            assert ("b0" in server.ids()) is is_answered
+            assert server.end() == (0, "")
+        finally:
+            server.close()
+
+
+def test_wrong_versions_and_requests_before_initialize(server: Process) -> None:
+    assert server.error("prompts/list") == (-32600, "the session is not initialized")
+    assert server.error("no/such") == (-32601, "Method not found")
+    assert server.error("prompts/get", {"name": "greeting"})[0] == -32600
+    assert server.result("ping") == {}
+    for params in ({}, {"protocolVersion": 1}, {"protocolVersion": "2025-11-25"}, {"protocolVersion": "x" * 100_000}):
+        assert server.error("initialize", params)[0] == -32602
+    for version in ("1999-01-01", "", "2027-01-01"):
+        answer = server.answer(server.request("prompts/list", {"_meta": meta(version)}))
+        assert answer["error"]["code"] == -32022
+        assert answer["error"]["data"]["requested"] == version
+        assert "2026-07-28" in answer["error"]["data"]["supported"]
+    for wrong in ({PROTOCOL_VERSION_KEY: "2026-07-28"}, {CLIENT_CAPABILITIES_KEY: {}}, meta(1), meta("x" * 100_000)):
+        assert server.error("prompts/list", {"_meta": wrong})[0] == -32602
+    assert server.initialize("1999-01-01")["protocolVersion"] == "2025-11-25"
+    assert server.error("initialize", {"protocolVersion": "2025-11-25"})[0] == -32600
+    assert server.greet() == "Hello Ada"
+    modern = server.result("prompts/list", {"_meta": meta("2026-07-28")})
+    assert (modern["resultType"], modern["prompts"][0]["name"]) == ("complete", "greeting")
+    assert server.end() == (0, "")
+
+
+@posix
+def test_nothing_outside_the_folder_is_read(folder: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("the secret")
+    (folder / "link.txt").symlink_to(secret)
+    (folder / "up").symlink_to(tmp_path)
+    for name, template in {
+        "include": "{% include '../secret.txt' %}",
+        "link": "{% include 'link.txt' %}",
+        "absolute": f"{{% include '{secret}' %}}",
+        "argument": "{% include file %}",
+        "classes": "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+    }.items():
+        (folder / f"{name}.j2").write_text(template)
+    server = Process(folder)
+    try:
+        server.initialize()
+        assert "link.txt" not in [item["name"] for item in server.result("resources/list")["resources"]]
+        names = [
+            "../secret",
+            "../secret.txt",
+            str(secret),
+            "link.txt",
+            "up/secret",
+            "..%2fsecret.txt",
+            "greeting.txt\0",
+            "",
+        ]
+        for name in names:
+            assert server.error("prompts/get", {"name": name}) == (-32602, "Unknown prompt")
+        for uri in (
+            "resource://templates/../secret.txt",
+            "resource://templates/%2e%2e/secret.txt",
+            "resource://templates/..%2fsecret.txt",
+            "resource://templates/link.txt",
+            "resource://templates/up/secret.txt",
+            f"resource://templates/{secret}",
+            "resource://other/greeting.txt",
+            f"file://{secret}",
+            "file:///etc/passwd",
+        ):
+            assert server.error("resources/read", {"uri": uri}) == (-32002, "Resource not found")
+        for uri in (None, 1, "", "../secret.txt", "resource:///secret.txt", "resource://temp lates/x", "a:\0"):
+            assert server.error("resources/read", {"uri": uri})[0] == -32602
+        for name in ("include", "link", "absolute", "classes"):
+            code, message = server.error("prompts/get", {"name": name})
+            assert code in (-32602, -32603)
+            assert "secret" not in message
+        for file in ("../secret.txt", str(secret), "link.txt", "up/secret.txt"):
+            code, message = server.error("prompts/get", {"name": "argument", "arguments": {"file": file}})
+            assert code == -32603
+            assert "secret" not in message
+        assert server.greet() == "Hello Ada"
+        assert server.end()[0] == 0
+    finally:
+        server.close()
+
+
+@pytest.mark.slow
+def test_a_template_that_loops_blocks_nothing_else(folder: Path) -> None:
+    (folder / "looping.txt").write_text(LOOPING)
+    (folder / "large.txt").write_text("{{ 'x' * 10 ** 10 }}")
+    (folder / "number.txt").write_text("{{ 9 ** (9 ** (n | length)) }}")
+    server = Process(folder)
+    try:
+        server.initialize()
+        bad = [server.request("prompts/get", {"name": name}) for name in ("looping", "large")]
+        bad.append(server.request("prompts/get", {"name": "number", "arguments": {"n": "nine chrs"}}))
+        started = time.monotonic()
+        server.result("ping")
+        server.result("prompts/list")
+        server.result("resources/read", {"uri": "resource://templates/greeting.txt"})
+        assert time.monotonic() - started < 2
+        for id in bad:
+            assert server.answer(id)["error"]["code"] == -32603
+        assert server.greet() == "Hello Ada"
+        assert server.end()[0] == 0
+    finally:
+        server.close()
+
+
+def test_a_template_that_compiles_slowly_does_not_delay_initialize(folder: Path) -> None:
+    (folder / "constant.txt").write_text("{{ 9 ** (9 ** 9) }}")  # the compiler computes this
+    started = time.monotonic()
+    server = Process(folder)
+    try:
+        server.initialize()
+        server.result("ping")
+        assert server.end() == (0, "")
+        assert time.monotonic() - started < 30
+    finally:
+        server.close()
+
+
+def test_many_cancelled_requests(server: Process) -> None:
+    server.initialize()
+    for number in range(500):
+        get = {"jsonrpc": "2.0", "id": f"s{number}", "method": "prompts/get", "params": {"name": "greeting"}}
+        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": f"s{number}"}}
+        server.send(json.dumps(get).encode(), json.dumps(cancel).encode())
+    assert server.greet() == "Hello Ada"
     assert server.end() == (0, "")

@@ -32,7 +32,6 @@ from ..support.tables import rows
 from ..support.waiting import blocking_eventually
 
 pytestmark = [
-    pytest.mark.timeout(60),
     pytest.mark.skipif(os.name != "posix", reason="pipes, signals and terminals as POSIX has them"),
 ]
 

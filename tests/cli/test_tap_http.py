@@ -18,7 +18,7 @@ from jsonrpc_fast.errors import HttpStatusError
 
 from ..support.http_script import HttpRequest, Reply, http_script, legacy
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50), pytest.mark.usefixtures("no_child_left")]
+pytestmark = pytest.mark.usefixtures("no_child_left")
 
 TEXT = {"content": [{"type": "text", "text": "secret"}]}
 NOTE = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"secret"}}'

@@ -5,13 +5,19 @@ from __future__ import annotations
 import datetime
 import enum
 import json
+import os
+import subprocess
+import sys
 import uuid
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import jsonrpc_fast
 from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.profile import JSONRPC, LENIENT, LSP, MAX_ID_BYTES, MCP_2026_07_28, Limits
 from jsonrpc_fast.types import UNSET
@@ -278,3 +284,28 @@ def test_both_backends_encode_the_same(
     backends: tuple[ModuleType, ModuleType], parts: tuple[Any, ...], option: int
 ) -> None:
     assert_same(backends, lambda backend: write(backend, parts, option), bytes)
+
+
+BREAK_SLOTS = """
+import sys, types
+package = sys.modules["jsonrpc_fast"] = types.ModuleType("jsonrpc_fast")
+package.__path__ = [sys.argv[1]]  # so that errors.py is there before the core
+from jsonrpc_fast.errors import ParseError
+{change}
+from jsonrpc_fast.codec import _backend
+print(_backend.BACKEND, _backend.CORE_FAULT)
+"""
+
+
+def backend_after(change: str) -> str:
+    folder = Path(jsonrpc_fast.__file__).parent
+    command = [sys.executable, "-c", BREAK_SLOTS.format(change=change), str(folder)]
+    env = {name: value for name, value in os.environ.items() if name != "JSONRPC_FAST_PURE"}
+    return subprocess.run(command, env=env, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
+
+
+@pytest.mark.skipif(jsonrpc_fast.BACKEND != "cython", reason="the core is not in use")
+def test_where_an_invariant_does_not_hold_the_pure_backend_is_used() -> None:
+    assert backend_after("pass") == "cython None"
+    broken = "python this Python does not keep what the core relies on: exceptions"
+    assert backend_after("ParseError._offset = ParseError._index") == broken

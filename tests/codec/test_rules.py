@@ -1,13 +1,20 @@
-"""Every row of the rules in every preset, decoded from the text, and parsed from the dict if that can show it."""
+"""Every row of the rules in every preset, decoded and parsed; and docs/rules.md, which shows them."""
 
 from __future__ import annotations
 
+import re
 from types import ModuleType
+from typing import Any, Final
 
+import jsonrpc_fast
+from jsonrpc_fast.codec.rules import DOMAIN, Kinds, faults, message_kind
+from jsonrpc_fast.framing import frame
 from jsonrpc_fast.profile import PRESETS
 
 from ..support.describe import Description, describe
 from ..support.oracle import orjson
+from ..support.pages import table_rows
+from ..support.places import ROOT
 from ..support.tables import rows
 from ..vectors import PRESET_NAMES, VECTORS, Vector
 
@@ -56,3 +63,176 @@ def test_the_default_profile_is_json_rpc(impl: ModuleType) -> None:
     assert describe(impl.decode(text)) == expected
     assert describe(impl.parse(orjson.loads(text))) == expected
     assert describe(impl.Request.from_dict(orjson.loads(text))) == expected
+
+
+PAGE = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+PROFILES = {
+    name: getattr(jsonrpc_fast, name)
+    for name in jsonrpc_fast.__all__
+    if isinstance(getattr(jsonrpc_fast, name), jsonrpc_fast.Profile)
+}
+MARKED = table_rows(PAGE, "text with marks", "`decode`, HTTP", "first line of a stream", "later line")
+ROWS = table_rows(PAGE, "text", "`JSONRPC`", "other profiles")
+FORMS: Final = ("2.0", "1.0", "unversioned")
+WRITTEN = table_rows(PAGE, "message", *[f'`"{form}"`' for form in FORMS])
+
+
+def code(cell: str) -> str:
+    """Return the text of a cell that is one literal."""
+    found = re.fullmatch(r"`(.+)`", cell)
+    assert found, cell
+    return found[1]
+
+
+def verdict(item: Any, backend: ModuleType) -> str:
+    if isinstance(item, list):
+        return "batch: " + ", ".join([verdict(part, backend) for part in item])
+    if isinstance(item, backend.ParseError):
+        return f"`{item.code.name}`"
+    if isinstance(item, backend.Response):
+        return "error" if item.is_error else "result"
+    return {backend.Request: "request", backend.Notification: "notification"}[type(item)]
+
+
+def exceptions(cell: str) -> dict[str, str]:
+    """Return the verdicts of the other profiles; a revision of MCP comes before all of them."""
+    found: dict[str, str] = {}
+    for part in filter(None, cell.split("; ")):
+        name, _, expected = part.partition(": ")
+        name = code(name)
+        assert name in PROFILES or name == "MCP", name
+        names = [preset for preset in PROFILES if preset.startswith("MCP")] if name == "MCP" else [name]
+        found |= dict.fromkeys(names, expected)
+    return found
+
+
+@rows("row", ROWS, ids=[row[0].strip("`") for row in ROWS])
+def test_verdicts(impl: ModuleType, row: list[str]) -> None:
+    text, expected, others = row
+    expected_by_profile = dict.fromkeys(PROFILES, expected) | exceptions(others)
+    found = {name: verdict(impl.decode(code(text), profile), impl) for name, profile in PROFILES.items()}
+    assert found == expected_by_profile
+
+
+@rows("row", MARKED, ids=[row[0].strip("`") for row in MARKED])
+def test_byte_order_marks(impl: ModuleType, row: list[str]) -> None:
+    text = code(row[0]).replace("\\ufeff", "\ufeff")
+    message = '{"jsonrpc":"2.0","id":1,"method":"m"}'
+    for profile in PROFILES.values():
+        found = [verdict(impl.decode(text, profile), impl), verdict(impl.decode(text.encode(), profile), impl)]
+        first, later = (
+            impl.Decoder("newline", profile).feed("".join([f"{line}\n" for line in lines]).encode())
+            for lines in ([text, message], [message, text])
+        )
+        assert [verdict(item, impl) for item in (first[1], later[0])] == ["request", "request"]
+        assert [*found, verdict(first[0], impl), verdict(later[1], impl)] == [row[1], *row[1:]]
+        body = f"Content-Length: {len(text.encode())}\r\n\r\n{text}".encode()
+        assert [verdict(item, impl) for item in impl.Decoder("content-length", profile).feed(body)] == [row[1]]
+
+
+def test_no_byte_order_mark_is_written(impl: ModuleType) -> None:
+    text = impl.encode_request(1, "\ufeff", ["\ufeff"])
+    assert text.startswith(b'{"jsonrpc"')
+    for framing in ("newline", "content-length", "sse", "concatenated"):
+        assert not frame(text, framing).startswith(b"\xef\xbb\xbf")
+
+
+@rows("row", WRITTEN, ids=[row[0].strip("`") for row in WRITTEN])
+def test_what_is_written(impl: ModuleType, row: list[str]) -> None:
+    message = eval(code(row[0]), vars(impl))  # of the page
+    for form, expected in zip(FORMS, row[1:], strict=True):
+        profile = jsonrpc_fast.JSONRPC.replace(writes=form)
+        assert impl.encode(message, profile, delimited=False).decode() == code(expected)
+
+
+CALL: Final = Kinds(jsonrpc="2.0", id="integer", method="string")
+RESULT: Final = Kinds(jsonrpc="2.0", id="integer", result="object")
+ERROR: Final = Kinds(jsonrpc="2.0", id="integer", error="object", has_error_code=True, has_error_message=True)
+CHANGES: Final = [
+    *[("a call", CALL, name) for name in ("jsonrpc", "id", "method", "params")],
+    *[("a result", RESULT, name) for name in ("id", "result")],
+    *[("an error", ERROR, name) for name in ("id", "error", "has_error_code", "has_error_message")],
+]
+MEANT: Final = {
+    ("has_error_code", False): ("code", "no integer of 64 bits"),
+    ("has_error_message", False): ("message", "no string"),
+}
+COLUMNS: Final = ("LENIENT", "JSONRPC_1", "LSP", "MCP_2024_11_05", "MCP_2025_11_25")
+
+
+def table_of_kinds() -> list[str]:
+    """Return the lines of the table that the function of the rules gives: one member of a usual message changed."""
+    names = " | ".join([f"`{name}`" for name in ("JSONRPC", *COLUMNS)])
+    lines = [f"| in | member | kind | {names} |", "|---" * (4 + len(COLUMNS)) + "|"]
+    for message, usual, name in CHANGES:
+        for value in DOMAIN[name]:
+            if value != getattr(usual, name):
+                changed = usual._replace(**{name: value})
+                expected = verdict_of_kinds(changed, jsonrpc_fast.JSONRPC)
+                others = [verdict_of_kinds(changed, PROFILES[column]) for column in COLUMNS]
+                cells = " | ".join([expected, *["" if other == expected else other for other in others]])
+                member, kind = MEANT.get((name, value), (name, value))
+                lines.append(f"| {message} | `{member}` | {kind} | {cells} |".replace("  ", " "))
+    return lines
+
+
+def verdict_of_kinds(kinds: Kinds, profile: jsonrpc_fast.Profile) -> str:
+    found = faults(kinds, profile)
+    return f"`{found[0].code.name}`" if found else message_kind(kinds, profile)
+
+
+def test_the_table_of_kinds_is_that_of_the_function() -> None:
+    """`python -m tests.codec.test_rules` prints it."""
+    assert "\n".join(["", *table_of_kinds(), ""]) in PAGE
+
+
+def test_all_profiles_are_meant() -> None:
+    assert len(PROFILES) == len(jsonrpc_fast.PRESETS) == 10
+    assert len(ROWS) > 40
+
+
+def test_each_exception_differs() -> None:
+    """A profile that decides as `JSONRPC` does is not listed, unless its family is."""
+    for text, expected, others in ROWS:
+        for name, verdict_there in exceptions(others).items():
+            assert verdict_there != expected or (name.startswith("MCP") and "`MCP`" in others), (text, name)
+
+
+def test_fields_of_the_presets() -> None:
+    rows = table_rows(PAGE, "field of `Profile`", "`JSONRPC`", "`LENIENT`", "`JSONRPC_1`", "`LSP`", "`ACP`", "`MCP`")
+    shown = {True: "yes", False: "no", "2.0": "2.0", "1.0": "1.0"}
+    by_revision = {
+        "2.0": "11111",
+        "from 2025-11-25 on": "00011",
+        "2025-03-26 only": "01000",
+        "yes": "11111",
+        "no": "00000",
+    }
+    revisions = sorted(name for name in PROFILES if name.startswith("MCP"))
+    for field, *cells, mcp in rows:
+        names = ("JSONRPC", "LENIENT", "JSONRPC_1", "LSP", "ACP")
+        assert cells == [shown[getattr(PROFILES[name], code(field))] for name in names], field
+        of_revisions = "".join([str(int(bool(getattr(PROFILES[name], code(field))))) for name in revisions])
+        assert by_revision[mcp] == of_revisions, field
+    documented = {code(row[0]) for row in rows}
+    assert documented == set(jsonrpc_fast.Profile.__slots__) - {"name", "big_ints", "floats", "limits"}
+
+
+def test_limits() -> None:
+    rows = table_rows(PAGE, "limit", "default", "fault")
+    limits = jsonrpc_fast.Limits(message_bytes=1)
+    assert {code(row[0]) for row in rows} == set(jsonrpc_fast.Limits.__slots__)
+    for name, default, fault in rows:
+        assert code(fault) in jsonrpc_fast.ParseErrorCode.__members__
+        if code(name) != "message_bytes":
+            assert default == str(getattr(limits, code(name)))
+
+
+def test_each_code_of_a_message_is_shown() -> None:
+    """The other codes belong to streams and to what a profile of one's own asks for."""
+    missing = [name for name in jsonrpc_fast.ParseErrorCode.__members__ if f"`{name}`" not in PAGE]
+    assert missing == ["INVALID_FRAMING"]
+
+
+if __name__ == "__main__":
+    print("\n".join(table_of_kinds()))

@@ -1,11 +1,17 @@
-"""The scanner against orjson: it accepts the same texts, and finds the place of each member."""
+"""The scanner against orjson: it accepts the same texts, and finds the place of each member and fault."""
 
 from __future__ import annotations
 
+import enum
 import json
 import math
 import random
 import re
+import sys
+from array import array
+from collections import OrderedDict
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,8 +20,10 @@ from hypothesis import strategies as st
 
 from jsonrpc_fast.codec import _scanner
 from jsonrpc_fast.codec._scanner import Envelope, Malformed, ScannedValue, scan
+from jsonrpc_fast.profile import JSONRPC, Limits
 
 from ..fuzz.mutate import mutants
+from ..support.describe import Description, describe, fault, fill, notification, request, result, text_fault
 from ..support.examples import scaled_examples
 from ..support.oracle import orjson
 from ..support.tables import rows
@@ -298,3 +306,382 @@ def test_a_hostile_text_takes_linear_time(name: str) -> None:
             break
     assert long < 4 * short
     assert faults <= {0, 1}
+
+
+FAULTS = [(row["text"], row["fault"], row["offset"]) for row in read("faults_of_texts")]
+NAMES = [f"{row['row']} {number}" for number, row in enumerate(read("faults_of_texts"))]
+BEGIN = b'{"jsonrpc":"2.0","id":"\xc3\xa9","method":"m","params":'
+
+
+@rows(("text", "code", "offset"), FAULTS, ids=NAMES)
+def test_faults(impl: ModuleType, text: bytes, code: str, offset: int) -> None:
+    expected = text_fault(code, offset)
+    assert describe(impl.decode(text)) == expected
+    assert describe(impl.decode(text, JSONRPC.replace(big_ints="exact"))) == expected
+    if code == "MALFORMED_JSON":
+        assert describe(impl.decode(text.decode())) == expected
+
+
+@rows(("text", "code", "offset"), FAULTS, ids=NAMES)
+def test_faults_in_a_payload(impl: ModuleType, text: bytes, code: str, offset: int) -> None:
+    if text in (b"{}}", b"{},"):
+        return  # it continues like a message
+    assert describe(impl.decode(BEGIN + text)) == text_fault(code, len(BEGIN) + offset)
+    assert describe(impl.decode(b"[[]," + BEGIN + text)) == text_fault(code, 4 + len(BEGIN) + offset)
+
+
+@rows("row", read("utf_8"), ids=lambda row: ascii(row["text"]))
+def test_valid_utf_8(impl: ModuleType, row: dict[str, bytes]) -> None:
+    text = row["text"].decode()
+    message = fill('{"jsonrpc":"2.0","id":"%s","method":"%s","params":["%s",{"%s":1}]}', *(4 * [text]))
+    expected = ("Request", text, text, [text, {text: 1}])
+    assert describe(impl.decode(message)) == expected
+    assert describe(impl.decode(message.encode())) == expected
+
+
+@rows("row", read("numbers"), ids=lambda row: row["token"])
+def test_numbers_as_ids(impl: ModuleType, row: dict[str, Any]) -> None:
+    """An id is the exact number, or a fault."""
+    found = describe(impl.decode(fill('{"jsonrpc":"2.0","id":%s,"method":"m"}', row["token"])))
+    if row["number"] is not None:
+        assert repr(found) == repr(request(row["number"], "m"))
+    elif "e400" in row["token"]:
+        assert found == text_fault("MALFORMED_JSON", 22)
+    else:
+        assert found == fault("INVALID_ID_TYPE")
+
+
+@rows("row", read("exact_values"), ids=lambda row: ascii(row["text"]))
+def test_exact_values(impl: ModuleType, row: dict[str, Any]) -> None:
+    message = b'{"jsonrpc":"2.0","id":1,"result":' + row["text"] + b"}"
+    assert repr(describe(impl.decode(message, JSONRPC.replace(big_ints="exact")))) == repr(result(1, row["value"]))
+
+
+@rows("row", read("wide_numbers"), ids=lambda row: ascii(row["text"]))
+def test_wide_numbers_of_messages(impl: ModuleType, row: dict[str, Any]) -> None:
+    for profile, offset in ((JSONRPC, row["offset"]), (JSONRPC.replace(big_ints="exact"), row["offset_exact"])):
+        found = describe(impl.decode(row["text"], profile))
+        if offset is None:
+            assert "MALFORMED_JSON" not in repr(found)
+        else:
+            assert found == text_fault("MALFORMED_JSON", offset)
+
+
+def test_only_streams_accept_a_byte_order_mark(impl: ModuleType) -> None:
+    assert describe(impl.decode(b'\xef\xbb\xbf{"jsonrpc":"2.0","method":"m"}')) == text_fault("MALFORMED_JSON", 0)
+
+
+WHOLE = rb"""{"jsonrpc" : "2.0", "id":-12.5e+1, "method":"\u00e9\ud83d\ude00\n\"", "x":[true, false,null ,[]],
+"params":{"a":[1,{"b":{}}, 0.5E-2],"c":"tab\t"}}"""
+
+
+def test_truncated_anywhere(impl: ModuleType) -> None:
+    assert type(impl.decode(WHOLE)) is impl.Request
+    for text in (WHOLE, b"[" + WHOLE + b", " + WHOLE + b"]"):
+        for end in range(len(text)):
+            assert describe(impl.decode(text[:end])) == text_fault("MALFORMED_JSON", end)
+
+
+def test_truncated_inside_a_character(impl: ModuleType) -> None:
+    text = '{"é€😀":1}'.encode()
+    expected = [("MALFORMED_JSON", end) for end in range(len(text))]
+    for end, start in ((3, 2), (5, 4), (6, 4), (8, 7), (9, 7), (10, 7)):
+        expected[end] = ("INVALID_UTF8", start)
+    for end, (code, offset) in enumerate(expected):
+        assert describe(impl.decode(text[:end])) == text_fault(code, offset)
+
+
+# JSONTestSuite
+
+
+@pytest.fixture(scope="module")
+def suite(corpora: Path) -> dict[str, bytes]:
+    files = {path.name: path.read_bytes() for path in (corpora / "jsontestsuite" / "test_parsing").iterdir()}
+    assert len(files) == 318
+    return files
+
+
+def test_suite_accepts_as_params(impl: ModuleType, suite: dict[str, bytes]) -> None:
+    accepted = 0
+    for name, text in suite.items():
+        if name.startswith("y_") and text.strip()[:1] in (b"{", b"["):
+            message = impl.decode(BEGIN + text + b"}")
+            assert repr(describe(message)) == repr(("Request", "é", "m", orjson.loads(text))), name
+            accepted += 1
+    assert accepted == 87
+
+
+def test_suite_accepts_as_result(impl: ModuleType, suite: dict[str, bytes]) -> None:
+    accepted = 0
+    for name, text in suite.items():
+        if name.startswith("y_"):
+            message = impl.decode(b'{"result":' + text + b',"jsonrpc":"2.0","id":1}')
+            assert repr(describe(message)) == repr(("Result", 1, orjson.loads(text))), name
+            accepted += 1
+    assert accepted == 95
+
+
+def test_suite_rejects_as_a_whole(impl: ModuleType, suite: dict[str, bytes]) -> None:
+    rejected = 0
+    for name, text in suite.items():
+        if name.startswith("n_"):
+            found = impl.decode(text)
+            assert found.code.name == ("MALFORMED_JSON" if is_utf_8(text) else "INVALID_UTF8"), name
+            assert found.rpc_code == -32700
+            rejected += 1
+    assert rejected == 188
+
+
+def test_suite_rejects_as_a_payload(impl: ModuleType, suite: dict[str, bytes]) -> None:
+    rejected = 0
+    for name, text in suite.items():
+        if name.startswith("n_"):
+            found = impl.decode(BEGIN + text + b"}")
+            assert describe(found)[0] == "ParseError", name
+            assert found.code.name == ("MALFORMED_JSON" if is_utf_8(text) else "INVALID_UTF8"), name
+            rejected += 1
+    assert rejected == 188
+
+
+def test_suite_agrees_with_orjson_where_either_is_allowed(impl: ModuleType, suite: dict[str, bytes]) -> None:
+    accepted = set()
+    for name, text in suite.items():
+        if name.startswith("i_"):
+            try:
+                value = orjson.loads(text)
+            except orjson.JSONDecodeError:
+                assert impl.decode(text).rpc_code == -32700, name
+                assert impl.decode(BEGIN + text + b"}").rpc_code == -32700, name
+            else:
+                assert getattr(impl.decode(text), "rpc_code", -32600) == -32600, name
+                message = impl.decode(b'{"result":' + text + b',"jsonrpc":"2.0","id":1}')
+                assert repr(describe(message)) == repr(("Result", 1, value)), name
+                accepted.add(name)
+    assert accepted == {
+        "i_number_double_huge_neg_exp.json",
+        "i_number_real_underflow.json",
+        "i_number_too_big_neg_int.json",
+        "i_number_too_big_pos_int.json",
+        "i_number_very_big_negative_int.json",
+        "i_structure_500_nested_arrays.json",
+    }
+
+
+def test_hundred_thousand_brackets(impl: ModuleType, suite: dict[str, bytes]) -> None:
+    brackets = suite["n_structure_100000_opening_arrays.json"]
+    objects = suite["n_structure_open_array_object.json"]
+    assert describe(impl.decode(brackets)) == text_fault("MALFORMED_JSON", 100_000)
+    assert describe(impl.decode(objects)) == text_fault("MALFORMED_JSON", 250_001)
+    assert describe(impl.decode(BEGIN + brackets)) == text_fault("MALFORMED_JSON", len(BEGIN) + 100_000)
+    closed = BEGIN + brackets + 100_000 * b"]" + b"}"
+    assert describe(impl.decode(closed)) == fault("TOO_DEEP", "é")
+
+
+TEXT = b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":["\xc3\xa9"]}}'
+EXPECTED = request(1, "m", {"a": ["é"]})
+
+
+class Text(str):
+    __slots__ = ()
+
+
+class Bytes(bytes):
+    __slots__ = ()
+
+
+@rows(
+    "data",
+    [
+        TEXT,
+        bytearray(TEXT),
+        memoryview(TEXT),
+        memoryview(bytearray(TEXT)),
+        memoryview(b"  " + TEXT)[2:],
+        memoryview(bytes(byte for pair in zip(TEXT, TEXT, strict=True) for byte in pair))[::2],
+        memoryview(TEXT[::-1])[::-1],
+        memoryview(array("b", [byte - 256 if byte > 127 else byte for byte in TEXT])),
+        TEXT.decode(),
+        Text(TEXT.decode()),
+        Bytes(TEXT),
+    ],
+    ids=lambda data: type(data).__name__,
+)
+def test_types_of_input(impl: ModuleType, data: Any) -> None:
+    assert describe(impl.decode(data)) == EXPECTED
+    assert impl.classify(data) == ("request", "m", 1)
+
+
+def test_a_view_of_wider_items_is_read_as_bytes(impl: ModuleType) -> None:
+    text = b'{"jsonrpc":"2.0","method":"four"}  \n'
+    assert len(text) % 4 == 0
+    words = array("I", text)
+    assert describe(impl.decode(memoryview(words))) == notification("four")
+    assert describe(impl.decode(memoryview(text).cast("B", (6, 6)))) == notification("four")
+
+
+def test_the_message_does_not_reference_the_buffer(impl: ModuleType) -> None:
+    large = TEXT.replace(b"[", b'["%b",' % (5000 * b"v"))
+    for text in (TEXT, large, b"[%b,%b]" % (TEXT, large)):
+        buffer = bytearray(text)
+        messages = [impl.decode(buffer), impl.decode(buffer, raw=True), impl.decode(memoryview(buffer), raw=True)]
+        messages += impl.Decoder().feed(buffer + b"\n") + impl.Decoder(raw=True).feed(memoryview(buffer + b"\n"))
+        buffer[:] = b"x" * 3
+        expected = [impl.decode(text), impl.decode(text, raw=True), impl.decode(text, raw=True)]
+        assert messages == [*expected, impl.decode(text), impl.decode(text, raw=True)]
+
+
+@rows("data", [None, 1, 1.5, [], {}, object(), array("b", b"{}"), [TEXT], iter(TEXT)])
+def test_other_types_are_refused(impl: ModuleType, data: Any) -> None:
+    expected = f"data must be bytes, bytearray, memoryview or str, not {type(data).__name__}"
+    for function in (impl.decode, impl.classify):
+        with pytest.raises(TypeError) as caught:
+            function(data)
+        assert str(caught.value) == expected
+        assert type(caught.value) is TypeError
+
+
+@rows(
+    ("text", "offset"),
+    [("\ud800", 0), ('{"é":"\udfff"}', 7), ("[1,\ud83d\ude00]", 3), ('{"jsonrpc":1,"x":"😀\ud800', 22)],
+)
+def test_lone_surrogates_are_not_utf_8(impl: ModuleType, text: str, offset: int) -> None:
+    assert describe(impl.decode(text)) == text_fault("INVALID_UTF8", offset)
+    assert impl.classify(text) == ("invalid", None, None)
+
+
+@rows("obj", [None, 1, 1.5, "a", True, (), ({},), b"{}", object(), {1, 2}])
+def test_parse_of_values_that_are_not_dicts(impl: ModuleType, obj: object) -> None:
+    assert describe(impl.parse(obj)) == fault("NOT_AN_OBJECT")
+    for cls in (impl.Request, impl.Notification, impl.Response, impl.Error):
+        assert cls.from_dict(obj) is None
+
+
+@rows("obj", [[], [{}], [{"jsonrpc": "2.0", "id": 1, "method": "m"}], [[]]])
+def test_from_dict_does_not_accept_a_list(impl: ModuleType, obj: list[object]) -> None:
+    assert isinstance(impl.parse(obj), list) or describe(impl.parse(obj)) == fault("EMPTY_BATCH")
+    for cls in (impl.Request, impl.Notification, impl.Response, impl.Error):
+        assert cls.from_dict(obj) is None
+
+
+class Word(str, enum.Enum):
+    VERSION = "2.0"
+    METHOD = "m"
+
+
+class Number(enum.IntEnum):
+    SEVEN = 7
+
+
+def test_parse_of_subclasses(impl: ModuleType) -> None:
+    obj = OrderedDict(jsonrpc=Text("2.0"), id=Text("i"), method=Text("m"), params=OrderedDict(a=1))
+    assert describe(impl.parse(obj)) == request("i", "m", {"a": 1})
+    assert describe(impl.Request.from_dict(obj)) == request("i", "m", {"a": 1})
+    numbered = {"jsonrpc": "2.0", "id": Number.SEVEN, "error": {"code": Number.SEVEN, "message": Text("e")}}
+    message = impl.parse(numbered)
+    assert message.id == 7
+    assert (type(message.error.code), message.error.code) == (int, 7)
+
+
+def test_parse_with_keys_of_other_types(impl: ModuleType) -> None:
+    obj = {1: 2, None: 3, "jsonrpc": "2.0", "id": 1, "method": "m"}
+    assert describe(impl.parse(obj)) == request(1, "m")
+    assert describe(impl.parse(obj, JSONRPC.replace(extra_members=False))) == fault("UNEXPECTED_MEMBER", 1)
+
+
+def test_parse_shares_the_payload(impl: ModuleType) -> None:
+    obj: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "m", "params": {"a": []}}
+    assert impl.parse(obj).params is obj["params"]
+    assert impl.parse([obj])[0].params is obj["params"]
+
+
+@rows("params", [(), (1,), {1, 2}, b"{}", 1j])
+def test_parse_with_params_that_json_does_not_have(impl: ModuleType, params: object) -> None:
+    obj = {"jsonrpc": "2.0", "id": 1, "method": "m", "params": params}
+    assert describe(impl.parse(obj)) == fault("INVALID_PARAMS_TYPE", 1)
+
+
+def test_error_from_dict(impl: ModuleType) -> None:
+    assert impl.Error.from_dict({"code": 1, "message": "m"}) == impl.Error(1, "m")
+    assert impl.Error.from_dict({"code": 1, "message": "m", "data": None}) == impl.Error(1, "m", None)
+    assert impl.Error.from_dict({"code": 1, "message": "m", "data": 0, "x": 1}) == impl.Error(1, "m", 0)
+    for obj in ({}, {"code": 1}, {"message": "m"}, {"code": True, "message": "m"}, {"code": 1, "message": b"m"}):
+        assert impl.Error.from_dict(obj) is None
+
+
+WIDE = "123456789012345678901234567890"
+REJECTED = fault("INTEGER_TOO_LARGE", 1)
+BIG_INTS: list[tuple[str, Description, Description, Description]] = [
+    # params, and the message with "float", "exact" and "reject"
+    (f"[{WIDE}]", request(1, "m", [1.2345678901234568e29]), request(1, "m", [int(WIDE)]), REJECTED),
+    (
+        f'{{"a":[-{WIDE}]}}',
+        request(1, "m", {"a": [-1.2345678901234568e29]}),
+        request(1, "m", {"a": [-int(WIDE)]}),
+        REJECTED,
+    ),
+    ("[18446744073709551616]", request(1, "m", [2.0**64]), request(1, "m", [2**64]), REJECTED),
+    ("[-9223372036854775809]", request(1, "m", [-float(2**63)]), request(1, "m", [-(2**63) - 1]), REJECTED),
+    *(
+        (f"[{value}]", request(1, "m", [value]), request(1, "m", [value]), request(1, "m", [value]))
+        for value in (2**64 - 1, 2**63, 2**63 - 1, -(2**63), 10**18, 0)
+    ),
+    *(
+        (params, request(1, "m", value), request(1, "m", value), request(1, "m", value))
+        for params, value in (
+            (f'["{WIDE}"]', [WIDE]),
+            (f'{{"{WIDE}":1}}', {WIDE: 1}),
+            (rf'["\"{WIDE}"]', [f'"{WIDE}']),
+            (f"[{WIDE}.0]", [1.2345678901234568e29]),
+            (f"[{WIDE}e1]", [1.2345678901234568e30]),
+        )
+    ),
+    ("[" + 309 * "9" + "]", text_fault("MALFORMED_JSON", 47), request(1, "m", [10**309 - 1]), REJECTED),
+    ("[" + 4301 * "9" + "]", text_fault("MALFORMED_JSON", 47), REJECTED, REJECTED),
+    ("[1e400]", *(3 * [text_fault("MALFORMED_JSON", 47)])),
+]
+
+
+@rows(("params", "as_float", "exact", "rejected"), BIG_INTS, ids=[case[0][:30] for case in BIG_INTS])
+def test_big_ints(
+    impl: ModuleType, params: str, as_float: Description, exact: Description, rejected: Description
+) -> None:
+    text = fill('{"jsonrpc":"2.0","id":1,"method":"m","params":%s}', params)
+    for mode, expected in (("float", as_float), ("exact", exact), ("reject", rejected)):
+        assert repr(describe(impl.decode(text, JSONRPC.replace(big_ints=mode)))) == repr(expected)
+
+
+@rows("place", range(20))
+def test_a_wide_integer_is_found_at_any_place(impl: ModuleType, place: int) -> None:
+    text = fill('{"jsonrpc":"2.0","id":1,"result":["%s",-9223372036854775809]}', "x" * place)
+    assert impl.decode(text, JSONRPC.replace(big_ints="exact")).result[1] == -(2**63) - 1
+    assert describe(impl.decode(text, JSONRPC.replace(big_ints="reject"))) == fault("INTEGER_TOO_LARGE", 1, reply=False)
+
+
+def test_as_many_digits_as_the_interpreter_converts(impl: ModuleType) -> None:
+    text = '{"jsonrpc":"2.0","id":1,"result":%s}'
+    profile = JSONRPC.replace(big_ints="exact")
+    assert impl.decode(text % (4300 * "9"), profile).result == 10**4300 - 1
+    assert describe(impl.decode(text % (4301 * "9"), profile)) == fault("INTEGER_TOO_LARGE", 1, reply=False)
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(640)
+    try:
+        assert describe(impl.decode(text % (641 * "9"), profile)) == fault("INTEGER_TOO_LARGE", 1, reply=False)
+        widest = JSONRPC.replace(limits=Limits(id_bytes=640))
+        message = impl.decode(fill('{"jsonrpc":"2.0","id":%s,"result":1}', 640 * "9"), widest)
+        assert message.to_bytes() == b'{"jsonrpc":"2.0","id":%b,"result":1}' % (640 * b"9")
+    finally:
+        sys.set_int_max_str_digits(before)
+
+
+def test_big_ints_outside_payloads(impl: ModuleType) -> None:
+    exact, reject = (JSONRPC.replace(big_ints=mode) for mode in ("exact", "reject"))
+    code = fill('{"jsonrpc":"2.0","id":1,"error":{"code":%s,"message":"e"}}', WIDE)
+    assert describe(impl.decode(code)) == fault("INVALID_ERROR_CODE", 1, reply=False)
+    assert describe(impl.decode(code, exact)) == fault("INVALID_ERROR_CODE", 1, reply=False)
+    assert describe(impl.decode(code, reject)) == fault("INTEGER_TOO_LARGE", 1, reply=False)
+    unknown = fill('{"jsonrpc":"2.0","id":%s,"result":1,"x":%s}', WIDE, WIDE)
+    for profile in (JSONRPC, exact, reject):
+        assert describe(impl.decode(unknown, profile)) == result(int(WIDE), 1)
+    batch = fill('[{"jsonrpc":"2.0","id":1,"result":%s},{"jsonrpc":"2.0","id":2,"result":1}]', WIDE)
+    assert describe(impl.decode(batch, exact)) == [result(1, int(WIDE)), result(2, 1)]
+    assert describe(impl.decode(batch, reject)) == [fault("INTEGER_TOO_LARGE", 1, reply=False, index=0), result(2, 1)]

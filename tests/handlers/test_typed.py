@@ -251,7 +251,6 @@ class Cyclic(pydantic.BaseModel):
     number: int = 0
 
 
-@pytest.mark.timeout(20)
 def test_types_and_defaults_that_hold_themselves() -> None:
     params = {"child": {"child": {"number": SECRET}}}
     reason = 'is not of type "integer"'

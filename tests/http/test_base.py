@@ -12,7 +12,9 @@ import pytest
 
 from jsonrpc_fast.handlers import RequestContext
 from jsonrpc_fast.http import Endpoint, Refusal, WsgiEndpoint
+from jsonrpc_fast.profile import JSONRPC_1, Profile
 
+from ..handlers.test_handler import HANDLERS, TEXTS
 from ..support.asgi import Client
 from ..support.tables import rows
 
@@ -225,3 +227,33 @@ async def test_bodies_that_are_not_bytes() -> None:
             WSGI.serve("POST", headers, wrong)
         with pytest.raises(TypeError, match="the body must be bytes, not "):
             await ASGI.serve("POST", headers, wrong)
+
+
+HEADERS = {"content-type": "application/json", "host": "localhost"}
+
+
+@rows(("profile", "text", "response"), TEXTS)
+async def test_each_text(profile: Profile, text: str, response: str) -> None:
+    expected = 200 if response else 204, response
+    endpoint = Endpoint(HANDLERS, profile=profile, max_body_bytes=1000)
+    status, _, body = await endpoint.serve("POST", HEADERS, text.encode())
+    assert (status, body.decode()) == expected
+    if "later" not in text:
+        status, _, body = WsgiEndpoint(HANDLERS, profile=profile, max_body_bytes=1000).serve(
+            "POST", {**HEADERS, "content-length": str(len(text))}, text.encode()
+        )
+        assert (status, body.decode()) == expected
+
+
+async def test_a_function_that_is_cancelled_by_itself() -> None:
+    async def cancel() -> None:
+        raise asyncio.CancelledError
+
+    endpoint = Endpoint({"cancel": cancel}, profile=JSONRPC_1)
+    for version, expected in (
+        ("", '{"id":1,"error":{"code":-32603,"message":"Internal error"},"result":null}'),
+        ('"jsonrpc":"2.0",', '{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"Internal error"}}'),
+    ):
+        text = "{" + version + '"id":1,"method":"cancel"}'
+        _, _, body = await endpoint.serve("POST", HEADERS, text.encode())
+        assert body.decode() == expected

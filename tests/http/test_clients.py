@@ -16,7 +16,7 @@ from ..support.chromium import report_of
 from ..support.eth_app import BALANCE
 from ..support.http_process import COMMANDS, Server, serving
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 ADDRESS = "0x0000000000000000000000000000000000000001"
 ADD = '{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}'

@@ -16,7 +16,7 @@ from ..support.http_app import BODY_SECONDS
 from ..support.http_process import Server, descriptors, parse, read_all, request, serving
 from ..support.tables import rows
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 ADD = b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}'
 SUM = b'{"jsonrpc":"2.0","id":1,"result":3}'

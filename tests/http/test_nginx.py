@@ -30,7 +30,7 @@ from ..support.places import PACKAGE, ROOT
 from ..support.processes import end_process
 from ..support.waiting import free_port
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slow
 
 PAGE = ROOT / "docs" / "deploy" / "nginx.md"
 WORKERS = 3

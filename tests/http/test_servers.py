@@ -12,7 +12,7 @@ import pytest
 from ..support.http_app import MAX_BODY
 from ..support.http_process import COMMANDS, SECONDS, Server, parse, read_all, request, serving
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 ADD = b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}'
 SUM = b'{"jsonrpc":"2.0","id":1,"result":3}'

@@ -17,7 +17,6 @@ from ..support.places import PEERS
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(120),
     pytest.mark.skipif(sys.platform == "win32", reason="a shell notes the server's exit code"),
 ]
 

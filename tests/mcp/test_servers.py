@@ -20,8 +20,6 @@ from jsonrpc_fast.transports.stdio.client import StdioClient
 from ..peers.node import node_command
 from ..support.places import PEERS
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50)]
-
 
 def command_of(server: str) -> list[str]:
     if server.endswith(".mjs"):

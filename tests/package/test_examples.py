@@ -28,7 +28,6 @@ from ..support.waiting import accepts, blocking_eventually, free_port
 
 EXAMPLES = ROOT / "examples"
 MCP = ("jsonschema_rs", "msgspec")
-pytestmark = pytest.mark.timeout(120)
 
 
 def program(name: str, *arguments: str) -> list[str]:

@@ -19,7 +19,7 @@ from jsonrpc_fast.transports.websocket import WebSocketClient, WebSocketServer
 from ..support.tables import rows
 from .node import node_command
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.time_limit(100)]
+pytestmark = pytest.mark.time_limit(100)
 
 HEADS = 3
 

@@ -16,7 +16,7 @@ from ..support.session_pairs import sessions
 from ..support.tables import rows
 from ..support.waiting import settle
 
-pytestmark = [pytest.mark.timeout(30), pytest.mark.usefixtures("each_loop")]
+pytestmark = pytest.mark.usefixtures("each_loop")
 
 
 class Work:

@@ -22,7 +22,7 @@ from ..support.mcp_http import Exchange, Gate, begin_session, call, modern
 from ..support.tables import rows
 from ..support.waiting import settle
 
-pytestmark = [pytest.mark.usefixtures("loop"), pytest.mark.timeout(60)]
+pytestmark = pytest.mark.usefixtures("loop")
 
 Left: Any = []
 

@@ -26,7 +26,7 @@ from ..support.session_pairs import Faults, Wire
 from ..support.tables import rows
 from ..support.waiting import eventually, forever, settle
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("each_loop")]
+pytestmark = pytest.mark.usefixtures("each_loop")
 QUICK: dict[str, Any] = {"min_delay_seconds": 0.001, "max_delay_seconds": 0.01}
 
 

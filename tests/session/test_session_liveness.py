@@ -24,7 +24,7 @@ from ..support.session_pairs import Faults, asking_handlers, session_and_wire, s
 from ..support.tables import rows
 from ..support.waiting import eventually, settle
 
-pytestmark = [pytest.mark.usefixtures("each_loop"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.usefixtures("each_loop")
 BUSY = -32009
 
 
@@ -444,7 +444,6 @@ async def test_calls_back_go_on_although_the_calls_in_flight_wait_for_them(in_ba
         assert await asyncio.wait_for(asyncio.gather(*calls), 100) == [4, 5, 4, 5]
 
 
-@pytest.mark.time_limit(40)
 @pytest.mark.parametrize("channel", ["tcp", "pipes"])
 async def test_the_loss_of_the_peer_is_noticed_while_reading_is_paused(channel: str) -> None:
     request = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "m"}) + "\n"

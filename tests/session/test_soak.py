@@ -9,8 +9,6 @@ from ..isolated.session_soak import CHANNELS, kill, soak
 pytestmark = [pytest.mark.usefixtures("each_loop"), pytest.mark.slow]
 
 
-@pytest.mark.timeout(60)
-@pytest.mark.time_limit(40)
 @pytest.mark.parametrize("channel", CHANNELS)
 async def test_each_call_settles_once_and_nothing_is_left(channel: str) -> None:
     reports = await soak(channel, 1500, seed=7)
@@ -21,8 +19,6 @@ async def test_each_call_settles_once_and_nothing_is_left(channel: str) -> None:
         assert {"result", "error", "timeout", "cancelled"} <= report.outcomes.keys()
 
 
-@pytest.mark.timeout(60)
-@pytest.mark.time_limit(50)
 @pytest.mark.parametrize("channel", CHANNELS)
 async def test_a_peer_that_is_killed(channel: str) -> None:
     for seed in (1, 2):

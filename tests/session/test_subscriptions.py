@@ -27,7 +27,7 @@ from ..support.session_pairs import Wire, session_and_wire, sessions
 from ..support.tables import rows
 from ..support.waiting import eventually, settle
 
-pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("each_loop")]
+pytestmark = pytest.mark.usefixtures("each_loop")
 
 
 def result(id: Any, value: Any) -> bytes:

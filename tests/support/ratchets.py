@@ -16,11 +16,11 @@ OF_OTHERS: Final = {
     ("adapters/nats/connection.py", "_transport"),
     ("adapters/nats/service.py", "_closed"),
     ("adapters/test_web3.py", "_socket"),
-    ("codec/test_classify.py", "_fields"),
+    ("codec/test_messages.py", "_fields"),
     ("codec/test_decoder.py", "_fast"),
     ("codec/rules.py", "_fields"),
     ("codec/test_encode.py", "_inner"),
-    ("handlers/test_depth.py", "_parent"),
+    ("handlers/test_dispatch.py", "_parent"),
     ("peers/lsp_client.py", "_server"),
 }
 """Files and the private names in them that are of other libraries, of what the file tests in Cython, or of the test."""

@@ -21,7 +21,7 @@ from ..support.tables import rows
 from ..support.transports import Recorder
 from ..support.waiting import eventually
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("loop")]
+pytestmark = pytest.mark.usefixtures("loop")
 
 
 async def serve(transport: AsgiWebSocket) -> None:

@@ -43,7 +43,7 @@ from ..support.examples import scaled_examples
 from ..support.tables import rows
 from ..support.transports import Recorder
 
-pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("each_loop")]
+pytestmark = pytest.mark.usefixtures("each_loop")
 
 TEXT = encode_notification("n")
 

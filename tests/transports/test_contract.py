@@ -23,7 +23,7 @@ from ..support.places import ROOT
 from ..support.tables import rows
 from ..support.waiting import settle
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("each_loop")]
+pytestmark = pytest.mark.usefixtures("each_loop")
 
 Making = Callable[[Path], AbstractAsyncContextManager[Pair]]
 

@@ -20,7 +20,7 @@ from jsonrpc_fast.transports import StdioClient, TcpClient, TcpServer, memory_pa
 from ..support.tables import rows
 from ..support.waiting import settle
 
-pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("loop")]
+pytestmark = pytest.mark.usefixtures("loop")
 
 
 @pytest.fixture
@@ -157,7 +157,6 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.timeout(60)
 async def test_the_logs_of_both_ends_hold_no_payload_and_no_forged_line(
     log: io.StringIO,
 ) -> None:

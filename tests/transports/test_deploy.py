@@ -27,7 +27,6 @@ from ..support.transports import inheriting
 from ..support.waiting import eventually, free_port
 
 pytestmark = [
-    pytest.mark.timeout(60),
     pytest.mark.skipif(sys.platform == "win32", reason="the workers inherit their socket"),
 ]
 

@@ -1,4 +1,4 @@
-"""A server under attack serves others: the figures of `hostile_clients`, at a size that a test can afford."""
+"""A server under attack serves others, and processes on pipes lose nothing: short runs of isolated/."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import sys
 
 import pytest
 
+from ..isolated import transport_soak
 from ..isolated.hostile_clients import MAX_BUFFERED_BYTES, attack
+from ..support.tables import rows
 
 IDLE = 300
 CLIENTS = 10
@@ -14,7 +16,6 @@ CLIENTS = 10
 
 @pytest.mark.slow
 @pytest.mark.time_limit(150)
-@pytest.mark.timeout(180)
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize(
     ("kind", "server_loop", "seconds"),
@@ -43,3 +44,24 @@ async def test_others_are_served_meanwhile(kind: str, server_loop: str, seconds:
         assert report["dropped"] >= 1, report
     assert report["memory_of_an_idle_connection"] < 64 * 1024, report
     assert report["flood_memory"] < 4 * MAX_BUFFERED_BYTES, report
+
+
+pytestmark = [
+    pytest.mark.usefixtures("loop"),
+    pytest.mark.skipif(sys.platform == "win32", reason="the scenes use signals"),
+]
+
+
+@pytest.mark.slow
+@rows("scene", transport_soak.SCENES)
+async def test_scene(scene: str) -> None:
+    await transport_soak.SCENES[scene](4000)
+
+
+def test_a_lost_or_torn_message_is_found() -> None:
+    check = transport_soak.Check(1, 10)
+    size = transport_soak.sizes(1, 10)
+    check.receive([0, transport_soak.text_of(0, size[0])])
+    for wrong in ([2, transport_soak.text_of(2, size[2])], [1, transport_soak.text_of(1, size[1])[:-1]]):
+        with pytest.raises(AssertionError):
+            check.receive(wrong)

@@ -11,7 +11,7 @@ from jsonrpc_fast.transports.parts import TaskPart
 
 from ..support.tables import rows
 
-pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("each_loop")]
+pytestmark = pytest.mark.usefixtures("each_loop")
 
 COUNTS_CANCELLATIONS = sys.version_info >= (3, 11)
 

@@ -14,7 +14,7 @@ from jsonrpc_fast.session.proxies import proxy
 from ...support.nats_server import NatsServer, connected, needs_server
 from ...support.tables import rows
 
-pytestmark = [needs_server, pytest.mark.timeout(60), pytest.mark.time_limit(50)]
+pytestmark = needs_server
 
 
 async def test_answers_that_are_not_responses_to_the_call(server: NatsServer) -> None:

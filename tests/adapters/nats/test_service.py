@@ -23,7 +23,7 @@ from ...isolated import nats_load
 from ...support.nats_server import NatsServer, connected, nats_server, needs_server
 from ...support.waiting import eventually, forever, settle
 
-pytestmark = [needs_server, pytest.mark.timeout(60), pytest.mark.time_limit(50)]
+pytestmark = needs_server
 
 
 async def nothing(*_: object) -> None:
@@ -463,7 +463,6 @@ def test_consumer_names() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.time_limit(280)
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])

@@ -17,7 +17,7 @@ from jsonrpc_fast.session import Session
 from ...support.nats_server import NatsServer, nats_server, needs_server
 from ...support.waiting import forever, settle
 
-pytestmark = [needs_server, pytest.mark.timeout(60), pytest.mark.time_limit(50), pytest.mark.usefixtures("each_loop")]
+pytestmark = [needs_server, pytest.mark.usefixtures("each_loop")]
 
 
 async def test_a_broker_that_reads_nothing_does_not_delay_the_end(server: NatsServer) -> None:

@@ -21,9 +21,6 @@ from ...support.session_pairs import Faults
 from ...support.tables import rows
 from ...support.waiting import settle
 
-pytestmark = pytest.mark.timeout(60)
-
-
 TOOL = {"name": "t", "inputSchema": {"type": "object"}}
 
 

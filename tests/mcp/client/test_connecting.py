@@ -28,8 +28,6 @@ from ...support.mcp_script import DISCOVERED, INITIALIZED, Script, scripted
 from ...support.tables import rows, table
 from ...support.waiting import settle
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50)]
-
 
 async def test_the_first_messages_of_each_mode() -> None:
     info = {"name": "t", "version": "9"}

@@ -66,7 +66,7 @@ METADATA = "/.well-known/oauth-authorization-server"
 OURS = ("mcp", "jsonrpc_fast")
 SECRET = "s3cr3t-that-nobody-may-see"
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(1000)]
+pytestmark = pytest.mark.time_limit(1000)
 
 
 class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, Any]):

@@ -14,8 +14,6 @@ from ...support.session_pairs import Faults
 from ...support.tables import rows
 from ...support.waiting import settle
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def progress_of(token: object, **members: Any) -> dict[str, Any]:
     return {"method": "notifications/progress", "params": {"progressToken": token, **members}}

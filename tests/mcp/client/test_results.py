@@ -9,8 +9,6 @@ from jsonrpc_fast.mcp.client.results import MAX_PAGES
 
 from ...support.mcp_script import scripted
 
-pytestmark = pytest.mark.timeout(60)
-
 TOOL = {"name": "t", "inputSchema": {"type": "object"}}
 
 

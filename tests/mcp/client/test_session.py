@@ -22,8 +22,6 @@ from ...support.session_pairs import Faults
 from ...support.tables import rows
 from ...support.waiting import settle
 
-pytestmark = pytest.mark.timeout(60)
-
 
 async def test_requests_of_the_server() -> None:
     def refuse(params: dict[str, Any]) -> dict[str, Any]:

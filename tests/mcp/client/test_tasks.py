@@ -16,8 +16,6 @@ from jsonrpc_fast.mcp.protocol.meta import TASKS_EXTENSION
 from jsonrpc_fast.mcp.server import Context, Server, TaskStore
 from jsonrpc_fast.transports import memory_pair
 
-pytestmark = pytest.mark.timeout(60)
-
 BOTH = pytest.mark.parametrize("mode", ["2025-11-25", "2026-07-28"])
 FORM = {"message": "Name?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
 

@@ -1,23 +1,29 @@
-"""The gateway: what clients see of servers that run in this process, and what servers see of clients."""
+"""The gateway: what clients see of servers in this process, and servers of clients, in both eras."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from typing import Any
 
 import pytest
 
+from jsonrpc_fast import Notification, Request, Response
 from jsonrpc_fast.errors import RpcError
-from jsonrpc_fast.mcp.gateway import Gateway
+from jsonrpc_fast.mcp import Gateway
 from jsonrpc_fast.mcp.protocol.capabilities import Implementation
+from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, VERSIONS
 from jsonrpc_fast.mcp.server import Server
+from jsonrpc_fast.profile import MCP_2025_11_25
+from jsonrpc_fast.transports.memory import memory_pair
 
+from ...support.mcp_conversation import modern_meta
 from ...support.mcp_gateway import Scripted, Shop, client_of, text_of, two
 from ...support.tables import rows
 from ...support.waiting import eventually, settle
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 
 
 async def test_lists_have_the_names_of_the_servers_and_calls_find_them() -> None:
@@ -312,3 +318,256 @@ async def test_the_log_names_the_server_and_holds_no_payload(caplog: pytest.LogC
             assert len(await client.list_tools()) == 7
     assert "one: is left out of tools/list" in caplog.text
     assert "xyzzy" not in caplog.text
+
+
+PAIRS = pytest.mark.parametrize(
+    ("mode", "versions", "spoken"),
+    [
+        ("legacy", HANDSHAKE_VERSIONS, "2025-11-25"),
+        ("legacy", VERSIONS, "2025-11-25"),
+        ("legacy", MODERN_VERSIONS, "2026-07-28"),
+        ("modern", HANDSHAKE_VERSIONS, "2025-11-25"),
+        ("modern", VERSIONS, "2026-07-28"),
+        ("modern", MODERN_VERSIONS, "2026-07-28"),
+    ],
+)
+
+
+def answering(text: str) -> Any:
+    def sample(params: dict[str, Any]) -> dict[str, Any]:
+        asked = params["messages"][0]["content"]["text"]
+        return {"role": "assistant", "model": "m", "content": {"type": "text", "text": f"{text}: {asked}"}}
+
+    return {"sampling/createMessage": sample}
+
+
+@PAIRS
+async def test_tools_prompts_and_resources(mode: str, versions: Any, spoken: str) -> None:
+    _, _, gateway = two(versions)
+    async with client_of(gateway, mode) as client:
+        assert client.server.revision.version == ("2025-11-25" if mode == "legacy" else "2026-07-28")
+        assert len(await client.list_tools()) == 14
+        assert text_of(await client.call_tool("other_price", {"item": "tea"})) == "other: tea"
+        assert text_of(await client.call_tool("one_who", {})) == f"jsonrpc_fast {spoken}"
+        assert [prompt["name"] for prompt in await client.list_prompts()] == ["one_greet", "other_greet"]
+        prompt = await client.get_prompt("other_greet", {"who": "Ada"})
+        assert prompt["messages"][0]["content"]["text"] == "other greets Ada"
+        assert len(await client.list_resources()) == 2
+        found = await client.read_resource("shop://other/stock")
+        assert found["contents"][0]["text"] == "stock of other"
+        with pytest.raises(RpcError) as caught:
+            await client.read_resource("shop://nowhere/stock")
+        assert caught.value.code == (-32002 if (mode, spoken) == ("legacy", "2025-11-25") else -32602)
+        with pytest.raises(RpcError) as caught:
+            await client.call_tool("one_fail", {})
+        assert (caught.value.code, caught.value.message, caught.value.data) == (-5, "closed", {"why": [1.5]})
+    assert gateway.running == []
+
+
+@PAIRS
+async def test_each_pair_of_eras_asks_the_client_that_called(mode: str, versions: Any, spoken: str) -> None:
+    _, _, gateway = two(versions)
+    async with (
+        client_of(gateway, mode, handlers=answering("a")) as a,
+        client_of(gateway, mode, handlers=answering("b")) as b,
+        client_of(gateway, mode) as mute,
+    ):
+        asked = [client.call_tool("one_ask", {"question": f"{n}"}) for n, client in enumerate([a, b, a, a])]
+        texts = [text_of(result) for result in await asyncio.gather(*asked)]
+        assert texts == ["a: 0", "b: 1", "a: 2", "a: 3"]
+        with pytest.raises(RpcError):
+            await mute.call_tool("one_ask", {"question": "4"})
+
+
+@PAIRS
+async def test_progress_and_cancellation(mode: str, versions: Any, spoken: str) -> None:
+    one, _, gateway = two(versions)
+    async with client_of(gateway, mode) as client:
+        progress: dict[str, list[Any]] = {"a": [], "b": []}
+        await asyncio.gather(
+            client.call_tool("one_work", {"steps": 2}, on_progress=progress["a"].append),
+            client.call_tool("other_work", {"steps": 3}, on_progress=progress["b"].append),
+        )
+        assert {name: [each["progress"] for each in seen] for name, seen in progress.items()} == {
+            "a": [1, 2],
+            "b": [1, 2, 3],
+        }
+        call = asyncio.ensure_future(client.call_tool("one_hang", {}))
+        await eventually(lambda: one.seen)
+        call.cancel()
+        await eventually(lambda: one.cancelled)
+
+
+@PAIRS
+async def test_log_messages_have_the_level_that_the_client_asks_for(mode: str, versions: Any, spoken: str) -> None:
+    _, _, gateway = two(versions)
+    notes: list[Any] = []
+    async with client_of(gateway, mode, on_notification=lambda method, params: notes.append(params)) as client:
+        await client.set_level("error")
+        await client.call_tool("one_log", {})
+        await settle()
+        assert [(note["level"], note["data"]) for note in notes] == [("error", "one is full")]
+        await client.set_level("critical")
+        await client.call_tool("one_log", {})
+        await client.call_tool("other_log", {})
+        await settle()
+        assert len(notes) == 1
+
+
+@pytest.mark.parametrize("versions", [HANDSHAKE_VERSIONS, MODERN_VERSIONS])
+async def test_a_subscription_tells_what_it_asks_for(versions: Any) -> None:
+    one, other, gateway = two(versions)
+    notes: list[Any] = []
+
+    def keep(method: str, params: dict[str, Any]) -> None:
+        notes.append((method, {name: value for name, value in params.items() if name != "_meta"}))
+
+    wanted = {"toolsListChanged": True, "resourceSubscriptions": ["shop://other/stock"]}
+    async with client_of(gateway, "modern", on_notification=keep) as client:
+        await client.list_tools()
+        listen = client.call("subscriptions/listen", {"notifications": wanted}, timeout=None)
+        stream = asyncio.ensure_future(listen)
+        await eventually(lambda: notes)
+        assert notes == [("notifications/subscriptions/acknowledged", {"notifications": wanted})]
+        one.server.tool("new")(lambda: "new")
+        one.server.prompt("also")(lambda: "new")
+        one.server.resource_updated("shop://one/stock")
+        other.server.resource_updated("shop://other/stock")
+        await asyncio.sleep(1)
+        assert sorted(notes[1:]) == [
+            ("notifications/resources/updated", {"uri": "shop://other/stock"}),
+            ("notifications/tools/list_changed", {}),
+        ]
+        stream.cancel()
+        await settle()
+        other.server.resource_updated("shop://other/stock")
+        one.server.tool("newer")(lambda: "new")
+        await asyncio.sleep(10)
+        assert len(notes) == 3
+
+
+async def test_a_client_with_a_handshake_hears_changes_of_a_server_without() -> None:
+    one, other, gateway = two(MODERN_VERSIONS)
+    notes: list[Any] = []
+    async with client_of(gateway, on_notification=lambda method, params: notes.append((method, params))) as client:
+        await client.list_tools()
+        one.server.tool("new")(lambda: "new")
+        await asyncio.sleep(1)
+        assert notes == [("notifications/tools/list_changed", {})]
+        await client.call("resources/subscribe", {"uri": "shop://other/stock"})
+        await asyncio.sleep(1)
+        other.server.resource_updated("shop://other/stock")
+        await asyncio.sleep(1)
+        assert notes[1:] == [("notifications/resources/updated", {"uri": "shop://other/stock"})]
+        await client.call("resources/unsubscribe", {"uri": "shop://other/stock"})
+        await asyncio.sleep(1)
+        other.server.resource_updated("shop://other/stock")
+        await asyncio.sleep(1)
+        assert len(notes) == 2
+
+
+async def test_an_idle_server_of_a_client_without_a_handshake_is_ended() -> None:
+    gateway = Gateway({"one": Shop("one").server}, idle_seconds=60)
+    async with client_of(gateway, "modern") as client:
+        await client.call_tool("one_price", {"item": "tea"})
+        await asyncio.sleep(59)
+        assert gateway.running == ["one"]
+        await asyncio.sleep(2)
+        assert gateway.running == []
+        assert text_of(await client.call_tool("one_price", {"item": "tea"})) == "one: tea"
+
+
+REQUESTS = 600
+CODES = {None, -5, -32000, -32021, -32022, -32600, -32601, -32602}
+"""The codes of responses: -5 is a tool's, and -32600 is what a server with a handshake has for a missing capability."""
+JUNK = [None, True, 5, 1.5, "", "x", [], {}, {"a": 1}, 2**53, "shop://one/stock", "one_ask"]
+SAID = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "yes"}}
+METHODS = [
+    *["tools/call"] * 8,
+    *("tools/list", "prompts/get", "resources/list", "resources/read", "completion/complete", "server/discover"),
+    *("subscriptions/listen", "logging/setLevel", "resources/subscribe", "ping", "unknown"),
+]
+
+
+class Chaos:
+    """Makes requests, and remembers what the gateway asked for."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.asked: list[tuple[dict[str, Any], dict[str, Any]]] = []
+
+    def often(self, share: float) -> bool:
+        return self.random.random() < share
+
+    def meta(self) -> dict[str, Any]:
+        some = self.random.choice
+        meta = modern_meta(some([{}, {"sampling": {}}, {"sampling": {}, "roots": {}}]))
+        if self.often(0.3):
+            meta["progressToken"] = some([1, "t", *JUNK])
+        if self.often(0.3):
+            meta["io.modelcontextprotocol/logLevel"] = some(["debug", "error", "x"])
+        if self.often(0.05):
+            meta[some(list(meta))] = some(JUNK)
+        return meta
+
+    def request(self, id: int) -> Request:
+        some = self.random.choice
+        method = some(METHODS)
+        params: dict[str, Any] = {
+            "name": some(["one_ask", "two_ask", "one_price", "two_log", "one_fail", "two_work", "one_greet", *JUNK]),
+            "arguments": some([{"question": "1"}, {"item": "a"}, {"steps": 2}, {"who": "x"}, *JUNK]),
+            "uri": some(["shop://one/stock", "shop://two/item/x", *JUNK]),
+            "ref": some([{"type": "ref/prompt", "name": "one_greet"}, *JUNK]),
+            "notifications": some([{"toolsListChanged": True}, {"resourceSubscriptions": ["shop://two/stock"]}, *JUNK]),
+        }
+        if self.asked and self.often(0.6):
+            params, result = some(self.asked)
+            responses = {key: some([SAID, SAID, *JUNK]) for key in result["inputRequests"]}
+            params = {**params, "requestState": result["requestState"], "inputResponses": responses}
+        if self.often(0.1):
+            params[some(["requestState", "inputResponses", "cursor"])] = some(JUNK)
+        return Request(id, method, {"_meta": self.meta(), **params})
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_each_request_gets_one_response(seed: int) -> None:
+    chaos = Chaos(seed)
+    one, two = Shop("one", HANDSHAKE_VERSIONS), Shop("two", MODERN_VERSIONS)
+    gateway = Gateway({"one": one.server, "two": two.server}, max_servers=20)
+    ours, theirs = memory_pair(profile=MCP_2025_11_25)
+    sent: dict[int, Request] = {}
+    received: dict[int, Response] = {}
+    cancelled: set[int] = set()
+
+    def receive(message: Any) -> None:
+        assert type(message) is not Request  # such a client takes none
+        if type(message) is Response:
+            assert message.id not in received
+            received[message.id] = message
+            if message.error is None and message.result["resultType"] == "input_required":
+                chaos.asked = [*chaos.asked[-20:], (dict(sent[message.id].params), message.result)]
+
+    theirs.onmessage = receive
+    serving = asyncio.ensure_future(gateway.run(ours))
+    await theirs.start()
+    for id in range(REQUESTS):
+        sent[id] = chaos.request(id)
+        theirs.send(sent[id])
+        if chaos.often(0.15) or sent[id].method == "subscriptions/listen":
+            cancelled.add(id)
+        for _ in range(chaos.random.choice([0, 0, 1, 5, 30])):
+            await asyncio.sleep(0)
+        if id in cancelled:
+            theirs.send(Notification("notifications/cancelled", {"requestId": id}))
+        if chaos.often(0.05):
+            two.server.resource_updated("shop://two/stock")
+            one.server.list_changed("tools")
+    await asyncio.sleep(1)
+    assert sent.keys() - received.keys() <= cancelled
+    codes = {None if response.error is None else response.error.code for response in received.values()}
+    assert codes <= CODES
+    assert sum(response.error is None for response in received.values()) > REQUESTS // 10
+    await theirs.close()
+    await serving
+    await settle()
+    assert gateway.running == []

@@ -18,7 +18,7 @@ from ...support.mcp_gateway import Scripted, Shop, client_of, text_of
 from ...support.tables import rows
 from ...support.waiting import eventually, forever, settle
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 
 TOOLS = {"tools": [{"name": "t", "inputSchema": {}}]}
 SECRET = "xyzzy"

@@ -24,7 +24,7 @@ from ...support.mcp_gateway import Scripted, Shop, client_of, text_of
 from ...support.tables import rows
 from ...support.waiting import eventually, settle
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 
 NO_PROBE = {"server/discover": RpcError(-32601, "Method not found")}
 SAID = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "yes"}}

@@ -10,7 +10,6 @@ from ...isolated import mcp_hostile
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(290),
     pytest.mark.time_limit(280),
     pytest.mark.skipif(sys.platform != "linux", reason="descriptors and memory are read from /proc"),
 ]

@@ -22,7 +22,7 @@ from ...support.http_script import Answer, HttpRequest, HttpScript, Reply, http_
 from ...support.waiting import settle
 from .test_client import TEXT
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50), pytest.mark.usefixtures("loop")]
+pytestmark = pytest.mark.usefixtures("loop")
 
 
 class Authorization:

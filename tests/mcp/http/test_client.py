@@ -33,7 +33,7 @@ from ...support.mcp_script import DISCOVERED, INITIALIZED
 from ...support.tables import rows
 from ...support.waiting import eventually, settle
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50), pytest.mark.usefixtures("each_loop")]
+pytestmark = pytest.mark.usefixtures("each_loop")
 
 TEXT = {"content": [{"type": "text", "text": "hi"}]}
 PROGRESS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d,"progress":1}}'

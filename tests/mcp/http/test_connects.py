@@ -14,7 +14,6 @@ from ...support.mcp_http import Gate
 from ...support.tables import rows
 
 pytestmark = [
-    pytest.mark.timeout(90),
     pytest.mark.time_limit(80),
     pytest.mark.skipif(sys.platform != "linux", reason="needs /proc"),
 ]

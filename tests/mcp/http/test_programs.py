@@ -32,7 +32,7 @@ from ...support.places import PEERS
 from ...support.tables import rows
 from ...support.waiting import eventually, settle
 
-pytestmark = [pytest.mark.timeout(90), pytest.mark.time_limit(80), pytest.mark.usefixtures("no_child_left")]
+pytestmark = [pytest.mark.time_limit(80), pytest.mark.usefixtures("no_child_left")]
 
 RELAY = [sys.executable, "-m", "jsonrpc_fast", "relay"]
 SAMPLE = [sys.executable, str(PEERS / "sample_server.py")]

@@ -18,8 +18,6 @@ from ...support.http_script import HttpRequest, Reply, http_script, modern
 from ...support.tables import rows
 from ...support.waiting import eventually, settle
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.time_limit(50)]
-
 
 async def test_calls_in_flight_use_as_many_connections_and_later_calls_the_same_ones() -> None:
     async def answer(request: HttpRequest, reply: Reply) -> None:

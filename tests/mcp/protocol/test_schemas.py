@@ -25,8 +25,6 @@ from jsonrpc_fast.mcp.protocol.schemas import (
 
 from ...support.tables import rows
 
-pytestmark = pytest.mark.timeout(60)
-
 PERSON: dict[str, Any] = {
     "type": "object",
     "properties": {

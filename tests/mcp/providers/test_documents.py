@@ -19,8 +19,6 @@ from jsonrpc_fast.mcp.server import Server
 
 from ...support.tables import rows
 
-pytestmark = pytest.mark.timeout(60)
-
 
 async def text_of(server: Server, name: str, /, **arguments: Any) -> str:
     async with mcp.connect(server) as client:

@@ -17,7 +17,6 @@ from ...support.mcp_conversation import answered, converse
 from ...support.mcp_sample import sample
 from ...support.tables import rows
 
-pytestmark = pytest.mark.timeout(60)
 REFUSED = (-32600, "it is not certain which call this request belongs to", None)
 BOTH = ("2025-11-25", "2026-07-28")
 

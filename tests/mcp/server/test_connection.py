@@ -23,8 +23,6 @@ from ...support.mcp_schemas import Schemas
 from ...support.tables import rows
 from ...support.waiting import eventually
 
-pytestmark = pytest.mark.timeout(60)
-
 NOT_FOUND = (-32601, "Method not found", None)
 
 

@@ -22,8 +22,6 @@ from ...support.mcp_sample import sample
 from ...support.mcp_schemas import Schemas
 from ...support.tables import rows
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @rows("version", VERSIONS)
 async def test_every_result_matches_the_schema(version: str, schemas: Schemas) -> None:

@@ -15,7 +15,6 @@ from ...support.mcp_conversation import answered, converse
 from ...support.mcp_sample import sample
 from ...support.tables import rows
 
-pytestmark = pytest.mark.timeout(60)
 VERSIONS = ("2024-11-05", "2025-11-25", "2026-07-28")
 
 

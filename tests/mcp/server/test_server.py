@@ -25,8 +25,6 @@ from ...support.mcp_sample import sample
 from ...support.mcp_schemas import Schemas
 from ...support.tables import rows
 
-pytestmark = pytest.mark.timeout(60)
-
 LEGACY = VERSIONS[:-1]
 NOT_FOUND = (-32601, "Method not found", None)
 

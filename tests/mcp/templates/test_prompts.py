@@ -30,8 +30,6 @@ Review this {{ language }} code{% if tone == "strict" or tone in ("kind", "calm"
 
 Opened = Callable[..., TemplatePrompts]
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

@@ -19,8 +19,6 @@ from ...support.places import ROOT
 from ...support.processes import wait_until_asleep, wait_until_busy
 from ...support.waiting import blocking_eventually
 
-pytestmark = pytest.mark.timeout(60)
-
 SOURCES = Sources(
     1,
     {

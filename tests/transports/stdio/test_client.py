@@ -29,7 +29,6 @@ from ...support.transports import Recorder
 from ...support.waiting import blocking_eventually, eventually, forever, settle
 
 pytestmark = [
-    pytest.mark.timeout(40),
     pytest.mark.usefixtures("loop", "no_descriptor_left", "no_child_left"),
     pytest.mark.skipif(sys.platform == "win32", reason="the tests use POSIX signals and descriptors"),
 ]

@@ -17,7 +17,6 @@ from ...support.tables import rows
 from ...support.waiting import blocking_eventually
 
 pytestmark = [
-    pytest.mark.timeout(40),
     pytest.mark.usefixtures("loop", "no_descriptor_left", "no_child_left"),
     pytest.mark.skipif(sys.platform == "win32", reason="the tests use POSIX signals and descriptors"),
 ]

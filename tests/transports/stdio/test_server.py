@@ -16,7 +16,6 @@ import pytest
 from ...support.stdio_process import ECHO, ONE, REPLY, echo, end_of, script
 
 pytestmark = [
-    pytest.mark.timeout(40),
     pytest.mark.usefixtures("loop", "no_descriptor_left", "no_child_left"),
     pytest.mark.skipif(sys.platform == "win32", reason="the tests use POSIX signals and descriptors"),
 ]

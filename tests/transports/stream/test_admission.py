@@ -18,7 +18,7 @@ from ...support.tables import rows
 from ...support.transports import RecordedConnections, connected, echo, serving
 from ...support.waiting import eventually, settle
 
-pytestmark = [pytest.mark.timeout(30), pytest.mark.usefixtures("loop")]
+pytestmark = pytest.mark.usefixtures("loop")
 
 
 class Channel:

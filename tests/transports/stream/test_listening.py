@@ -22,7 +22,6 @@ from ...support.tables import rows
 from ...support.transports import inheriting
 
 pytestmark = [
-    pytest.mark.timeout(40),
     pytest.mark.usefixtures("each_loop", "no_descriptor_left"),
     pytest.mark.skipif(sys.platform == "win32", reason="the tests use Unix sockets"),
 ]

@@ -30,7 +30,7 @@ from ...support.tables import rows
 from ...support.transports import RecordedConnections, Recorder, connected, echo, reset, serving
 from ...support.waiting import eventually, settle
 
-pytestmark = [pytest.mark.timeout(40), pytest.mark.usefixtures("each_loop", "no_descriptor_left")]
+pytestmark = pytest.mark.usefixtures("each_loop", "no_descriptor_left")
 needs_unix = pytest.mark.skipif(sys.platform == "win32", reason="asyncio has no Unix sockets on Windows")
 
 

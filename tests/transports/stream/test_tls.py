@@ -26,7 +26,7 @@ from ...support.waiting import eventually, settle
 
 pytest.importorskip("trustme", reason="trustme is not installed")
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("each_loop")]
+pytestmark = pytest.mark.usefixtures("each_loop")
 
 HANDLERS = {"add": lambda a, b: a + b, "echo": lambda value: value}
 
@@ -95,7 +95,6 @@ async def test_nothing_is_lost_at_a_close_while_the_peer_sends() -> None:
 
 @pytest.mark.slow
 @pytest.mark.time_limit(200)
-@pytest.mark.timeout(240)
 async def test_nothing_is_lost_at_500_closes() -> None:
     assert await close_many_times(500, *contexts()) == 0
 

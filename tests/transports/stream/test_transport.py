@@ -1,11 +1,15 @@
-"""Connections over TCP and Unix sockets on loopback: how they open, carry messages and end."""
+"""Connections over TCP and Unix sockets: how they open, carry messages and end, and who is at the other end."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import os
 import socket
+import ssl
 import struct
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,22 +19,28 @@ import pytest
 from jsonrpc_fast import Notification, Request, Response, encode_request, encode_result
 from jsonrpc_fast.errors import ConnectionLost, ParseError, StateError
 from jsonrpc_fast.framing.frames import FRAMINGS, Framing
-from jsonrpc_fast.session import Session
+from jsonrpc_fast.handlers import CallNext, Handlers, RequestContext
+from jsonrpc_fast.profile import Limits
+from jsonrpc_fast.session import Session, SessionContext
 from jsonrpc_fast.transports import (
+    PeerCredentials,
+    StdioClient,
     StreamTransport,
     TcpClient,
     TcpServer,
     UnixClient,
     UnixServer,
+    memory_pair,
 )
 from jsonrpc_fast.transports.channel import HIGH_WATER_BYTES
 
+from ...support.eth_app import BALANCE, FUNCTIONS
 from ...support.processes import resident_bytes
 from ...support.tables import rows
 from ...support.transports import RecordedConnections, Recorder, connected, echo, flood, reset, serving
 from ...support.waiting import eventually, settle
 
-pytestmark = [pytest.mark.timeout(40), pytest.mark.usefixtures("each_loop", "no_descriptor_left")]
+pytestmark = pytest.mark.usefixtures("each_loop", "no_descriptor_left")
 needs_unix = pytest.mark.skipif(sys.platform == "win32", reason="asyncio has no Unix sockets on Windows")
 
 
@@ -451,3 +461,290 @@ async def test_a_half_closing_client_gets_a_large_response(size: int) -> None:
         await writer.wait_closed()
         await eventually(lambda: server.connections == 0)
     assert reports == []
+
+
+async def serve(transport: Any) -> None:
+    async with Session(transport, {"add": lambda a, b: a + b, **FUNCTIONS}) as session:
+        await session.wait_closed()
+
+
+async def exchange(writer: asyncio.StreamWriter, reader: asyncio.StreamReader, text: bytes) -> bytes:
+    writer.write(text)
+    return await asyncio.wait_for(reader.readline(), 10)
+
+
+@needs_unix
+async def test_a_peer_without_delimiters(tmp_path: Path) -> None:
+    path = str(tmp_path / "ipc")
+    server = UnixServer(serve, path, framing="concatenated")
+    await server.start()
+    reader, writer = await asyncio.open_unix_connection(path)
+    message = {"jsonrpc": "2.0", "id": 1, "method": "add", "params": ["{", "]"]}
+    answer = b'{"jsonrpc":"2.0","id":1,"result":"{]"}\n'
+    for text in (json.dumps(message), json.dumps(message, indent=2), json.dumps(message, indent=0)):
+        assert await exchange(writer, reader, text.encode()) == answer
+    two = json.dumps(message).encode() * 2
+    assert await exchange(writer, reader, two[:70]) == answer
+    assert await exchange(writer, reader, two[70:]) == answer
+    malformed = b'{"jsonrpc":"2.0","id":2,"method":}' + json.dumps([message], indent=4).encode()
+    parse_error = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}\n'
+    assert await exchange(writer, reader, malformed) == parse_error
+    assert await asyncio.wait_for(reader.readline(), 10) == b"[%b]\n" % answer[:-1]
+    writer.close()
+    await server.close()
+
+
+async def test_sessions_over_tcp() -> None:
+    server = TcpServer(serve, "127.0.0.1", 0, framing="concatenated")
+    await server.start()
+    async with Session(TcpClient(*server.address, framing="concatenated")) as session:
+        assert await session.call("add", [1, 2]) == 3
+        found = await asyncio.gather(*[session.call("add", [number, 1]) for number in range(500)])
+        assert found == [number + 1 for number in range(500)]
+    await server.close()
+
+
+async def test_the_end_inside_a_value() -> None:
+    server = TcpServer(serve, "127.0.0.1", 0, framing="concatenated")
+    await server.start()
+    reader, writer = await asyncio.open_connection(*server.address)
+    writer.write(b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}{"jsonrpc"')
+    writer.write_eof()
+    assert await asyncio.wait_for(reader.readline(), 10) == b'{"jsonrpc":"2.0","id":1,"result":3}\n'
+    await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    await server.close()
+
+
+async def test_a_child_that_pretty_prints() -> None:
+    script = (
+        "import json, sys\n"
+        "for number in range(3):\n"
+        "    print(json.dumps({'jsonrpc': '2.0', 'method': 'n', 'params': [number]}, indent=2), end='', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    client = StdioClient([sys.executable, "-c", script], framing="concatenated")
+    received: list[Any] = []
+    arrived = asyncio.Event()
+
+    def receive(message: Any) -> None:
+        received.append(message)
+        if len(received) == 3:
+            arrived.set()
+
+    client.onmessage = receive
+    await client.start()
+    await asyncio.wait_for(arrived.wait(), 30)
+    assert received == [Notification("n", [0]), Notification("n", [1]), Notification("n", [2])]
+    await client.close()
+
+
+@needs_unix
+async def test_a_value_over_the_limit(tmp_path: Path) -> None:
+    """The rest of the value is dropped as it arrives, and the next value is read."""
+    path = str(tmp_path / "ipc")
+    server = UnixServer(serve, path, framing="concatenated", limits=Limits(message_bytes=1000))
+    await server.start()
+    reader, writer = await asyncio.open_unix_connection(path)
+    text = b'{"jsonrpc":"2.0","id":7,"method":"add","params":[%b1]}' % (b"[[]]," * 100_000)
+    small = b'{"jsonrpc":"2.0","id":8,"method":"add","params":[1,2]}'
+    error = b'{"jsonrpc":"2.0","id":7,"error":{"code":-32600,"message":"Invalid Request"}}\n'
+    assert await exchange(writer, reader, text + small) == error
+    assert await asyncio.wait_for(reader.readline(), 10) == b'{"jsonrpc":"2.0","id":8,"result":3}\n'
+    writer.close()
+    await server.close()
+
+
+@needs_unix
+@pytest.mark.slow
+@pytest.mark.time_limit(120)
+async def test_web3_over_ipc(tmp_path: Path) -> None:
+    """web3.py's provider for the IPC of go-ethereum, in a process of its own: importing web3 warns."""
+    pytest.importorskip("web3")
+    path = str(tmp_path / "geth.ipc")
+    server = UnixServer(serve, path, framing="concatenated")
+    await server.start()
+    script = f"""
+import json
+from web3 import Web3, IPCProvider
+w3 = Web3(IPCProvider({path!r}))
+address = "0x0000000000000000000000000000000000000001"
+found = [w3.eth.chain_id, w3.eth.block_number, str(w3.eth.get_balance(address)), w3.client_version]
+with w3.batch_requests() as batch:
+    batch.add(w3.eth.get_balance(address))
+    batch.add(w3.eth.get_balance(address))
+    found.append(list(map(str, batch.execute())))
+print(json.dumps(found))
+"""
+    run = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, err = await asyncio.wait_for(run.communicate(), 100)
+    assert run.returncode == 0, err.decode()
+    balance = str(BALANCE)
+    assert json.loads(out.splitlines()[-1]) == [1337, 16_000_000, balance, "test/1", [balance, balance]]
+    await server.close()
+
+
+@needs_unix
+async def test_a_session_with_a_server_that_writes_no_delimiters(tmp_path: Path) -> None:
+    """Its responses arrive in one piece, pretty-printed and cut anywhere."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        requests = [json.loads(await reader.readline()) for _ in range(3)]
+        replies = [{"jsonrpc": "2.0", "id": request["id"], "result": request["params"]} for request in requests]
+        text = "".join([json.dumps(reply, indent=3) for reply in reversed(replies)]).encode()
+        for at in range(0, len(text), 50):
+            writer.write(text[at : at + 50])
+            await asyncio.sleep(0)
+        await reader.read()
+        writer.close()
+
+    path = str(tmp_path / "ipc")
+    server = await asyncio.start_unix_server(answer, path)
+    async with Session(UnixClient(path, framing="concatenated")) as session:
+        assert await asyncio.gather(*[session.call("m", [number]) for number in range(3)]) == [[0], [1], [2]]
+        call = asyncio.create_task(session.call("m", [4]))
+        await asyncio.sleep(0)
+    with pytest.raises(ConnectionLost):
+        await call
+    server.close()
+
+
+needs_credentials = pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="the system has no SO_PEERCRED")
+
+CLIENT = """
+import asyncio, sys
+from jsonrpc_fast.session import Session
+from jsonrpc_fast.transports import UnixClient
+async def main():
+    async with Session(UnixClient(sys.argv[1])) as session:
+        print(await session.call("who"))
+asyncio.run(main())
+"""
+
+
+def who(context: SessionContext) -> Any:
+    return None if context.peer is None else list(context.peer)
+
+
+who.__annotations__["context"] = SessionContext
+
+
+async def serve_who(transport: Any) -> None:
+    async with Session(transport, {"who": who}) as session:
+        await session.wait_closed()
+
+
+async def test_the_address_of_a_tcp_client() -> None:
+    server = TcpServer(serve_who, "127.0.0.1", 0)
+    await server.start()
+    transport = TcpClient(*server.address)
+    assert transport.peer is None
+    async with Session(transport) as session:
+        address = transport.socket.transport.get_extra_info("sockname")
+        assert await session.call("who") == list(address)
+        assert session.peer == transport.peer == server.address
+    assert session.peer == server.address
+    await server.close()
+
+
+@needs_credentials
+async def test_the_credentials_of_another_process(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    server = UnixServer(serve_who, path)
+    await server.start()
+    client = await asyncio.create_subprocess_exec(sys.executable, "-c", CLIENT, str(path), stdout=subprocess.PIPE)
+    printed, _ = await asyncio.wait_for(client.communicate(), 20)
+    assert printed.decode().strip() == str([client.pid, os.getuid(), os.getgid()])
+    async with Session(UnixClient(path)) as session:
+        assert session.peer == PeerCredentials(os.getpid(), os.getuid(), os.getgid())
+    await server.close()
+
+
+async def test_a_transport_without_a_peer() -> None:
+    one, other = memory_pair()
+    async with Session(one, {"who": who}), Session(other) as client:
+        assert await client.call("who") is None
+        assert client.peer is None
+
+
+async def test_the_context_of_a_session() -> None:
+    def login(context: SessionContext, name: str) -> None:
+        context.session.context = name
+
+    def show(context: SessionContext) -> Any:
+        return [context.context, context.session.context]
+
+    async def check(context: RequestContext, params: Any, call_next: CallNext) -> Any:
+        if context.context is None and context.method != "login":
+            return "log in first"
+        return await call_next(params)
+
+    for function in (login, show):
+        function.__annotations__["context"] = SessionContext
+    handlers = Handlers({"login": login, "show": show}, middleware=[check])
+    one, other = memory_pair()
+    async with Session(one, handlers) as server, Session(other) as client:
+        assert await client.call("show") == "log in first"
+        await client.call("login", ["Ann"])
+        assert await client.call("show") == ["Ann", "Ann"]
+        assert server.context == "Ann"
+    one, other = memory_pair()
+    async with Session(one, handlers, context={"a": 1}), Session(other) as client:
+        assert await client.call("show") == [{"a": 1}, {"a": 1}]
+
+
+async def test_the_peer_of_a_text_that_is_dispatched() -> None:
+    def show(context: RequestContext) -> Any:
+        return context.peer
+
+    show.__annotations__["context"] = RequestContext
+    handlers = Handlers({"show": show})
+    text = '{"jsonrpc":"2.0","id":1,"method":"show"}'
+    expected = b'{"jsonrpc":"2.0","id":1,"result":["127.0.0.1",5000]}\n'
+    assert handlers.dispatch(text, peer=("127.0.0.1", 5000)) == expected
+    assert await handlers.dispatch_async(f"[{text}]", peer=("127.0.0.1", 5000)) == b"[" + expected[:-1] + b"]\n"
+    assert handlers.dispatch(text) == b'{"jsonrpc":"2.0","id":1,"result":null}\n'
+
+
+async def test_the_certificate_of_a_tls_client() -> None:
+    trustme = pytest.importorskip("trustme", reason="trustme is not installed")
+    authority = trustme.CA()
+    settings = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    settings.verify_mode = ssl.CERT_REQUIRED
+    authority.configure_trust(settings)
+    authority.issue_cert("127.0.0.1").configure_cert(settings)
+    client_settings = ssl.create_default_context()
+    authority.configure_trust(client_settings)
+    authority.issue_cert("ann@example.org").configure_cert(client_settings)
+
+    def show(context: SessionContext) -> Any:
+        return [context.context["subjectAltName"], context.peer]
+
+    show.__annotations__["context"] = SessionContext
+
+    async def serve_with_certificate(transport: Any) -> None:
+        async with Session(transport, {"show": show}, context=transport.peer_certificate) as session:
+            await session.wait_closed()
+
+    server = TcpServer(serve_with_certificate, "127.0.0.1", 0, ssl=settings)
+    await server.start()
+    transport = TcpClient(*server.address, ssl=client_settings)
+    assert transport.peer_certificate is None
+    async with Session(transport) as session:
+        own = transport.socket.transport.get_extra_info("sockname")
+        assert await session.call("show") == [[["email", "ann@example.org"]], list(own)]
+        certificate = transport.peer_certificate
+        assert certificate is not None
+        assert certificate["subjectAltName"] == (("IP Address", "127.0.0.1"),)
+    await server.close()
+
+
+async def test_without_tls_there_is_no_certificate() -> None:
+    server = TcpServer(serve_who, "127.0.0.1", 0)
+    await server.start()
+    transport = TcpClient(*server.address)
+    async with Session(transport):
+        assert transport.peer_certificate is None
+    await server.close()

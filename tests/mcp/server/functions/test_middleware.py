@@ -14,7 +14,6 @@ from jsonrpc_fast.mcp.server import Context, Middleware, Server, ToolError
 from ....support.mcp_conversation import Conversation, answered, converse
 from ....support.tables import rows
 
-pytestmark = pytest.mark.timeout(60)
 VERSIONS = ("2025-11-25", "2026-07-28")
 
 

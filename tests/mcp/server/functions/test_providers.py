@@ -25,7 +25,6 @@ from jsonrpc_fast.mcp.server import (
 from ....support.mcp_conversation import converse
 from ....support.tables import rows
 
-pytestmark = pytest.mark.timeout(60)
 SCHEMA = {"type": "object"}
 
 

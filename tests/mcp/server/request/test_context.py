@@ -17,8 +17,6 @@ from ....support.mcp_conversation import converse
 from ....support.mcp_sample import sample
 from ....support.tables import rows
 
-pytestmark = pytest.mark.timeout(60)
-
 CLIENT = {"name": "test", "version": "1"}
 
 

@@ -28,8 +28,6 @@ from ....support.mcp_schemas import Schemas
 from ....support.places import PEERS
 from ....support.tables import rows
 
-pytestmark = pytest.mark.timeout(60)
-
 LEGACY = VERSIONS[:-1]
 MODERN = VERSIONS[-1]
 ALL = {"roots": {}, "sampling": {}, "elicitation": {"form": {}}}

@@ -17,8 +17,6 @@ from ....support.mcp_conversation import Conversation, converse
 from ....support.tables import rows
 from ....support.waiting import eventually
 
-pytestmark = pytest.mark.timeout(60)
-
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 CAN_ASK = {"elicitation": {}, "extensions": {TASKS_EXTENSION: {}}}
 FORM = {"message": "Name?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}

@@ -28,8 +28,6 @@ from ....support.mcp_conversation import converse
 from ....support.mcp_schemas import Schemas
 from ....support.tables import rows
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @dataclass
 class Point:
