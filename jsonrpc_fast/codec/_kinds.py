@@ -37,14 +37,16 @@ def kinds_of(obj: object, limits: Limits, raw_type: type[Any]) -> int:
         limits: The limits, for members that are too long.
         raw_type: The backend's `Raw`.
     """
-    if not isinstance(obj, dict):
+    # Most values have the exact type: `isinstance` is a function in Python here.
+    if type(obj) is not dict and not isinstance(obj, dict):
         return _NO_OBJECT
     number = 0
     known = 0
     version = obj.get("jsonrpc", _ABSENT)
     if version is not _ABSENT:
         known += 1
-        number += _VERSION if isinstance(version, str) and version == "2.0" else _OTHER_VERSION
+        is_text = type(version) is str or isinstance(version, str)
+        number += _VERSION if is_text and version == "2.0" else _OTHER_VERSION
     id = obj.get("id", _ABSENT)
     if id is not _ABSENT:
         known += 1
@@ -52,7 +54,7 @@ def kinds_of(obj: object, limits: Limits, raw_type: type[Any]) -> int:
     method = obj.get("method", _ABSENT)
     if method is not _ABSENT:
         known += 1
-        if not isinstance(method, str):
+        if type(method) is not str and not isinstance(method, str):
             number += _OTHER_METHOD
         elif is_longer(method, limits.method_bytes):
             number += _LONG_METHOD
@@ -100,17 +102,19 @@ def error_kinds(error: object, raw_type: type[Any]) -> int:
 
 
 def _id_kind(id: object, limits: Limits) -> int:
+    if type(id) is int and -(2**63) <= id < 2**64:
+        return _INTEGER_ID  # nearly every id; a wider one may be too long
+    if id is None:
+        return _NULL_ID
+    if type(id) is float or isinstance(id, float):
+        # JSON has no NaN and no infinities (RFC 8259, section 6): such an id could not be written back.
+        return _FLOAT_ID if math.isfinite(id) else _OTHER_ID
     if is_id_too_long(id, limits.id_bytes):
         return _LONG_ID
     if isinstance(id, str):
         return _STRING_ID if id.isascii() or not has_surrogates(id) else _OTHER_ID
-    if isinstance(id, int):
-        # bool is a subclass of int, but true and false are no numbers in JSON.
-        return _OTHER_ID if isinstance(id, bool) else _INTEGER_ID
-    if isinstance(id, float):
-        # JSON has no NaN and no infinities (RFC 8259, section 6): such an id could not be written back.
-        return _FLOAT_ID if math.isfinite(id) else _OTHER_ID
-    return _NULL_ID if id is None else _OTHER_ID
+    # bool is a subclass of int, but true and false are no numbers in JSON.
+    return _INTEGER_ID if isinstance(id, int) and not isinstance(id, bool) else _OTHER_ID
 
 
 def is_id_too_long(id: object, limit: int) -> bool:
@@ -122,7 +126,7 @@ def is_id_too_long(id: object, limit: int) -> bool:
 
 def is_object(value: object, raw_type: type[Any]) -> bool:
     """Return whether a payload is an object: a dict, or a `Raw` of one."""
-    return isinstance(value, dict) or (type(value) is raw_type and bytes(value).startswith(b"{"))  # type: ignore[call-overload]
+    return type(value) is dict or isinstance(value, dict) or (type(value) is raw_type and bytes(value).startswith(b"{"))  # type: ignore[call-overload]
 
 
 def is_array(value: object, raw_type: type[Any]) -> bool:

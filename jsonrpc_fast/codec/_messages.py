@@ -683,7 +683,7 @@ _HAS_EXTRA_IN_ERROR: Final = bits("has_extra_in_error")
 _JSON_TYPES: Final[tuple[Any, ...]] = (dict, list, str, int, float, bool, type(None))
 
 
-SMALL_BYTES: Final = 768  # up to this size, dicts are faster than patterns
+SMALL_BYTES: Final = 2048  # up to this size, dicts are faster than patterns
 
 
 class Rules(dict[int, Verdict]):
@@ -698,6 +698,8 @@ class Rules(dict[int, Verdict]):
         has_text_limits: The profile refuses some JSON for its depth or a number, or reads some numbers in another way
             than orjson.
         has_usual_errors: An error that has a code and a message is valid.
+        ignores_extra: A call may have members that JSON-RPC does not define.
+        null_ids: A request may have the id null.
         id_characters: A string of up to this length is never too long for an id: a character has up to four bytes.
         method_characters: The same for a method.
         small_bytes: The size up to which a message is read as a dict.
@@ -709,9 +711,11 @@ class Rules(dict[int, Verdict]):
         "has_text_limits",
         "has_usual_errors",
         "id_characters",
+        "ignores_extra",
         "limits",
         "message_bytes",
         "method_characters",
+        "null_ids",
         "numbers",
         "owner",
         "profile",
@@ -731,18 +735,19 @@ class Rules(dict[int, Verdict]):
         self.small_bytes = min(self.message_bytes, SMALL_BYTES)
         self.id_characters = self.limits.id_bytes // 4
         self.method_characters = self.limits.method_bytes // 4
-        self.has_usual_errors = self._is_usual(error={"code": 1, "message": ""})
-        self.usual_params = frozenset([kind for kind in (dict, list) if self._is_usual(method="m", params=kind())])
-        self.usual_results = frozenset([kind for kind in _JSON_TYPES if self._is_usual(result=kind())])
+        self.ignores_extra = self.profile.extra_members is True
+        self.null_ids = self._is_usual(None, method="m")
+        self.has_usual_errors = self._is_usual(1, error={"code": 1, "message": ""})
+        self.usual_params = frozenset([kind for kind in (dict, list) if self._is_usual(1, method="m", params=kind())])
+        self.usual_results = frozenset([kind for kind in _JSON_TYPES if self._is_usual(1, result=kind())])
 
     def __missing__(self, number: int) -> Verdict:
         found = self[number] = VERDICTS[verdict(number, self.profile)]
         return found
 
-    def _is_usual(self, **members: Any) -> bool:
-        """Whether these members with an integer or a string as the id make a valid message."""
-        found = [self[kinds_of({"jsonrpc": "2.0", "id": id, **members}, self.limits, Raw)] for id in (1, "a")]
-        return found[0].fault is None and found[1].fault is None
+    def _is_usual(self, id: MessageId, **members: Any) -> bool:
+        """Whether these members make a valid message."""
+        return self[kinds_of({"jsonrpc": "2.0", "id": id, **members}, self.limits, Raw)].fault is None
 
     def batch_fault(self, items: int) -> ParseError | None:
         """Return the fault of a batch as a whole."""
@@ -773,7 +778,7 @@ def rules_of(profile: Profile) -> Rules:
     return found
 
 
-def message_of(obj: object, rules: Rules, index: int | None = None, kinds: int = 0) -> Message:
+def message_of(obj: Any, rules: Rules, index: int | None = None, kinds: int = 0) -> Message:
     """Return the message in a decoded object, or its fault.
 
     Args:
@@ -785,27 +790,13 @@ def message_of(obj: object, rules: Rules, index: int | None = None, kinds: int =
     kinds |= kinds_of(obj, rules.limits, Raw)
     found = rules[kinds]
     if found.fault is not None:
-        id = obj.get("id") if found.is_id_certain else None  # type: ignore[attr-defined]  # a dict with an id
+        id = obj.get("id") if found.is_id_certain else None
         return ParseError(found.fault, id, index=index, reply_expected=found.reply_expected)
-    return make_message(found, obj, rules.profile)  # type: ignore[arg-type]  # a dict
-
-
-def fault_with_id(
-    code: ParseErrorCode, obj: dict[str, Any], rules: Rules, kinds: int, offset: int | None = None
-) -> ParseError:
-    """Return the fault of input in which the members of `obj` were found, with the id if it is certain."""
-    found = rules[kinds_of(obj, rules.limits, Raw) | kinds]
-    id = obj["id"] if found.is_id_certain else None
-    return ParseError(code, id, offset=offset, reply_expected=found.reply_expected)
-
-
-def make_message(found: Verdict, obj: dict[str, Any], profile: Profile) -> Request | Notification | Response:
-    """Return the valid message in a dict."""
-    keeps_extra = profile.extra_members == "keep"
+    keeps_extra = rules.profile.extra_members == "keep"
     message: Request | Notification | Response
     if found.kind == "request" or found.kind == "notification":
         params = obj.get("params")
-        if not is_object(params, Raw) and not is_array(params, Raw):
+        if type(params) is Raw and bytes(params) == b"null":  # a profile may accept null params
             params = None
         if found.kind == "request":
             message = make_request(obj["id"], obj["method"], params)
@@ -823,6 +814,15 @@ def make_message(found: Verdict, obj: dict[str, Any], profile: Profile) -> Reque
         params = obj["params"]
         extra["params"] = params.decode() if isinstance(params, Raw) else params
     return with_extra(message, extra or None)
+
+
+def fault_with_id(
+    code: ParseErrorCode, obj: dict[str, Any], rules: Rules, kinds: int, offset: int | None = None
+) -> ParseError:
+    """Return the fault of input in which the members of `obj` were found, with the id if it is certain."""
+    found = rules[kinds_of(obj, rules.limits, Raw) | kinds]
+    id = obj["id"] if found.is_id_certain else None
+    return ParseError(code, id, offset=offset, reply_expected=found.reply_expected)
 
 
 def _error_in(obj: dict[str, Any], keeps_extra: bool) -> Error:

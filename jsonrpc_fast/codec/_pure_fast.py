@@ -24,8 +24,9 @@ from typing import Any, Final, TypeVar
 from ..codes import is_error_code
 from ..profile import JSONRPC, MAX_DEPTH, Profile
 from ..types import ENVELOPE_MEMBERS, UNSET
-from ._json import JSONDecodeError, dumps_unchecked, exact_number, loads
+from ._json import JSONDecodeError, dumps_unchecked, loads
 from ._messages import (
+    SMALL_BYTES,
     Message,
     ParseError,
     Raw,
@@ -68,7 +69,6 @@ def _pattern(text: bytes) -> re.Pattern[bytes]:
     return re.compile(text.replace(b"S", rb"[ \t\n\r]{0,64}"))
 
 
-_BATCH_ITEM_BYTES: Final = 2048  # items below this size are faster to read as dicts
 # Members after the payload are searched in so many bytes before the end.
 _TAIL_BYTES: Final = 128
 # A request without params that is shorter than this, its method aside, has no space for the shortest duplicate: an id.
@@ -112,6 +112,7 @@ def with_fast_path(plain_decode: F) -> F:
                         and (
                             type(request_id) is int
                             or (type(request_id) is str and len(request_id) <= rules.id_characters)
+                            or (request_id is None and rules.null_ids)
                         )
                     ):
                         # The text has a colon for each member that it spells out. With as many colons as members are
@@ -122,8 +123,8 @@ def with_fast_path(plain_decode: F) -> F:
                         else:
                             params = value["params"]
                             is_usual = size == 4 and type(params) in rules.usual_params and not rules.has_text_limits
-                            if is_usual and (colons := data.count(b":")) != 4:
-                                is_usual = not _has_duplicates(data, value, colons)
+                            if is_usual and data.count(b":") != 4:
+                                is_usual = _is_lossless(data, value)
                         if is_usual:
                             request = new(Request)
                             set_request_id(request, request_id)
@@ -153,29 +154,34 @@ def _read_as_dict(text: bytes, rules: Rules) -> Message | list[Message] | None:
 
 
 def _check_value(text: bytes, value: Any, rules: Rules) -> Message | list[Message] | None:
-    """The message or the batch that orjson read as `value`, or its fault; None if `value` does not show all."""
-    if type(value) is dict:
-        if not _is_lossless(text, value, rules):
-            return None
-        return _usual_message(value, rules) or message_of(value, rules)
-    if type(value) is not list or rules.batch_fault(len(value)) is not None or not _is_lossless(text, value, rules):
+    """The message or the batch that orjson read as `value`, or its fault; None if `value` does not show all that the
+    slow path would find."""
+    is_message = type(value) is dict
+    if not is_message and (type(value) is not list or rules.batch_fault(len(value)) is not None):
         return None
+    if rules.has_text_limits and not _is_within_limits(text, rules):
+        return None
+    if not _is_lossless(text, value):
+        return None
+    if is_message:
+        return _usual_message(value, rules) or message_of(value, rules)
     messages: list[Message] = []
     for item in value:
-        message: Message | None = None
-        if type(item) is dict:
-            message = _usual_message(item, rules)
-            if message is None and type(item.get("id")) is float:
-                # orjson reads integers beyond 64 bits as floats. The slow path finds the exact id.
+        message = _usual_message(item, rules) if type(item) is dict else None
+        if message is None:
+            # orjson reads integers beyond 64 bits as floats. The slow path finds the exact id.
+            if type(item) is dict and type(item.get("id")) is float:
                 return None
-        messages.append(message or message_of(item, rules, len(messages)))
+            message = message_of(item, rules, len(messages))
+        messages.append(message)
     return messages
 
 
 def _usual_message(item: dict[str, Any], rules: Rules, raw: Raw | None = None) -> Message | None:
     """The message in a decoded object, if it is a usual one, whose kinds need not be named.
 
-    A usual message is a call whose id is an integer or a string and whose params have a usual type, or such a response.
+    A usual message is a call whose id is an integer, a string or null and whose params have a usual type, or a response
+    whose id is an integer or a string.
 
     Args:
         item: The object.
@@ -203,7 +209,9 @@ def _usual_message(item: dict[str, Any], rules: Rules, raw: Raw | None = None) -
         id = item["id"]
         # `size` excludes params, so three members are exactly jsonrpc, id and method: none that JSON-RPC does not
         # define. An int here has at most 64 bits, which every `Limits.id_bytes` allows.
-        if size == 3 and (type(id) is int or (type(id) is str and len(id) <= rules.id_characters)):
+        if (size == 3 or (rules.ignores_extra and "result" not in item and "error" not in item)) and (
+            type(id) is int or (type(id) is str and len(id) <= rules.id_characters) or (id is None and rules.null_ids)
+        ):
             return make_request(id, method, params)
     elif size == 3 and "id" in item:
         id = item["id"]
@@ -239,12 +247,9 @@ def _read_by_pattern(text: bytes, rules: Rules, raw: bool) -> Message | list[Mes
     begin = text[:_TAIL_BYTES].lstrip(_SPACE)
     if not begin.startswith(b"[") or not stripped.endswith(b"]") or rules.batch_fault(1) is not None:
         return None
-    if not raw:
-        first_items = text[: 4 * _BATCH_ITEM_BYTES]
-        # A batch of small items is faster as a list of dicts. The count of versions in its beginning estimates their
-        # size.
-        if len(first_items) < _BATCH_ITEM_BYTES * first_items.count(_QUOTED["jsonrpc"]):
-            return None
+    # A batch of small items is faster as a list of dicts. The versions in its beginning show their size.
+    if not raw and text.count(_QUOTED["jsonrpc"], 0, SMALL_BYTES) > 1:
+        return None
     at = text.index(b"[") + 1
     last = len(stripped[:-1].rstrip(_SPACE)) - 1
     messages: list[Message] = []
@@ -340,65 +345,32 @@ _QUOTED: Final = {name: b'"%b"' % name.encode() for name in ENVELOPE_MEMBERS}
 _SPACE: Final = b" \t\n\r"
 _COMMA: Final = ord(",")
 _BACKSLASH: Final = ord("\\")
-# Ids that orjson reads as floats: with a fraction or an exponent, or of 19 digits and more.
-_find_float_ids = re.compile(rb'"id"[ \t\n\r]*:[ \t\n\r]*(-?[0-9]+[.eE][0-9.eE+-]*|-?[0-9]{19,})').findall
 _has_float = re.compile(rb"[0-9][.eE]").search  # also in strings
-_has_escaped_letter = re.compile(rb"\\u00(?:6[1-9a-fA-F]|7[0-9aA])").search
 
 
-def _is_lossless(text: bytes, value: dict[str, Any] | list[Any], rules: Rules) -> bool:
-    """Whether `value`, which orjson read from `text`, shows all that the slow path would find.
+def _is_lossless(text: bytes, value: dict[str, Any] | list[Any]) -> bool:
+    """Whether `value`, which orjson read from `text`, shows every member and the exact id.
 
-    An id that became a float is replaced by the exact number.
+    Usually orjson writes `value` as `text`. Otherwise no quote may be lost, because orjson keeps the last of two
+    members with one name; and the id must not be a float, which orjson also reads for an integer beyond 64 bits.
     """
-    if rules.has_text_limits and not _is_within_limits(text, rules):
-        return False
-    colons = text.count(b":")
-    if (type(value) is list or colons != len(value)) and _has_duplicates(text, value, colons):
-        return False
-    return not isinstance(value, dict) or type(value.get("id")) is not float or _make_id_exact(text, value, rules)
-
-
-def _has_duplicates(text: bytes, value: dict[str, Any] | list[Any], colons: int) -> bool:
-    """Whether an object in `text`, which orjson read as `value`, may have a member twice.
-
-    orjson keeps the last of two members with one name. The quotes of the first are lost, so what orjson writes has
-    fewer quotes than `text`. A cheaper proof is that each colon belongs to a member that is left.
-    """
-    if type(value) is dict:
-        payload = value["params"] if "params" in value else value.get("error")
-        if type(payload) is dict and colons == len(value) + len(payload):
-            return False
     try:
         written = dumps_unchecked(value)
     except TypeError:  # too deep to write
+        return False
+    if written == text:
         return True
+    if type(value) is dict and type(value.get("id")) is float:
+        return False
     # orjson writes the escape \u0022 as \", which adds a quote that `text` does not have.
     if _BACKSLASH in text and b"\\u0022" in text:
         text, written = _without_escapes(text), _without_escapes(written)
-    return text.count(b'"') != written.count(b'"')
+    return text.count(b'"') == written.count(b'"')
 
 
 def _without_escapes(text: bytes) -> bytes:
     """A JSON text without the escaped quotes and backslashes of its strings."""
     return text.replace(b"\\\\", b"").replace(b'\\"', b"")
-
-
-def _make_id_exact(text: bytes, message: dict[str, Any], rules: Rules) -> bool:
-    """Read a float id again, because the number may be too wide for a float. Return False if it is not found."""
-    if b"\\u00" in text and _has_escaped_letter(text):  # the name may be spelled differently
-        return False
-    tokens = set(_find_float_ids(text))  # payloads may have such members, too
-    if len(tokens) != 1:
-        return False
-    token = tokens.pop()
-    if len(token) > rules.limits.id_bytes:
-        return False
-    number = exact_number(token)
-    if number is None:
-        return False
-    message["id"] = number
-    return True
 
 
 def _is_within_limits(text: bytes, rules: Rules) -> bool:

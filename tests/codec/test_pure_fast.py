@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsonrpc_fast.codec import _pure, _pure_fast
-from jsonrpc_fast.profile import JSONRPC, LENIENT, MCP_2025_11_25, Limits, Profile
+from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, LENIENT, MCP_2025_11_25, Limits, Profile
 
 from ..fuzz.mutate import message
 from ..support.comparison import plain
@@ -26,6 +26,7 @@ from ..support.timing import min_seconds, thread_seconds
 PROFILES: list[Profile] = [
     JSONRPC,
     LENIENT,
+    JSONRPC_1,
     MCP_2025_11_25.replace(batches=True),
     JSONRPC.replace(extra_members=False),
     JSONRPC.replace(extra_members="keep"),
@@ -69,7 +70,7 @@ def assert_fast_path_agrees(text: bytes, profiles: list[Profile] = PROFILES) -> 
     """Whether the fast path decodes `text`; if so, it must agree with the slow path."""
     taken = False
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_pure_fast, "_BATCH_ITEM_BYTES", 0)
+        patch.setattr(_pure_fast, "SMALL_BYTES", 0)
         for profile in profiles:
             for raw in (False, True):
                 found = _pure_fast._read_by_pattern(text, _pure.rules_of(profile), raw)
@@ -99,7 +100,8 @@ def test_no_valid_message_is_scanned(monkeypatch: pytest.MonkeyPatch) -> None:
     wire = [orjson.loads(line) for file in sorted(WIRE.iterdir()) for line in file.read_bytes().splitlines()[:5]]
     values = (*VALID, *wire)
     batch = [value for value in VALID if type(value.get("id")) is not float]
-    texts = [(text, False) for value in (*values, batch) for text in spellings(value) if b'\\u0069d":1.5' not in text]
+    texts = [(text, False) for value in (*wire, *batch, batch) for text in spellings(value)]
+    texts += [(orjson.dumps(value), False) for value in VALID]
     texts += [(orjson.dumps(value), True) for value in values if has_usual_members(value)]
     expected = [shown(plain_decode(text, JSONRPC, raw=raw)) for text, raw in texts]
 
@@ -119,11 +121,8 @@ def has_usual_members(value: Any) -> bool:
 
 
 UNUSUAL = [
-    *VALID,
+    *[value for value in VALID if type(value.get("id")) is not float],
     {"jsonrpc": "2.0", "id": None, "method": "m"},
-    {"jsonrpc": "2.0", "id": 0.25, "method": "m", "params": {"id": 1, "b": {"id": 2}}},
-    {"jsonrpc": "2.0", "id": 10**39, "method": "m"},
-    {"jsonrpc": "2.0", "id": -(2**64), "method": "m", "params": {"id": 10**17}},
     {"x": {"id": 1}, "jsonrpc": "2.0", "id": "a", "method": "m", "y": ["id"]},
     {"jsonrpc": "2.0", "id": 1, "result": None, "z": 1},
 ]
@@ -138,11 +137,8 @@ UNUSUAL = [
 def test_no_scanner_reads_a_valid_message(order: Any, profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = []
     for value in UNUSUAL:
-        if profile.big_ints != "float" and type(value.get("id")) is int and value["id"].bit_length() > 64:
-            continue
         ordered = {name: value[name] for name in order(value)}
         padded = json.dumps(ordered, separators=(" ,\r\n  ", "\t:  "), ensure_ascii=False).encode()
-        # orjson writes no wide integer.
         texts += [json.dumps(ordered, separators=(",", ":")).encode(), json.dumps(ordered, indent="\t").encode()]
         texts += [b"\n\t" + padded + b" " * 70, padded.replace(b"{", b"{" + b" " * 70)]
     expected = [shown(plain_decode(text, profile)) for text in texts]
