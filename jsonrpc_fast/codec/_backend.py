@@ -130,3 +130,8 @@ places = backend._places
 serve_plain = backend._serve_plain
 PlainServer = backend.PlainServer
 ServedCoroutine = backend.ServedCoroutine
+
+
+def decoded(value: Any) -> Any:
+    """Return the decoded value of a `Raw`, and anything else as it is."""
+    return value.decode() if type(value) is Raw else value

@@ -11,8 +11,12 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, Final
 
+from .._pointers import pointer_to
+from ..errors import EncodeError
 from ..profile import JSONRPC, Profile, WrittenForm, is_plain
+from ..types import UNSET, MessageId, Unset
 from ._backend import (
+    dumps,
     encode,
     encode_error,
     encode_notification,
@@ -61,6 +65,24 @@ class Encoders:
     def default_of(self, default: Default) -> Default:
         """Return the `default` that payloads are written with."""
         return default_of(self._profile, default)
+
+    def encode_call(
+        self,
+        method: str,
+        params: Any,
+        id: MessageId | Unset = UNSET,
+        *,
+        delimited: bool = True,
+        default: Default = None,
+        option: int = 0,
+    ) -> bytes:
+        """Return a request, or a notification without an id. The error of the encoder also says where the value is."""
+        try:
+            if isinstance(id, Unset):
+                return self.encode_notification(method, params, delimited=delimited, default=default, option=option)
+            return self.encode_request(id, method, params, delimited=delimited, default=default, option=option)
+        except EncodeError as error:
+            raise explained(error, method, params, self.default_of(default), option) from error.__cause__
 
     def listener(self) -> Callable[[Any], bool] | None:
         """Return a function to call with each input of the peer before it is decoded; None if the form cannot change.
@@ -153,3 +175,52 @@ def _letter(escape: re.Match[bytes]) -> bytes:
 
 PLAIN: Final = Encoders()
 """The encoders of the codec itself."""
+
+
+# Where a value is that cannot be written: found again after the encoder has refused the whole.
+
+_MAX_PARTS = 1000
+"""The largest number of values that are tried, so that the search takes less time than the call."""
+
+
+def explained(error: EncodeError, method: str, params: Any, default: Default = None, option: int = 0) -> EncodeError:
+    """Return the error for params of a method, which names the method and the place of the value.
+
+    Args:
+        error: What the encoder has raised.
+        method: The method of the message.
+        params: Its params.
+        default: As in `encode`.
+        option: As in `encode`.
+    """
+    # A lone surrogate in the method: the text of the error cannot show it, either.
+    try:
+        method.encode()
+    except UnicodeEncodeError:
+        return EncodeError(f"{error}: the method")
+    place = _place_of(params, default, option)
+    return EncodeError(f"{error}: {place or 'the params'} of {method}")
+
+
+def _place_of(value: Any, default: Default, option: int) -> str:
+    """Return the JSON pointer to the first value that cannot be written, as deep as it is found."""
+    place: list[str | int] = []
+    left = _MAX_PARTS
+    while isinstance(value, (dict, list, tuple)):
+        parts = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, part in parts:
+            left -= 1
+            if not left:
+                return pointer_to(place)
+            try:
+                # Trying each part anew takes quadratic time at worst, so the number of tries has a bound.
+                dumps(part, default, option)
+            except (EncodeError, RecursionError):
+                place.append(name)
+                value = part
+                break
+            except Exception:  # whatever a `default` raises
+                return pointer_to(place)
+        else:
+            break  # a key
+    return pointer_to(place)

@@ -19,7 +19,7 @@ from typing import Any, Final, get_args
 
 from .._repr import shorten
 from ..codec import Raw
-from ..codec._payloads import decoded
+from ..codec._backend import decoded
 from ..types import MessageId
 from .params.problems import IS_UNKNOWN, Misfit, Problem, missing, too_many
 

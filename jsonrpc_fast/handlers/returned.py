@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from ..codec._payloads import decoded
+from ..codec._backend import decoded
 from ..errors import InvalidResponse
 from .params.problems import Misfit
 

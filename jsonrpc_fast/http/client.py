@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Coroutine, Iterable, Mapping
+from functools import partial
 from itertools import count
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypedDict, TypeVar, overload
 
@@ -23,7 +24,6 @@ from .._typing import Self, Unpack
 from ..codec import Notification, Params
 from ..codec._json import Default, check_option
 from ..codec.encoders import Encoders
-from ..codec.unwritable import write_notification, write_request
 from ..errors import CallTimeout, InvalidResponse
 from ..handlers.returned import result_reader, results_reader
 from ..hooks import FoundHooks, Hooks, exchange
@@ -114,12 +114,7 @@ class _BaseClient(ResponseReader, Generic[C]):
         self._url = url_of(url, library, may_be_relative=client is not None or "base_url" in options)
         self._timeout = timeout
         self._max_response_bytes = max_response_bytes
-        self._encoding: Any = {
-            "encoders": Encoders(profile),
-            "delimited": False,
-            "default": default,
-            "option": option,
-        }
+        self._encode_call = partial(Encoders(profile).encode_call, delimited=False, default=default, option=option)
         self._ids = count(1)
         self._hooks = None if hooks is None else FoundHooks(hooks)
         self._is_owner = client is None
@@ -156,12 +151,12 @@ class _BaseClient(ResponseReader, Generic[C]):
         texts = []
         for item in items:
             if isinstance(item, Notification):
-                texts.append(write_notification(item.method, item.params, **self._encoding))
+                texts.append(self._encode_call(item.method, item.params))
             else:
                 method, params = item
                 id = next(self._ids)
                 calls[id] = method
-                texts.append(write_request(id, method, params, **self._encoding))
+                texts.append(self._encode_call(method, params, id))
         if not texts:
             raise ValueError("a batch must not be empty")
         if calls:
@@ -186,7 +181,7 @@ class _BaseClient(ResponseReader, Generic[C]):
         read = None if returns is UNSET else result_reader(returns)
         seconds = self._seconds_of(timeout)
         id = next(self._ids)
-        text = write_request(id, method, params, **self._encoding)
+        text = self._encode_call(method, params, id)
         with exchange(self._hooks, {id: method}) as sent:
             response = await self._post(text, seconds, sent.headers(headers))
             result = self._read_result(response, id, read is not None)
@@ -201,7 +196,7 @@ class _BaseClient(ResponseReader, Generic[C]):
     ) -> None:
         """Send a notification."""
         seconds = self._seconds_of(timeout)
-        text = write_notification(method, params, **self._encoding)
+        text = self._encode_call(method, params)
         with exchange(self._hooks, {None: method}) as sent:
             response = await self._post(text, seconds, sent.headers(headers))
         if not response.is_success:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..codec import ParseError, Response, decode
-from ..codec._payloads import decoded
+from ..codec._backend import decoded
 from ..errors import HttpStatusError, InvalidResponse, RpcError
 from ..profile import Profile
 

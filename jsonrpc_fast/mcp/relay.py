@@ -40,7 +40,7 @@ from typing import Any, Final, Literal, NoReturn, cast
 from .._logs import logger_of
 from .._typing import Self
 from ..codec import ParseError, Raw, encode_notification
-from ..codec._payloads import decoded
+from ..codec._backend import decoded
 from ..codes import RPC_MESSAGES, ErrorCode
 from ..errors import CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse, RpcError, StateError
 from ..handlers.failures import on_failure

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..codec import Notification, Request
-from ..codec._payloads import decoded
+from ..codec._backend import decoded
 from ..errors import run_callback
 from ..types import MessageId
 from .conventions import Cancellation, Convention

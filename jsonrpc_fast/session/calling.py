@@ -28,7 +28,7 @@ from typing import Any, Final, TypedDict, TypeVar, overload
 from .._checks import check_count, check_seconds
 from .._typing import Unpack
 from ..codec import Notification, Params
-from ..codec._payloads import decoded
+from ..codec._backend import decoded
 from ..errors import StateError
 from ..handlers.returned import result_reader, results_reader
 from ..hooks import Outcome

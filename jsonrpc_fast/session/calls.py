@@ -39,11 +39,10 @@ from typing import Any, Final, cast
 
 from .._checks import check_callable, check_seconds
 from ..codec import Message, Notification, ParseError, Request, Response
+from ..codec._backend import decoded
 from ..codec._json import Default
 from ..codec._kinds import is_id_too_long
-from ..codec._payloads import decoded
-from ..codec.encoders import PLAIN, Encoders
-from ..codec.unwritable import explained
+from ..codec.encoders import PLAIN, Encoders, explained
 from ..codes import ErrorCode, ParseErrorCode
 from ..errors import ConnectionLost, EncodeError, StateError
 from ..handlers.cancellation import CancelledError

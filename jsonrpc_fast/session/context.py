@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from ..codec import Raw
-from ..codec._payloads import decoded
+from ..codec._backend import decoded
 from ..handlers import RequestContext
 from ..types import MessageId
 from .calling import Caller

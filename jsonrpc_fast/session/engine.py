@@ -33,8 +33,8 @@ from math import inf
 from typing import Any, Final
 
 from ..codec import Error, Message, Notification, ParseError, Request, Response
+from ..codec._backend import decoded
 from ..codec._json import Default
-from ..codec._payloads import decoded
 from ..codec.encoders import PLAIN, Encoders
 from ..codes import RPC_MESSAGES, ErrorCode
 from ..errors import (

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 from .._repr import shorten
 from ..codec import Notification, Params, Request
+from ..codec._backend import decoded
 from ..codec._json import Default
-from ..codec._payloads import decoded
 from ..codec.encoders import PLAIN, Encoders
 from ..errors import EncodeError, StateError
 from ..handlers.results import encode_models

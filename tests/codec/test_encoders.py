@@ -6,12 +6,14 @@ import json
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jsonrpc_fast import codec
 from jsonrpc_fast.codec import Error, Notification, Request, Response
-from jsonrpc_fast.codec.encoders import PLAIN, Encoders, has_jsonrpc, profile_for
+from jsonrpc_fast.codec.encoders import PLAIN, Encoders, explained, has_jsonrpc, profile_for
+from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.profile import JSONRPC, JSONRPC_1, LSP, Profile
 
 from ..support.tables import rows
@@ -145,3 +147,47 @@ def test_the_first_text_settles_the_form(first: bytes, form: str) -> None:
 )
 def test_the_profile_of_a_response(text: bytes, profile: Profile, form: str) -> None:
     assert profile_for(text, profile) == profile.replace(writes=form)
+
+
+BAD = object()
+
+
+@rows(
+    ("params", "place"),
+    [
+        ([1, BAD], "/1"),
+        ({"a": {"~": {"/": [0, (1, BAD)]}}}, "/a/~0/~1/1/1"),
+        ({"a": {(): 1}}, "/a"),
+        ({(): 1}, "the params"),
+        (BAD, "the params"),
+        ([*range(2000), BAD], "the params"),
+    ],
+)
+def test_the_place_of_a_value_that_cannot_be_written(params: Any, place: str) -> None:
+    assert str(explained(EncodeError("why"), "m", params)) == f"why: {place} of m"
+
+
+def test_a_default_is_asked_again() -> None:
+    def default(value: object) -> Any:
+        raise ValueError("secret")
+
+    for write in (
+        lambda: PLAIN.encode_call("m", [BAD], 1, delimited=False, default=default),
+        lambda: PLAIN.encode_call("m", [BAD], delimited=False, default=default),
+    ):
+        with pytest.raises(EncodeError, match=r": /0 of m$") as caught:
+            write()
+        assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_deep_params() -> None:
+    params: Any = []
+    for _ in range(5000):
+        params = [params]
+    with pytest.raises(EncodeError, match=r" of m$"):
+        PLAIN.encode_call("m", params, 1, delimited=False)
+
+
+def test_calls() -> None:
+    assert PLAIN.encode_call("m", [1], 1, delimited=True) == b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}\n'
+    assert PLAIN.encode_call("m", None, delimited=False) == b'{"jsonrpc":"2.0","method":"m"}'

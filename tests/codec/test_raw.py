@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsonrpc_fast import JSONRPC, LENIENT, MCP_2025_11_25, EncodeError, Limits, ParseErrorCode, Profile
+from jsonrpc_fast import JSONRPC, LENIENT, MCP_2025_11_25, UNSET, EncodeError, Limits, ParseErrorCode, Profile, Raw
+from jsonrpc_fast.codec._backend import decoded
 from jsonrpc_fast.errors import ParseError
 from jsonrpc_fast.framing import frame
 from jsonrpc_fast.handlers import Handlers
@@ -375,3 +376,16 @@ def test_the_repr_of_a_large_raw_is_cheap(impl: ModuleType) -> None:
     _, peak = held_of(lambda: (repr(raw), repr(message)))
     assert peak < 20_000
     assert len(repr(message)) < 200
+
+
+@rows(
+    ("text", "value"), [(b'{"a":[1,null]}', {"a": [1, None]}), (b" null ", None), (b"0", 0), (b'"\\u00e9"', "\u00e9")]
+)
+def test_the_value_of_a_raw(text: bytes, value: Any) -> None:
+    assert decoded(Raw(text)) == value
+    assert type(decoded(Raw(text))) is type(value)
+
+
+@rows("value", [None, UNSET, 0, "", b"[1]", [Raw(b"1")], {"a": Raw(b"1")}], ids=repr)
+def test_any_other_value_is_returned_as_it_is(value: Any) -> None:
+    assert decoded(value) is value

@@ -25,7 +25,6 @@ from ..._typing import Unpack
 from ...codec import Params
 from ...codec._json import Default, check_option
 from ...codec.encoders import Encoders
-from ...codec.unwritable import write_notification, write_request
 from ...errors import CallTimeout, ConnectionLost
 from ...handlers.returned import result_reader
 from ...hooks import FoundHooks, Hooks, exchange
@@ -93,7 +92,7 @@ class ServiceClient(ResponseReader):
         self._subject = subject
         self._jetstream = jetstream
         self._timeout = timeout
-        self._encoding: Any = {"encoders": Encoders(profile), "delimited": False, "default": default, "option": option}
+        self._encode_call = partial(Encoders(profile).encode_call, delimited=False, default=default, option=option)
         self._ids = count(1)
         self._hooks = None if hooks is None else FoundHooks(hooks)
 
@@ -138,7 +137,7 @@ class ServiceClient(ResponseReader):
         check_seconds("timeout", seconds, may_be_none=False)
         # The response comes on its own subject, so the id need not be unique among clients.
         id = next(self._ids)
-        text = write_request(id, method, params, **self._encoding)
+        text = self._encode_call(method, params, id)
         found = {**self._headers, **_checked(options.get("headers"))}
         with exchange(self._hooks, {id: method}) as sent:
             send = partial(self._send, text, dict(sent.headers(found) or {}), seconds)
@@ -161,7 +160,7 @@ class ServiceClient(ResponseReader):
         Raises:
             Exception: As in `call`, but no RpcError and no InvalidResponse.
         """
-        text = write_notification(method, params, **self._encoding)
+        text = self._encode_call(method, params)
         with exchange(self._hooks, {None: method}) as exchanged:
             sent = dict(exchanged.headers({**self._headers, **_checked(headers)}) or {}) or None
         try:

@@ -19,7 +19,7 @@ from inspect import Parameter
 from typing import Annotated, Any, Final, get_args, get_origin
 
 from ..._pointers import pointer_to
-from ...codec._payloads import decoded
+from ...codec._backend import decoded
 from .annotations import is_field
 from .problems import IS_UNKNOWN, Misfit, Problem, missing, too_many
 from .types import MsgspecType, PydanticType, ValueType, msgspec_module, type_of

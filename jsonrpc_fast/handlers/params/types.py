@@ -22,8 +22,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from ...codec import Raw
-from ...codec._backend import dumps
-from ...codec._payloads import decoded
+from ...codec._backend import decoded, dumps
 from ...errors import EncodeError
 from .annotations import has_pydantic, is_constraint, is_field, parts_of, with_meta
 from .problems import INVALID, TOO_DEEP, Misfit, Problem, msgspec_pointers, msgspec_problem, pydantic_problems

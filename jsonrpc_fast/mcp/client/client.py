@@ -29,7 +29,7 @@ from typing import Any, Final
 from ..._checks import check_callable, check_count, check_functions, check_seconds, check_type
 from ..._typing import Self, Unpack
 from ..._version import __version__
-from ...codec._payloads import decoded
+from ...codec._backend import decoded
 from ...codes import McpErrorCode
 from ...errors import ConnectionLost, HandshakeError, RpcError, StateError
 from ...handlers.failures import on_failure

@@ -18,7 +18,7 @@ import msgspec
 
 from ..._typing import Unpack
 from ...codec import ParseError, Request
-from ...codec._payloads import decoded
+from ...codec._backend import decoded
 from ...codes import RPC_MESSAGES, ErrorCode
 from ...errors import CallTimeout, ConnectionLost, HttpStatusError, RpcError, StateError, invalid_params
 from ...handlers import is_awaitable

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from ..._logs import logger_of
 from ...codec import Raw
-from ...codec._payloads import decoded
+from ...codec._backend import decoded
 from ...codes import McpErrorCode
 from ...errors import (
     CallTimeout,

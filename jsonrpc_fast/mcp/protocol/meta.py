@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from ...codec import Raw
-from ...codec._payloads import decoded
+from ...codec._backend import decoded
 from ...codes import RPC_MESSAGES, ErrorCode
 from ...errors import RpcError
 from .definitions import Definition, Prompt, Resource, ResourceTemplate, Tool

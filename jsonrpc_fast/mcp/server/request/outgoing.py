@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ....codec import Notification, Request
-from ....codec._payloads import decoded
+from ....codec._backend import decoded
 from ....errors import ConnectionLost, StateError
 from ....session import Destination, Session
 from ....transports.protocol import Transport
