@@ -55,7 +55,7 @@ def _optional(name: str) -> Any:
         return None
 
 
-# These have no wheels for every Python, so no extra asks for them.
+# These do not have wheels for every Python, so no extra requires them.
 yyjson: Final = _optional("yyjson")
 jiter: Final = _optional("jiter")
 simdjson: Final = _optional("simdjson")

@@ -16,7 +16,7 @@ MISSING: Final = object()
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 """The name of an HTTP header (RFC 9110, section 5.1)."""
 HEADER_VALUE: Final = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")
-"""The value of an HTTP header, in ASCII alone (RFC 9110, section 5.5)."""
+"""The value of an HTTP header, in ASCII only (RFC 9110, section 5.5)."""
 
 
 def check_seconds(
@@ -79,7 +79,7 @@ def check_count(
     """
     if value is None and may_be_none:
         return
-    if type(value) is not int:  # True is not a number of anything
+    if type(value) is not int:  # not True, which is an int in Python
         raise TypeError(f"{name} must be an int, not {type(value).__name__}")
     if value >= minimum and (maximum is None or value <= maximum):
         return
@@ -141,16 +141,16 @@ def check_texts(name: str, value: object, *, may_be_none: bool = True) -> None:
 
 
 def checked_path(name: str, value: object, at: int = 0) -> str:
-    """Return a text for the system, such as a path or a part of a command.
+    """Return text that is passed to the system, such as a path or a part of a command.
 
     Args:
         name: The name of the argument, for the error's text.
         value: What the caller gave: a str or a path.
-        at: Where the text begins that must not hold a NUL.
+        at: The index from which on a NUL is refused.
 
     Raises:
         TypeError: It is neither.
-        ValueError: It holds a NUL or a lone surrogate, so that the system cannot get it.
+        ValueError: It contains a NUL or a lone surrogate, which cannot be passed to the system.
     """
     check_type(name, value, str, os.PathLike)
     text = os.fspath(value)  # type: ignore[call-overload]
@@ -165,7 +165,7 @@ def checked_path(name: str, value: object, at: int = 0) -> str:
 
 
 def check_headers(headers: Mapping[str, str] | None) -> None:
-    """Check the headers of a user, here rather than in the HTTP library, whose errors and logs show their values.
+    """Check the user's headers here, because the errors and logs of the HTTP library would show their values.
 
     Raises:
         TypeError: They do not map strings to strings.
@@ -193,11 +193,11 @@ def check_functions(name: str, value: object, *, may_be_none: bool = True) -> No
 
 
 def missing_arguments(callee: str, **arguments: object) -> TypeError:
-    """Return the error for required arguments of a class of the core, in the words of CPython.
+    """Return the error for missing arguments of a class of the core, worded like CPython's.
 
     Args:
         callee: The name of the class.
-        arguments: All required ones; MISSING where one is.
+        arguments: All required ones; MISSING for each that is missing.
     """
     names = [repr(name) for name, value in arguments.items() if value is MISSING]
     plural = "s" * (len(names) != 1)

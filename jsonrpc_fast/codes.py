@@ -81,7 +81,7 @@ def is_error_code(value: object) -> TypeGuard[int]:
 
 
 def plain_error_code(value: object) -> int:
-    """Return an error code as a plain int, also if it is of a subclass.
+    """Return an error code as a plain int, even if it is of a subclass.
 
     Raises:
         TypeError: `value` is not an int.

@@ -75,7 +75,7 @@ class SignInError(RuntimeError):
 
 
 class ProgramStartError(OSError):
-    """The system did not start the program of an MCP server. `__cause__` is the OSError; `errno` is the same.
+    """The system could not start the program of an MCP server. `__cause__` is the OSError; `errno` is the same.
 
     Attributes:
         program: The command, without exit status and output.
@@ -186,10 +186,10 @@ LOOP_EXITS: Final = (KeyboardInterrupt, SystemExit)
 
 
 def run_callback(report: Callable[[BaseException], object], callback: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function of the user whose exceptions must not affect the caller.
+    """Call a user's function whose exceptions must not affect the caller.
 
     Args:
-        report: Called with what it raises, except LOOP_EXITS.
+        report: Called with the exception that it raises, unless that is one of LOOP_EXITS.
         callback: The function.
         arguments: Its arguments.
 
@@ -224,7 +224,7 @@ def error_for(error: BaseException, method: str, id: MessageId = None) -> RpcErr
     """Return the error response to a request whose handler raised `error`.
 
     Args:
-        error: An RpcError is returned as it is. Any other exception is logged and becomes -32603.
+        error: An RpcError is returned unchanged. Any other exception is logged and becomes -32603.
         method: The method of the request.
         id: The id of the request.
     """
@@ -263,7 +263,7 @@ MadeFault = TypeVar("MadeFault", bound="ParseError", covariant=True)
 
 
 class _Make(Protocol[MadeFault]):
-    """A factory, as it is called."""
+    """How a factory is called."""
 
     def __call__(
         self,
@@ -389,7 +389,7 @@ class ParseError(ValueError):
         return self._hint
 
     def _fields(self) -> tuple[object, ...]:
-        # The type of the id counts: 1, 1.0 and True are different ids.
+        # The type of the id matters: 1, 1.0 and True are different ids.
         return self._code, type(self._id), self._id, self._offset, self._index, self._reply_expected, self._hint
 
     def __eq__(self, other: object) -> bool:

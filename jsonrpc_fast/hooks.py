@@ -264,7 +264,7 @@ _OUTCOMES: Final = (
 
 
 def outcome_of(error: BaseException | None) -> tuple[Outcome, int | None]:
-    """Return how a call settled that raised an exception, and the error's code; None: it returned a result."""
+    """Return how a call settled, by the exception that it raised (None: it returned a result), and the error's code."""
     if error is None:
         return Outcome.RESULT, None
     if isinstance(error, RpcError):
@@ -289,7 +289,7 @@ class Exchange:
         return given
 
     def settled(self, results: list[Any]) -> list[Any]:
-        """Report the results of the calls, of which exceptions are failures, and return them."""
+        """Report the results of the calls, where exceptions are failures, and return them."""
         return results
 
 

@@ -122,7 +122,7 @@ class Profile:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             expected = type(field.default)
-            # Not `isinstance`: 1 is no bool, and the core reads a field as its exact type.
+            # Not `isinstance`: 1 is not a bool, and the core reads a field as its exact type.
             if type(value) is not expected and not (field.name == "extra_members" and value == "keep"):
                 raise TypeError(f"{field.name} must be of type {expected.__name__}, not {type(value).__name__}")
         if self.big_ints not in ("float", "exact", "reject"):
@@ -193,7 +193,7 @@ def is_at_least_as_strict(profile: Profile, other: Profile) -> bool:
 
 
 def lower_default_limits() -> None:
-    """Make `PURE_MESSAGE_BYTES` the default, also of the presets. Called once, when the pure backend is chosen."""
+    """Make `PURE_MESSAGE_BYTES` the default, in the presets too. Called once, when the pure backend is chosen."""
     global _message_bytes
     _message_bytes = PURE_MESSAGE_BYTES
     # The presets share the default of `Profile.limits`.

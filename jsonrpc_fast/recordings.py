@@ -75,7 +75,7 @@ def read_recording(file: BinaryIO) -> Iterator[Recorded]:
         file: A file that is opened for reading bytes.
 
     Raises:
-        ValueError: A line is not one of a recording. The text names the line.
+        ValueError: A line is not a line of a recording. The text names it.
     """
     number = 0
     # Not `for line in file`: a line without an end would take all memory.

@@ -66,7 +66,7 @@ IdKey: TypeAlias = "tuple[type, MessageId]"
 
 
 def id_key(id: MessageId) -> IdKey:
-    """Return a key for an id: 1 and 1.0 are equal in Python, and two ids."""
+    """Return a key for an id: 1 and 1.0 are equal in Python, but they are different ids."""
     return type(id), id
 
 

@@ -58,7 +58,7 @@ class Fault:
     Attributes:
         code: The rule.
         path: A JSON pointer (RFC 6901) into the message; "" for the whole message.
-        message: The rule in words.
+        message: A description of the fault.
         index: The position in the batch, counted from 0, or None.
     """
 
@@ -76,7 +76,7 @@ class Report:
     """The result of a validation. Also readable as `report["valid"]` and `report["errors"]`.
 
     Attributes:
-        valid: There is no fault.
+        valid: Whether there is no fault.
         errors: Every fault; for a batch, those of its items too.
         kind: The expected kind of message.
         id: The id of the message if it is certain, else None.
@@ -103,7 +103,7 @@ class Report:
 
         Returns:
             None for a valid message and for a notification. For a request, -32600 with its id, if that is certain. For
-            a response, -32603 with the same id; its faults are a bug of this side, and are logged to `jsonrpc_fast`.
+            a response, -32603 with the same id; its faults are a bug on this side, and are logged to `jsonrpc_fast`.
             For a batch, a list with the responses to its items, or -32600 if it is not a batch.
         """
         # Section 4.1: there is no response to a notification, not even to an invalid one.
@@ -130,7 +130,7 @@ class _OnClassToo(Generic[P, T]):
 
 
 class JsonRpcValidator:
-    """Validate messages that are dicts by the rules of a profile.
+    """Validate messages that are dicts against the rules of a profile.
 
     Args:
         profile: The rules. The methods may also be called on the class, for those of `JSONRPC`.
@@ -170,7 +170,7 @@ class JsonRpcValidator:
         parsed: Any = parse(obj, profile)
         if isinstance(parsed, ParseError):
             return Report(False, (Fault(parsed.code, "", parsed.code.value),), "batch")
-        # Section 6: each item is checked by itself, and an invalid one gets a response of its own.
+        # Section 6: each item is checked separately, and an invalid one gets a response of its own.
         items = tuple(
             _as_request(self._validate(item, rules.apparent_kind(self._kinds(item), profile), index), parsed[index])
             for index, item in enumerate(obj)

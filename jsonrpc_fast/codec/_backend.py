@@ -4,7 +4,7 @@ Rules:
   - The compiled core is used if it can be imported and is built from the sources next to it, else the pure backend.
   - `JSONRPC_FAST_PURE=1` in the environment selects the pure backend.
   - Type checkers always see the pure backend.
-  - One interpreter of a process has the core, the others use the pure backend.
+  - Only one interpreter of a process has the core; the others use the pure backend.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ if TYPE_CHECKING:
     )
     from ._pure import Decoder, classify, decode, decode_dict, encode_dict, parse, respond
 else:
-    # The public names, of which the two backends have the same. The types below are made of their classes.
+    # The public names, which are the same in both backends. The types below are made from their classes.
     globals().update({name: vars(backend)[name] for name in __all__ if name in vars(backend)})
     dumps = backend._dumps
     Message = Request | Notification | Response | ParseError

@@ -53,7 +53,7 @@ def _is_exponent_too_large(token: str) -> bool:
 
 _integer = integer_or(exact_decimal)
 
-# `parse_float` gets every number with a fraction or an exponent; NaN and infinities are no JSON.
+# `parse_float` gets every number with a fraction or an exponent; NaN and infinities are not JSON.
 _read, _read_exact = (
     JSONDecoder(parse_constant=refuse_constant, parse_int=integer, parse_float=decimal_of).decode
     for integer in (_integer, int)
@@ -74,7 +74,7 @@ def loads_decimals(text: bytes, *, exact: bool) -> Any:
 def with_decimals(default: Default, max_zeros: int) -> Callable[[Any], Any]:
     """Return a `default` that writes a Decimal as a number, and leaves other values to `default`.
 
-    max_zeros: The most zeros that are written because an exponent may have four digits.
+    max_zeros: The maximum number of zeros written because an exponent may have at most four digits.
     """
 
     def write(value: Any) -> Any:
@@ -100,7 +100,7 @@ def _token_of(number: Decimal, max_zeros: int) -> str:
     if not number.is_finite():
         raise EncodeError(DECIMAL_NOT_FINITE)
     token = Decimal.__str__(number)  # a subclass may write itself in another way
-    # A number beyond a double is no JSON for the decoder of the peer, nor for this one.
+    # A number beyond a double is not JSON, neither for the peer's decoder nor for this one.
     if isinf(float(token)):
         raise EncodeError(DECIMAL_TOO_LARGE)
     if not _is_exponent_too_large(token):

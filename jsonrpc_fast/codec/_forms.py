@@ -68,7 +68,7 @@ def encode_as(
 ) -> bytes:
     """Encode a message or a batch as a profile writes it; see `encode`, which is the first argument.
 
-    form: In place of that of the profile.
+    form: The form to write, in place of the profile's.
     """
     default = default_of(profile, default)
     form = profile.writes if form is None else form

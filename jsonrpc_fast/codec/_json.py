@@ -1,8 +1,9 @@
-"""The engine of JSON, with the checks of options, depth, numbers and lengths that it lacks.
+"""The JSON engine, with the checks of options, depth, numbers and lengths that it lacks.
 
-The engine is orjson where it can be imported and works: with the GIL, and from Python 3.12 on in the main interpreter
-alone. Else `_standard.py` is, which has the values, bytes and errors of orjson, but no speed; the core reads and writes
-nearly everything by itself. `JSONRPC_FAST_WITHOUT_ORJSON=1` selects it everywhere. Only this module imports orjson.
+The engine is orjson where it can be imported and works: with the GIL, and from Python 3.12 on only in the main
+interpreter. Otherwise it is `_standard.py`, which has orjson's values, bytes and errors, but not its speed; the core
+reads and writes nearly everything itself. `JSONRPC_FAST_WITHOUT_ORJSON=1` selects it everywhere. Only this module
+imports orjson.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def _bounded(default: Callable[[Any], Any], option: int, left: Left) -> Callable
 
 
 def refusal(error: TypeError) -> EncodeError:
-    """Return what an error of orjson is to the caller: its text names a type or a limit, never a value."""
+    """Return the error that the caller gets for one of orjson's: its text names a type or a limit, never a value."""
     if isinstance(error.__cause__, EncodeError) and str(error.__cause__) in _OWN_TEXTS:
         return EncodeError(str(error.__cause__))
     # Classes of the core are called what those of the pure backend are.
@@ -126,7 +127,7 @@ def cause_of(error: TypeError) -> BaseException | None:
 
 
 class NoDefault(TypeError):
-    """There is no `default` of the caller, but one of this package."""
+    """The caller passed no `default`, but this package did."""
 
 
 _NOT_UTF_8: Final = "str is not valid UTF-8"
@@ -170,7 +171,7 @@ def check_depth(value: object, option: int = 0, depth: int = 0, left: Left | Non
 
 
 def _check_parts(value: object, option: int, depth: int, left: Left | None) -> None:
-    """As `check_depth`, value by value."""
+    """Like `check_depth`, but value by value."""
     kind = type(value)
     parts: Iterable[Any] | None
     if kind is dict:
@@ -199,7 +200,7 @@ def _parts(value: object, option: int) -> Iterable[object] | None:
         return list.__iter__(value)  # type: ignore[arg-type]
     if issubclass(kind, Enum):
         return (value.value,)  # type: ignore[attr-defined]
-    # orjson asks the class alone: no base and no metaclass.
+    # orjson looks only at the class, not at a base or a metaclass.
     if "__dataclass_fields__" in members_of(kind) and not option & engine.OPT_PASSTHROUGH_DATACLASS:
         return [part for _, part in fields_of(value)]
     return None
@@ -267,7 +268,7 @@ def loads_exact(text: bytes) -> Any:
 
 MAX_EXPONENT_DIGITS: Final = 4
 """The most digits of the exponent of a Decimal, leading zeros aside. One with a larger exponent takes a few bytes, but
-operations of it could take all memory: of "1e-999999999" `format(number, "f")` and `as_integer_ratio` do."""
+operations on it could take all memory, as `format(number, "f")` and `as_integer_ratio` of "1e-999999999" do."""
 MAX_EXPONENT: Final = 10**MAX_EXPONENT_DIGITS - 1
 
 

@@ -619,13 +619,13 @@ def _part_of(raw: Raw, name: str | None, index: int) -> Raw | None:
     return make_raw(parts[index][1], raw._numbers) if 0 <= index < len(parts) else None
 
 
-# Checks in constructors and encoders: a failure is a bug of the caller.
+# Checks in constructors and encoders: a failure is a bug in the caller.
 
 
 def _check_id(id: object) -> None:
     if type(id) is int and -(2**63) <= id < 2**64:
         return  # nearly every id; a wider one is only accepted if it is not too long
-    # Section 4: a string, a number or null. A bool is an int in Python alone.
+    # Section 4: a string, a number or null. Only Python has a bool that is an int.
     if isinstance(id, bool) or not (id is None or isinstance(id, (int, str, float))):
         raise TypeError(f"id must be an int, a str, a float or None, not {type(id).__name__}")
     if isinstance(id, float) and not math.isfinite(id):
@@ -835,7 +835,7 @@ def _of_class(cls: type[T], obj: object, profile: Profile) -> T | None:
     rules = rules_of(profile)
     try:
         message = message_of(as_it_is(obj), rules)
-    # These two say something of the process, not of the object.
+    # These two say something about the process, not about the object.
     except (MemoryError, RecursionError):
         raise
     except Exception:  # from the comparison of a key

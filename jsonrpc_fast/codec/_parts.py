@@ -21,12 +21,12 @@ def _parts_of(*values: Any) -> list[Any]:
     return parts
 
 
-# `gc.get_referents` visits the parts in C (`tp_traverse`), many values in one call. A dict, a list and a tuple refer to
-# their parts alone, and the scalars of JSON to nothing. Without the GIL the collector stops all threads in each call;
+# `gc.get_referents` visits the parts in C (`tp_traverse`), many values in one call. A dict, a list and a tuple refer
+# only to their parts, and the scalars of JSON to nothing. Without the GIL the collector stops all threads in each call;
 # PyPy has another one.
 is_fast = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
 parts_of = gc.get_referents if is_fast else _parts_of
-"""The keys, values and items of dicts, lists and tuples; other values that JSON has are without parts."""
+"""The keys, values and items of dicts, lists and tuples; other JSON values have no parts."""
 
 MAX_WRITTEN_DEPTH: Final = 254
 """How deep orjson writes dicts and lists."""

@@ -143,7 +143,7 @@ def decode(
     if len(text) > rules.message_bytes:
         return _too_large_fault(text[: min(rules.message_bytes, HEAD_BYTES)], profile)
     any_width = bool(rules.numbers & _ANY_WIDTH)
-    # First of all faults of the text: bytes that are not UTF-8 are no JSON, whatever the rest looks like. The decoded
+    # First of all faults of the text: bytes that are not UTF-8 are not JSON, whatever the rest looks like. The decoded
     # text is dropped, because offsets count bytes.
     try:
         text.decode()
@@ -293,7 +293,7 @@ def _read_id(token: bytes, limit: int) -> object:
             return 10**limit
         number = exact_number(token)
         return _NO_JSON_TYPE if number is None else number
-    # An array or an object is no id, and is not decoded: it may be of any size.
+    # An array or an object is not an id, and is not decoded: it may be of any size.
     if token[0] in b"{[":
         return _NO_JSON_TYPE
     return loads(token)

@@ -254,7 +254,7 @@ def _read_by_pattern(text: bytes, rules: Rules, raw: bool) -> Message | list[Mes
     last = len(stripped[:-1].rstrip(_SPACE)) - 1
     messages: list[Message] = []
     while len(messages) < rules.limits.batch_items:
-        # A separator inside a string of the payload splits the item in the wrong place. Then its payload is no JSON
+        # A separator inside a string of the payload splits the item in the wrong place. Then its payload is not a JSON
         # value, and the whole batch is left to the slow path.
         head = _head(text, at)
         if head is None:
@@ -297,7 +297,7 @@ def _read_message(text: bytes, head: re.Match[bytes], last: int, rules: Rules, r
         return None
     if text[last : last + 1] != b"}":
         return None
-    # The pattern of the version matches "2.0" alone.
+    # The pattern of the version matches only "2.0".
     obj: dict[str, Any] = {"jsonrpc": "2.0"}
     value: Any = None
     payload: Raw | None = None
@@ -386,7 +386,7 @@ def _is_within_limits(text: bytes, rules: Rules) -> bool:
 
 
 def _has_wide_integer(text: bytes) -> bool:
-    """Whether `text` may hold an integer beyond 64 bits: 19 digits in a row, also in strings."""
+    """Whether `text` may hold an integer beyond 64 bits: 19 digits in a row, even in a string."""
     # Any 19 bytes in a row contain two neighbours of every ninth byte: if no two of these are digits, the text has no
     # such number. `translate` is much faster than a regular expression.
     if b"00" not in text[8::9].translate(_DIGITS_AS_ZEROS):

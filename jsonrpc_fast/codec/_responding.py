@@ -38,7 +38,7 @@ class Responder:
     def respond(
         self, received: object, handler: Callable[[Any], Any], delimited: bool, default: Default, option: int
     ) -> bytes:
-        """As `respond`."""
+        """Do what `respond` does."""
         check_option(option)
         if isinstance(received, list):
             responses = [self._respond(item, handler, False, default, option) for item in received]

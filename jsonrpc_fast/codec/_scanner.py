@@ -171,7 +171,7 @@ def scan_head(text: bytes) -> Head | None:
         if _byte(text, at) != _OPEN_OBJECT:
             return None
         _end_of_text(text, _scan_object(text, at, True, ENVELOPE_MEMBERS, head)[1])
-    # The end of the head is no fault: the rest of the text was not given.
+    # The end of the head is not a fault: the rest of the text was not given.
     except Malformed as malformed:
         if malformed.offset < len(text):
             return None
@@ -250,7 +250,7 @@ def _end_of_value(masked: bytes, at: int) -> int:
             depth -= 1
             if depth == 0:
                 return at + 1
-        # At a quote, more strings follow than the pattern repeats: it goes on there.
+        # At a quote, more strings follow than the pattern repeats: the search continues there.
         at = _to_bracket(masked, at if byte == _QUOTE else at + 1).end()  # type: ignore[union-attr]
 
 

@@ -1,15 +1,15 @@
 """The fast path of serving: decode, look up, call and encode. Most requests take it. The core has the same.
 
-A request is *plain* if all of these hold. For any other message no function has been called when it goes the ordinary
-way.
+A request is *plain* if all of these hold. For any other message, no function has been called before it takes the
+ordinary path.
   - It is a request, and not an item of a batch.
   - Its method has a handler that does not need the context.
   - In a session: it arrives on the stream and not by an exchange of its own, its id is not in flight, and nothing makes
     messages wait or shows them to hooks (`PlainServer.room`).
 
-The function of a plain request is called as in the ordinary way. A coroutine that it returns is started, and what it
+The function of a plain request is called as on the ordinary path. A coroutine that it returns is started, and what it
 returns in its first step is a result as well. If the result can be written, that is the response. Otherwise the
-ordinary way gets what the function returned or raised, and concludes the request.
+ordinary path gets what the function returned or raised, and concludes the request.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class PlainServer:
 
     Attributes:
         find: As the argument. Methods may be added.
-        room: While it is positive, requests need not wait, and so many bytes may be written before the receiver has to
-            ask again how much is unwritten. It is never positive while messages must wait, or while hooks see them.
+        room: While it is positive, requests need not wait, and this many bytes may be written before the receiver has
+            to ask again how much is unwritten. It is never positive while messages must wait, or while hooks see them.
         last_read: The id of the last request that was read; UNSET before the first.
         make_task: `asyncio.Task`, if it starts tasks eagerly; None: `owner` starts all handlers.
         loop: The loop of these tasks.
@@ -175,7 +175,7 @@ class PlainServer:
 
 
 class ServedCoroutine:
-    """A coroutine around the one of a handler, which tells the owner how that has ended. It is for a task.
+    """A coroutine around that of a handler, which tells the owner how the handler ended. It runs in a task.
 
     It has no run as long as the handler has not needed one: if it returns in its first step, it never does.
 
@@ -202,7 +202,7 @@ class ServedCoroutine:
         self._context: Any = context
 
     def __getattr__(self, name: str) -> Any:
-        # asyncio shows where a task stands by the attributes of its coroutine.
+        # asyncio reads these attributes of a coroutine to show where its task waits.
         return getattr(self._work, name)
 
     def get_run(self) -> Any:

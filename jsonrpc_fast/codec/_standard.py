@@ -77,7 +77,7 @@ def loads(data: bytes | bytearray | memoryview | str) -> Any:
     """Return the value of a JSON text, as orjson reads it.
 
     Raises:
-        JSONDecodeError: `data` is not JSON, nests deeper than 1024, or has another type. The error does not hold it.
+        JSONDecodeError: `data` is not JSON, nests deeper than 1024, or has another type. The error does not contain it.
     """
     try:
         if isinstance(data, str):
@@ -346,7 +346,7 @@ def _write_string(text: str) -> str:
 
 
 class Fragment:
-    """A text that is written as it is, as orjson's."""
+    """Text that is written unchanged, like orjson's `Fragment`."""
 
     __slots__ = ("contents",)
 
@@ -520,7 +520,7 @@ class _Writer:
             raise JSONEncodeError(f"orjson, which is not installed, is needed to write {_name_of(value)}")
         if self._default is None:
             raise JSONEncodeError(f"Type is not JSON serializable: {_name_of(value)}")
-        # As orjson: a `default` that returns its argument would never end.
+        # Like orjson: a `default` that returns its argument would never end.
         if calls == _DEFAULT_CALLS:
             raise JSONEncodeError("default serializer exceeds recursion limit")
         try:

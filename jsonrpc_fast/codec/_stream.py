@@ -4,7 +4,7 @@ Rules:
   - A decoder is open, at work (inside `feed`), or closed: by `close`, or by an exception that left `feed`. `_refusal`
     says which: None while it is open, else why calls are refused.
   - An exception that a caller's mistake raises, such as a wrong argument, comes before anything is read. Any other one
-    may have torn a frame, so it closes the decoder.
+    may have lost a part of a frame, so it closes the decoder.
   - Bytes go to the framing, which keeps an incomplete frame; complete frames wait in `_waiting` until they are decoded,
     in order. With "auto", the detector keeps all bytes until it knows the framing.
   - A fault of the framing is one frame. After one that ends the stream, `feed` returns nothing.
@@ -32,7 +32,7 @@ Place: TypeAlias = tuple[int, int, int, Any]
 """The place of the frame of an item, as `_pure._places` gives it."""
 
 _NO_JSON: Final = (ParseErrorCode.MALFORMED_JSON, ParseErrorCode.INVALID_UTF8)
-"""The faults of a line that may be no message at all: they get a hint of what it looks like."""
+"""The faults of a line that may not be a message at all: they get a hint of what it looks like."""
 
 # Why a decoder refuses a call.
 AT_WORK: Final = "the decoder is at work"

@@ -93,7 +93,7 @@ class Encoders:
 
     def _listen(self, text: Any) -> bool:
         if not self._is_peer_known:
-            # None: a line of a log, for example, tells nothing about the form that the peer uses.
+            # None: a log line, for example, says nothing about the form that the peer uses.
             found = has_jsonrpc(text)
             self._is_peer_known = found is not None
             if found:

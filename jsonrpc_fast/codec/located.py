@@ -12,7 +12,7 @@ from ._backend import Decoder, Message, ParseError, decode, places, too_large_fa
 from ._stream import Place, StreamDecoder
 
 _BLOCK_BYTES: Final = 32 * 1024
-"""Decoded messages of this much text stay in the caches of a processor."""
+"""The decoded messages of this much text stay in a processor's caches."""
 
 Located: TypeAlias = "tuple[Frame, Message | list[Message]]"
 
@@ -65,7 +65,7 @@ class LocatingDecoder(StreamDecoder[Message]):
     def feed_blocks(self, data: bytes) -> Iterator[ItemBlock]:
         """Yield the items that `feed` returns in blocks.
 
-        The backend's decoder reads them, and the frames read those with a fault alone, to locate it: any framing costs
+        The backend's decoder reads them, and the frames read only those with a fault, to locate it: any framing costs
         little more than with `Decoder.feed`. With a backend that keeps no places, each item is decoded after its frame.
         """
         if self._places is None:

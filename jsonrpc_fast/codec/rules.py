@@ -1,4 +1,4 @@
-"""The rules of a message. This is the specification: a rule has no other home.
+"""The rules of a message. This is the specification: no rule is stated anywhere else.
 
 A scanner names the *kind* of each member (`Kinds`); `faults` returns the faults of these kinds in a profile, in order.
 Decoding reports the first fault, the validator all of them. Section numbers are those of the JSON-RPC specification.
@@ -33,7 +33,7 @@ class Kinds(NamedTuple):
     """The report of a scanner on a message.
 
     Attributes:
-        jsonrpc: The kind of the member, as the next five.
+        jsonrpc: The kind of the member, as are the next five.
         has_error_code: The error has a code, which is an integer of 64 bits.
         has_error_message: The error has a message, which is a string.
         has_extra_in_error: The error has a member that JSON-RPC does not define.

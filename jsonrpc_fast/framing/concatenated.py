@@ -1,4 +1,4 @@
-"""The framing "concatenated": JSON values one after the other, in any spacing, with or without other text between them.
+"""The framing "concatenated": JSON values one after another, with or without white space or other text between them.
 
 Rules:
   - A value that begins with a bracket ends with the bracket that closes it. Brackets in strings are ignored; matching

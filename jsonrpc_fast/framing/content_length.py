@@ -240,7 +240,7 @@ class ContentLengthFrames:
             frames.append(Frame(None, None, place, ParseErrorCode.INVALID_FRAMING, header.hint))
         elif header.length is not None:
             self._header = None
-            # With a length of 0 the next bytes are headers again: an empty body is no message.
+            # With a length of 0 the next bytes are headers again: an empty body is not a message.
             self._left = header.length
             self._start = self._offset
             # A body over the limit is skipped without being stored, except its beginning, for the id in the fault.

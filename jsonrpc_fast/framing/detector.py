@@ -59,7 +59,7 @@ class FramingDetector:
             self._at = _end_of(HEADER_NAME, seen, self._at, end)
             if self._at < end:
                 name = bytes(memoryview(seen)[self._line : self._at]).lower()
-                # Not a name and a colon, so it is no header: JSON begins with a bracket.
+                # Not a name and a colon, so it is not a header: JSON begins with a bracket.
                 if not name or seen[self._at] != 0x3A:
                     return "newline"
                 if name in (b"content-length", b"content-type"):

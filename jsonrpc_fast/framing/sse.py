@@ -30,7 +30,7 @@ _LINE_ENDING: Final = re.compile(rb"\r\n|\r|\n")
 _LINE_ENDINGS: Final = re.compile(rb"[\r\n]+")
 
 SHOWN_BYTES: Final = 64
-"""The bytes that are kept of an ignored line."""
+"""How many bytes of an ignored line are kept."""
 
 MAX_FIELD_BYTES: Final = 8192
 """The maximum length of a line, except data. An event with a longer line is over the limit."""

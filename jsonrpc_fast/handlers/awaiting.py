@@ -31,7 +31,7 @@ class OuterCoroutine(Coroutine[Any, Any, T]):
 
     Args:
         work: The awaitable.
-        runner: A coroutine that awaits it; None: one that does no more.
+        runner: A coroutine that awaits it; None: one that does nothing else.
     """
 
     __slots__ = ("_runner", "_work")

@@ -1,11 +1,11 @@
 """Deadlines of handlers, on asyncio.
 
 Rules:
-  - The time runs from the call of the function, also while the handler waits for a slot in a session. A handler whose
+  - The time runs from the call of the function, even while the handler waits for a slot in a session. A handler whose
     deadline passes before its first step does not begin.
   - A handler that is late is cancelled, and its request gets DEADLINE_EXCEEDED as soon as it has ended. If
     it returns or raises something else after it was cancelled, that is its outcome.
-  - A cancellation from outside propagates, also if the deadline has passed.
+  - A cancellation from outside propagates, even if the deadline has passed.
 """
 
 from __future__ import annotations

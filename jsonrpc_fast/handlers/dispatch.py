@@ -1,7 +1,7 @@
 """The dispatcher: from a JSON text, or a decoded message, to its response. It does no IO and knows no event loop.
 
 A `Dispatch` is prepared once for a set of options, and serves any number of messages. `serve` returns the response of
-sync functions; `start` returns the response, or a coroutine of it for the caller to run.
+sync functions; `start` returns the response, or a coroutine for the caller to run, which returns it.
 
 Rules:
   - An RpcError that a function raises is the response. Any other exception, and a result that cannot be encoded, gives
@@ -166,7 +166,7 @@ class Dispatch:
     def start(
         self, data: Any, context: Any = None, peer: Any = None, timeout: float | None = None, max_handlers: int = 256
     ) -> bytes | Coroutine[Any, Any, bytes]:
-        """Return the response, b"" for none; or, where it is not known at once, a coroutine of it.
+        """Return the response, b"" for none; or a coroutine that returns it, if it is not known at once.
 
         It does no IO: the caller runs the coroutine, on any event loop, and may cancel it. The arguments are those of
         `Handlers.dispatch_async`.
@@ -295,7 +295,7 @@ class Dispatch:
                 raise standard_error(ErrorCode.METHOD_NOT_FOUND)
             shown = _context_of(item, context, peer) if handler.wants_context else None
             params = item.params
-            # From a text, a type would have the numbers of its library, and not those of the profile.
+            # Read from the text, a type would get the numbers of its library, and not those of the profile.
             if type(params) is Raw and (self._reads_decimals if handler.takes_raw else not self._is_raw):
                 params = params.decode()
             result = handler.invoke(params, shown)

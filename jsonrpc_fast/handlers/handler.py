@@ -135,7 +135,7 @@ class Handler:
         self._names: frozenset[str] = frozenset()
         self._positional: tuple[str, ...] = ()
         self._required: tuple[str, ...] = ()
-        # A built-in without a signature takes whatever comes: its own TypeError is no proof of wrong params.
+        # A built-in without a signature gets any params: a TypeError of its own does not prove that they are wrong.
         try:
             signature = inspect.signature(function)
         except ValueError:
@@ -267,7 +267,7 @@ class OuterHandler(Handler):
 
 
 def is_context(annotation: object) -> bool:
-    """Return whether an annotation names the context, also as `RequestContext | None`. Strings are not evaluated."""
+    """Return whether an annotation names the context, even as `RequestContext | None`. Strings are not evaluated."""
     if isinstance(annotation, str):
         return _CONTEXT_NAME.search(annotation) is not None
     if isinstance(annotation, type):

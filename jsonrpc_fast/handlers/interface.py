@@ -58,8 +58,8 @@ def method(name: str, *, params: Mapping[str, str] | None = None) -> Callable[[F
 def methods_of(interface: object) -> dict[str, Method]:
     """Return the public methods that a class declares or inherits, by the names of their functions, in order.
 
-    A `Protocol` has nothing else, since a proxy would not have what a type checker sees. A member that is None, or a
-    class, is no part of the interface.
+    A `Protocol` must have nothing else, since a proxy would lack what a type checker sees. A member that is None, or a
+    class, is not part of the interface.
 
     Raises:
         TypeError: It is not a class, declares no method, or one that needs no object, is a generator, or has overloads
@@ -95,5 +95,5 @@ def methods_of(interface: object) -> dict[str, Method]:
 def _annotated(base: type) -> Iterable[str]:
     try:
         return inspect.get_annotations(base)
-    except NameError:  # Python 3.14: an annotation names what is there for type checkers alone
+    except NameError:  # Python 3.14: an annotation has a name that only type checkers see
         return ()

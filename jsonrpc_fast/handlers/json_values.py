@@ -28,7 +28,7 @@ _msgspec = msgspec_module()
 _MAX_DEPTH: Final = 1000
 _TOO_DEEP: Final = "the value is circular, or nests too deep"
 _SAFE_LIMIT: Final = 1000 if sys.version_info < (3, 12) else sys.maxsize
-"""With a recursion limit (`sys.getrecursionlimit()`) up to this one, msgspec refuses such a value by itself."""
+"""With a recursion limit (`sys.getrecursionlimit()`) up to this one, msgspec itself refuses such a value."""
 
 _SCALARS: Final = frozenset(
     {str, int, float, bool, type(None), bytes, bytearray, memoryview, uuid.UUID}
@@ -137,7 +137,7 @@ def _parts_of(value: Any, hook: Callable[[Any], Any]) -> Iterable[Any]:
     if hasattr(kind, "__struct_fields__"):
         names = kind.__struct_fields__
     elif isinstance(fields := getattr(kind, "__dataclass_fields__", None), dict):
-        # An attribute of the class alone, such as a ClassVar, is not written.
+        # An attribute of only the class, such as a ClassVar, is not written.
         names = [name for name in fields if name in own or hasattr(getattr(kind, name, None), "__set__")]
     elif hasattr(kind, "__attrs_attrs__"):
         names = [name for name in (*own, *(each.name for each in kind.__attrs_attrs__)) if not name.startswith("_")]

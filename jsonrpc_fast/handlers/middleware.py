@@ -72,7 +72,7 @@ class MiddlewareHandler(OuterHandler):
 def within(
     invoke: Callable[[Any, C], Any], middleware: Iterable[Callable[[C, Any, CallNext], Any]]
 ) -> Callable[[Any, C], Any]:
-    """Return a function of params and context inside all of the middleware, of which the first is the outermost.
+    """Return a function of params and context inside all of the middleware; the first one is the outermost.
 
     Raises:
         TypeError: A middleware is not callable.

@@ -166,7 +166,7 @@ class ObservedDispatch(Dispatch):
         return None if started is None else started(number, item.method)
 
     def _conclude(self, item: Any, outcome: Outcome | None = None) -> None:
-        """Report a message as served, unless that is done."""
+        """Report a message as served, unless it was reported already."""
         report = self._reports.pop(id(item), None)
         served = self._hooks.request_served
         if report is None or served is None:
@@ -188,7 +188,7 @@ class _InContext(OuterCoroutine[Any]):
         super().__init__(work)
         self._context = context
 
-    # An iterator by itself: `await` and a task send into it, and each step runs in the context.
+    # It is its own iterator: `await` and a task send into it, and each step runs in the context.
 
     def __await__(self) -> Self:
         return self

@@ -140,7 +140,7 @@ def _parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a function; {} if one cannot be evaluated, such as a name for type checkers alone."""
+    """Return the annotations of a function; {} if one cannot be evaluated, such as a name for type checkers."""
     try:
         return hints_of(function)
     except TypeError:

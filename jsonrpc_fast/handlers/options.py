@@ -35,8 +35,8 @@ class HandlerOptions(TypedDict, total=False):
         thread: Whether to run a sync function in a thread of the loop's default executor. False by default.
         executor: Run a sync function in this executor of threads or processes.
         ordered: Whether nothing that a session receives after a message of this method begins before the function has
-            ended, except pings. In an executor it goes on when its request is cancelled or late, since nothing can
-            interrupt it, and what came later begins. The default is what the convention of the session says: True for
+            ended, except pings. In an executor it keeps running when its request is cancelled or late, since nothing
+            can interrupt it, and later messages begin. The default is what the convention of the session says: True for
             the notifications of LSP that change documents, and otherwise False.
         errors: The errors that callers of the function should know, such as `[RpcError(1, "Sold out")]`. The document
             of `openrpc` lists them. They are not enforced.

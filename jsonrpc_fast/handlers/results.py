@@ -1,4 +1,4 @@
-"""Results that are or hold models: Structs of msgspec and models of pydantic. orjson itself writes dataclasses."""
+"""Results that are or contain models: Structs of msgspec and models of pydantic. orjson itself writes dataclasses."""
 
 from __future__ import annotations
 

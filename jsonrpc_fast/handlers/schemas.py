@@ -79,7 +79,7 @@ def without_closed_tuples(schema: Any) -> Any:
 
 
 def _without(keyword: str, is_dropped: Callable[[dict[str, Any]], bool], schema: Any) -> Any:
-    """A schema without a keyword in those of its parts of which a function says so."""
+    """A schema without a keyword, in those of its parts that a function selects."""
     if isinstance(schema, list):
         return [_without(keyword, is_dropped, inner) for inner in schema]
     if not isinstance(schema, dict):

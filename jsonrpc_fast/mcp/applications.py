@@ -41,7 +41,7 @@ class EventStore(Protocol):
         ...
 
     def follow(self, event_id: str) -> AsyncIterator[tuple[str, bytes]]:
-        """Iterate over id and data of the events after an event, then of those to come, until the stream ends.
+        """Iterate over the ids and data of the events after a given one, then of new ones, until the stream ends.
 
         Raises:
             EventsLost: Events after that one were dropped, or the stream has been forgotten.
@@ -58,10 +58,10 @@ class HttpOptions(TypedDict, total=False):
     """The keyword options of `McpEndpoint`.
 
     Attributes:
-        path: The path of the endpoint below where the application is mounted; "/mcp" by default. The endpoint is also
-            at "/", so that it can be mounted with its path.
-        allowed_hosts: As in `jsonrpc_fast.http.Access`.
-        allowed_origins: As in `jsonrpc_fast.http.Access`.
+        path: The path of the endpoint relative to where the application is mounted; "/mcp" by default. The endpoint is
+            also at "/", so that it can be mounted with its path.
+        allowed_hosts: The accepted values of `Host`; see `jsonrpc_fast.http.Access`.
+        allowed_origins: The accepted values of `Origin`; see `jsonrpc_fast.http.Access`.
         max_body_bytes: Maximum size of the body of a POST in bytes; by default that of the profile's limits.
         body_seconds: How long a body may take to arrive; None: no limit. 30 by default.
         max_sessions: Maximum number of sessions. 10,000 by default. When there are more, the one that has been idle

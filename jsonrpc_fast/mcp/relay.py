@@ -10,11 +10,11 @@ Rules:
     they are decoded and encoded again.
   - The envelope is rewritten: unknown members are dropped.
   - Each request gets a new id on its way, and its response gets the original id back, of the same type. A request whose
-    id is in flight on the same side is refused with -32600; the first request goes on.
+    id is in flight on the same side is refused with -32600; the first request continues.
   - Ids inside params are translated too: `notifications/cancelled` of MCP, `$/cancelRequest` of LSP, and the
     `subscriptionId` of MCP 2026-07-28. A cancellation that arrives after the response is dropped. After MCP's
     cancellation the request gets no response, after LSP's it does.
-  - Progress tokens stay as they are: the side that made them is the only one that reads them.
+  - Progress tokens are not changed: only the side that made them reads them.
   - A batch is split, since the other side may not support batches. Its responses are sent as one array.
   - A malformed message is never forwarded. It gets an error response if its id is known; otherwise `response_policy`
     decides. A malformed response gets none: the request it belongs to gets the error -32603. Where that is not certain,
@@ -315,7 +315,7 @@ class _Side(Driver):
     # Flow control.
 
     def hold_back(self) -> None:
-        """Read this side no longer while a side has not taken what this one caused."""
+        """Stop reading this side while another one has not taken what this side caused."""
         for side in (self, self.other):
             # Both sides: a message may fill the buffer of the other side, or with refusals that of its sender.
             if side.transport.write_buffer_bytes > HIGH_WATER_BYTES and side not in self.drains:
@@ -371,7 +371,7 @@ class Relay:
 
     Args:
         left: A transport that is not started, made with `raw=True`.
-        right: Another one. Both sides are treated alike.
+        right: The other one, made in the same way. Both sides are treated alike.
         response_policy: Which unreadable messages without an id get an error response: "always", "never", "limited" or
             a `ResponseBudget`.
         max_calls: Maximum number of requests that wait for one side. The next one gets the error -32000.
@@ -520,9 +520,9 @@ class Relay:
     def destination_of(
         self, side: SideName, method: str, params: Any, id: MessageId | Unset
     ) -> Destination | Unset | None:
-        """Return where a request (UNSET as the id: a notification) of a side goes at the other one.
+        """Return the destination, at the other side, of a request; or of a notification, with UNSET as the id.
 
-        None: to the stream. UNSET: nowhere; a request gets the error -32601.
+        None: the stream. UNSET: there is no destination; a request gets the error -32601.
         """
         return None
 

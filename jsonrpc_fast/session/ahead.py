@@ -3,7 +3,7 @@
 Rules:
   - The cancellation follows its request among the messages that a transport has read, or in the batch of the request.
   - Such a request gets the same response as one that is cancelled while it is served.
-  - It is served as any other if a request with its id is in flight, which is then the one that is cancelled.
+  - It is served like any other if a request with its id is in flight; then that request is cancelled.
   - A cancellation withdraws one request, however often the same messages are read ahead: messages that a turn leaves
     undelivered are read ahead again, with those that were received since.
 """
@@ -33,9 +33,9 @@ class Withdrawn(NamedTuple):
 
 
 def look_ahead(convention: Convention) -> Callable[[list[Any]], None] | None:
-    """Return a function that puts a `Withdrawn` in the place of each request in a list whose cancellation follows.
+    """Return a function that replaces each request in a list whose cancellation follows by a `Withdrawn`.
 
-    The list has what the codec returned. The result is None if nothing is cancelled in the convention.
+    The list contains what the codec returned. The result is None if nothing is cancelled in the convention.
     """
     notice = convention.cancellation(0, None)
     return None if notice is None else partial(_look_ahead, convention, notice[0])

@@ -153,7 +153,7 @@ class Caller:
             EncodeError, TypeError: The params cannot be encoded, or the type `returns` is not supported.
         """
         read = None if returns is UNSET else result_reader(returns)
-        # As `waiting` does, without a context manager: this is done for each call.
+        # Like `waiting`, but without a context manager: this is done for each call.
         run = running()
         is_only = False
         if run is not None:

@@ -4,7 +4,7 @@ Rules:
   - A call settles exactly once: by a result, an error, a malformed response, its deadline, a cancellation on this side,
     or the loss of the connection.
   - `now` is passed in: seconds as a float, from any monotonic clock.
-  - A call has up to two deadlines: the total one is fixed, progress extends the idle one.
+  - A call has up to two deadlines: the total one is fixed; progress extends the idle one.
   - A call that was given up (deadline, cancellation) leaves a tombstone, by which its late response is recognised and
     dropped. Only the newest `max_tombstones` are kept.
   - Ids are compared by type and value: 7, "7", 7.0 and True are four ids.
@@ -246,7 +246,7 @@ class Calls:
         if call.outcome is not None:
             return False
         self._end_without_response(call, outcome)
-        # By the id alone: the call refers to what waited for it.
+        # Only the id is kept: the call refers to what waited for it.
         tombstones = self._tombstones
         tombstones[call.id] = None
         # A peer that never responds must not fill the memory. Beyond the bound a late response is reported as unknown.

@@ -22,7 +22,7 @@ class SessionContext(RequestContext):
         id: The id of the request; None for a notification.
         is_notification: Whether the message is a notification, which gets no response.
         context: The `context` of the session when the handler was called.
-        destination: The exchange that the message came by, such as an HTTP request; None: the stream.
+        destination: The exchange that brought the message, such as an HTTP request; None: the stream.
     """
 
     __slots__ = ("_request", "destination", "session")

@@ -59,7 +59,7 @@ class Convention:
     """No cancellation, no progress, no ping, no goodbye: the base class of the other conventions.
 
     What `cancellation`, `goodbye`, `read` and `trace` raise, and params that cannot be written, are reported as faults:
-    the notification is not sent, or is served as any other, and the session goes on.
+    the notification is not sent, or is served like any other, and the session continues.
 
     Attributes:
         methods: The notifications that `read` understands.

@@ -64,7 +64,7 @@ class Driver:
         """Note that an engine that drains has nothing more to serve."""
 
     def set_reading(self, wanted: bool, /) -> None:
-        """Stop or go on reading the stream."""
+        """Stop or resume reading the stream."""
 
     def drain(self) -> None:
         """Call `Engine.drained` when all unwritten bytes have been taken. A second call before that does nothing."""

@@ -92,7 +92,7 @@ class Engine:
         inbox: The messages that wait to be served, and the handlers at work.
         may_call: Whether calls and notifications may be sent.
         is_leaving: Whether the peer has said goodbye.
-        serve: As `receive`, but a response for the stream that is known at once is returned, for the driver to write.
+        serve: Like `receive`, but a response for the stream that is known at once is returned, for the driver to write.
         look_ahead: To be called with a list of messages that were read together, before the first of them is received:
             it replaces the requests that are cancelled among them. None if the convention does not cancel.
         succeeded: To be called with a run and its result: responds to the request of a handler that has returned; see
@@ -136,7 +136,7 @@ class Engine:
         )
         self._plain = self.inbox.plain
         self.serve: Callable[..., bytes | None] = self._plain.receive
-        self.succeeded: Callable[[Run, Any], None] = self.inbox.succeeded  # not a method: a call less for each handler
+        self.succeeded: Callable[[Run, Any], None] = self.inbox.succeeded  # not a method: saves a call for each handler
         self.may_call: bool = True
         self.is_leaving: bool = False
         self.look_ahead: Callable[[list[Any]], None] | None = look_ahead(convention)
@@ -336,7 +336,7 @@ class Engine:
             self.inbox.respond(destination, UNSET, text)
 
     def run_callback(self, callback: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function of the user, and report its exceptions as faults. Return what it returns, or None."""
+        """Call a user's function, and report its exceptions as faults. Return what it returns, or None."""
         return run_callback(self.hooks.fault, callback, *arguments)
 
     def _notice(self, write: Callable[..., bytes], *arguments: Any) -> bytes:
@@ -402,7 +402,7 @@ class Engine:
                 convention allows it.
             on_progress: Called with each progress value.
             destination: The `destination` of the peer's request that the call belongs to; None: the stream.
-            waiter: Anything of the driver's: `Call.waiter`.
+            waiter: Any object that the driver needs: see `Call.waiter`.
             may_exceed: Whether the call may be one more than `max_calls`. The only call of a handler may: it has been
                 let in by the bounds of handlers, and two peers whose calls in flight all wait for calls back would wait
                 forever.
@@ -459,7 +459,7 @@ class Engine:
         return found
 
     def notify(self, method: str, params: Any = None, destination: Destination | None = None) -> None:
-        """Send a notification. Raises as `call`."""
+        """Send a notification. Raises what `call` raises."""
         if not self.may_call:
             raise self.refusal()
         self._send_calls([], self.calls.notify(method, params), destination)
@@ -581,7 +581,7 @@ class Engine:
 
     @property
     def has_read_a_request(self) -> bool:
-        """Whether the peer has sent a request while this side did not drain."""
+        """Whether the peer has sent a request while this side was not draining."""
         return self._plain.last_read is not UNSET
 
     def goodbye(self) -> bytes:

@@ -8,13 +8,13 @@ Rules:
     then served it. A coroutine gets one of `max_handlers` slots and is started, or waits for a slot in the queue.
     Another awaitable, such as a future, is already at work and needs no slot.
   - Nothing that arrived after a message whose method is ordered begins before its handler has ended: it is held, and
-    refused for want of room as what waits in the queue. A handler that closes the session holds nothing up.
+    refused for lack of room like what waits in the queue. A handler that closes the session holds nothing up.
   - Pings of the convention are outside this order: they pass what is held and begin at once, or as soon as the peer
     reads. Their response says that this side is alive, not that it has served the messages before.
   - A request whose function returns at once is not registered as being served: nothing can arrive meanwhile. The same
-    holds for an async function that returns in its first step, unless that needs its slot (running.py). Batches, hooks,
-    ordered methods and functions that take the context need the registration first. A request with a
-    destination of its own may be served so in the task of its exchange, where its handler goes on if it waits.
+    applies to an async function that returns in its first step, unless that needs its slot (running.py). Batches,
+    hooks, ordered methods and functions that take the context need the registration first. A request with a destination
+    of its own may be served in this way in the task of its exchange, where its handler continues if it waits.
   - A handler that waits for a call, of this or another session, holds no slot: the peer may call another
     method before it responds. When such handlers continue, more than `max_handlers` may run for a while.
   - The queue and the handlers that wait for the peer are bounded together: by `max_inbox` messages and `inbox_bytes` of
@@ -35,7 +35,7 @@ Rules:
     request whose cancellation was read together with it does not begin (ahead.py). A handler that this side cancelled,
     as a loop does that ends, has not failed: the response is -32603, and no fault is reported. If the session ends,
     only a request with a destination of its own, such as an HTTP response, gets that.
-  - A request that has not begun when the session ends is refused (SERVER_BUSY), and is no dropped request.
+  - A request that has not begun when the session ends is refused (SERVER_BUSY), and is not a dropped request.
   - A notification never gets a response.
 """
 
@@ -99,7 +99,7 @@ class Inbox:
     Attributes:
         plain: Receives all messages, and serves those that need no registration.
         reading: Whether the stream is read.
-        is_draining: Whether new requests are refused. `begin_draining` alone changes it.
+        is_draining: Whether new requests are refused. Only `begin_draining` changes it.
         dropped_requests: The number of requests that were dropped or cut off because the session was closed.
     """
 
@@ -484,7 +484,7 @@ class Inbox:
             return
         if type(result) not in NEVER_AWAITABLE and is_awaitable(result):
             run = Run(self, result, item, trace, context)
-            # Most handlers are asked no more than this.
+            # Most handlers need no more than this check.
             if (handler.wants_context or self._requests.ordered) and self._is_ordered(handler, item):
                 self._barrier = run
                 self.plain.room = 0
@@ -658,7 +658,7 @@ class Inbox:
     # Closing.
 
     def spare(self, run: Run) -> None:
-        """Neither wait for a handler nor cancel it, because it is the one that closes the session."""
+        """Neither wait for a handler nor cancel it, because it closes the session."""
         if run.state is not _ENDED:
             self._spared.add(run)
             if run is self._barrier:

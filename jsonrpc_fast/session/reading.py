@@ -6,8 +6,8 @@ Rules:
   - A peer that reads nothing for PAUSE_SECONDS may have paused as well: reading resumes, and messages without room are
     refused.
   - It does not read while the consumer of a stream (streams.py) is behind, unless this side waits for anything else.
-  - A peer that does not read its refusals, either, is no longer read. After STALL_SECONDS in which it reads nothing the
-    connection ends: two ends that do this to each other would wait forever.
+  - Nothing more is read from a peer that does not read its refusals either. After STALL_SECONDS in which it reads
+    nothing, the connection ends: two ends that do this to each other would wait forever.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .driver import Driver
 PAUSE_SECONDS: Final = 0.5
 """Seconds for which reading pauses for a peer that reads nothing."""
 STALL_SECONDS: Final = 30.0
-"""Seconds after which a peer is given up that reads none of too many refusals."""
+"""Seconds after which a peer that reads none of too many refusals is given up."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -39,7 +39,7 @@ class Reading:
         is_paused: Whether reading is paused.
         is_in_batch: Whether a batch is being served over several turns.
         full_streams: The number of streams that have room for no more items.
-        ignores_bounds: Whether reading has gone on although too much is held: then no more is held beyond the bounds.
+        ignores_bounds: Whether reading has continued although too much is held: then no more is held beyond the bounds.
         refused_bytes: The size of the refusals that were written since the peer has read.
         deadline: When to call `tick`, in seconds; infinite if there is no need.
     """
@@ -58,15 +58,16 @@ class Reading:
 
     def update(self) -> None:
         """Stop or resume reading, if a reason to stop has begun or the last one has ended."""
-        # Compared with what was told last: several reasons may hold, and the transport must go on only after the last.
+        # Compared with what the driver was told last: several reasons may hold, and reading must resume only after the
+        # last.
         rests = self.is_paused or self.is_in_batch or bool(self.full_streams)
         if rests is not self._rests:
             self._rests = rests
             self._driver.set_reading(not rests)
 
     def pause(self, seconds: float = PAUSE_SECONDS) -> None:
-        """Stop reading until `resume`, and watch whether the peer reads anything within so many seconds."""
-        # A longer time replaces a shorter one, and not the other way round: the peer is given up for refusals alone.
+        """Stop reading until `resume`, and watch whether the peer reads anything within this many seconds."""
+        # A longer time replaces a shorter one, and not the other way round: the peer is given up only for refusals.
         if not self.is_paused or seconds > self._seconds:
             self._seconds = seconds
             self.is_paused = True

@@ -13,8 +13,8 @@ Rules:
   - After the peer's goodbye the next connection is not delayed by the calls in flight. They end in the old session,
     which is closed by the peer, or by this side when nothing is in flight any more.
   - The delay before an attempt is random, between 0 and a bound that doubles with each attempt, up to
-    `max_delay_seconds`. It starts anew after a connection that lasted longer than the bound before it: a peer that
-    accepts and closes at once is not contacted more often than one that refuses.
+    `max_delay_seconds`. It is reset after a connection that lasted longer than the bound before it: a peer that accepts
+    and closes at once is not contacted more often than one that refuses.
   - `on_connect` is awaited after each connection, before calls that wait: to log in. `on_disconnect` is called once for
     each session that `on_connect` has accepted, when it takes no more calls.
   - An attempt fails by any exception of `make_transport`, the start and `on_connect`, and if the connection has ended
@@ -97,7 +97,7 @@ class Follower(Protocol):
         """The session takes no more calls."""
 
     def connecting_ended(self, loss: ConnectionLost) -> None:
-        """There will be no more session."""
+        """There will be no more sessions."""
 
 
 def is_temporary(error: Exception) -> bool:
@@ -115,7 +115,7 @@ def is_temporary(error: Exception) -> bool:
 
 
 class ReconnectingSession:
-    """Calls a peer and serves it, over one connection after the other.
+    """Calls a peer and serves it, over one connection after another.
 
     Args:
         make_transport: Returns a new transport that is not started, or an awaitable of one. Called for each attempt.
@@ -288,7 +288,7 @@ class ReconnectingSession:
         idle_timeout: float | None = None,
         on_progress: Callable[[Any], object] | None = None,
     ) -> Any:
-        """Call a method of the peer, as `Session.call`. The time spent waiting for a connection counts."""
+        """Call a method of the peer, like `Session.call`. The timeout includes the wait for a connection."""
 
         def call(session: Session, left: float | None) -> Awaitable[Any]:
             return session.call(
@@ -304,7 +304,7 @@ class ReconnectingSession:
         returns: Any = UNSET,
         timeout: float | Unset | None = UNSET,
     ) -> list[Any]:
-        """Send several calls in one batch, as `Session.call_batch`. The time spent waiting for a connection counts."""
+        """Send several calls in a batch, like `Session.call_batch`. The timeout includes the wait for a connection."""
         items = list(items)
 
         results: list[Any] = []
@@ -333,15 +333,15 @@ class ReconnectingSession:
         idle_timeout: float | Unset | None = UNSET,
         max_items: int = 1000,
     ) -> ReconnectingStream:
-        """Call a method whose result comes in parts, as `Session.stream`.
+        """Call a method whose result comes in parts, like `Session.stream`.
 
         The call begins in the session of a connection, and again in the next one while it was certainly not served. A
         stream that has begun ends with its connection: ConnectionLost comes after the items that have arrived.
 
         Args:
             method: The method to call. All arguments are as in `Session.stream`.
-            timeout: The time spent waiting for a connection counts.
-            idle_timeout: It bounds the wait for a connection, too.
+            timeout: It includes the wait for a connection.
+            idle_timeout: It also bounds the wait for a connection.
 
         Raises:
             TypeError, ValueError: `max_items` has the wrong type or value. The first item raises the rest.
@@ -358,7 +358,7 @@ class ReconnectingSession:
         return ReconnectingStream(lambda: self.use(begin, idle_timeout if timeout is None else timeout))
 
     async def notify(self, method: str, params: Params = None, *, timeout: float | Unset | None = UNSET) -> None:
-        """Send a notification, as `Session.notify`.
+        """Send a notification, like `Session.notify`.
 
         Args:
             method: The method.

@@ -123,8 +123,8 @@ class Requests:
     Attributes:
         serving: The requests by their keys; for reading only.
         convention: The same as the argument.
-        ordered: Its `ordered`.
-        encode_result: As `jsonrpc_fast.encode_result`, with `default`.
+        ordered: The `ordered` of the convention.
+        encode_result: Like `jsonrpc_fast.encode_result`, with `default`.
         keeps_extra: Whether requests keep the members that JSON-RPC does not define, for `trace_of`.
     """
 
@@ -209,7 +209,7 @@ class Requests:
         """
         # Encoded while the request is registered: if that fails, an error is still owed.
         text = self.encode(request.id, result, delimited=request.batch is None)
-        if request.batch is None and not request.is_cancelled:  # as `_finish`, without calls
+        if request.batch is None and not request.is_cancelled:  # like `_finish`, without calls
             if self.serving.get(request.key) is not request:
                 return b""
             del self.serving[request.key]

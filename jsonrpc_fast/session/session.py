@@ -64,8 +64,8 @@ class Session(Caller):
 
     Args:
         transport: Not started yet; the session starts and closes it.
-        handlers: Functions by method, or a `Handlers`, which sessions may share: what `register` adds belongs to this
-            session alone.
+        handlers: Functions by method, or a `Handlers`, which sessions may share: what `register` adds belongs only to
+            this session.
         options: See `SessionOptions`.
 
     Raises:
@@ -87,7 +87,7 @@ class Session(Caller):
         response_policy = checked["response_policy"]
         if isinstance(response_policy, Unset):
             response_policy = "always" if transport.responds_to_faults else "never"
-        self._idle = Waiters()  # woken when handlers have finished, or `close` waits no longer for them
+        self._idle = Waiters()  # woken when handlers have finished, or when `close` stops waiting for them
         super().__init__(
             transport,
             checked["timeout"],
@@ -362,7 +362,7 @@ class Session(Caller):
             self._engine.ping(seconds)
 
     def _abort_soon(self) -> None:
-        """End a connection whose peer gives no sign of life. No peer takes part in a close."""
+        """End a connection whose peer gives no sign of life. Such a peer would not take part in a close."""
         self._stop_heartbeat()
         self._state = _State.CLOSING
         if self._closer is not None:
@@ -389,7 +389,7 @@ class Session(Caller):
 
     def _stop(self, grace_seconds: float | None) -> None:
         """Begin to close. If a handler caused that, do not wait for the handler."""
-        # It would wait for itself. A handler of another session may: that one goes on.
+        # It would wait for itself. A handler of another session may: that one continues.
         run = running()
         if run is not None and run.owner is self._engine.inbox:
             self._engine.inbox.spare(run)
@@ -416,7 +416,7 @@ class Session(Caller):
     def register(self, method: str, function: Function, **options: Unpack[HandlerOptions]) -> Function: ...
 
     def register(self, method: str, function: Any = None, **options: Unpack[HandlerOptions]) -> Any:
-        """Register a function for a method of this session alone, as `Handlers.register`.
+        """Register a function for a method of this session only, like `Handlers.register`.
 
         Other sessions with the same `handlers` do not have it. Without a function, return a decorator.
         """

@@ -38,7 +38,7 @@ CHECK_SECONDS: Final = 0.05
 
 
 class _Items:
-    """The items that a call has brought. The call refers to it and not to the `Stream`, which may thus be left."""
+    """The items that a call has brought. The call refers to it and not to the `Stream`, so that a lost one is freed."""
 
     def __init__(
         self, engine: Engine, loop: asyncio.AbstractEventLoop, is_writing: Callable[[], bool], max_items: int
@@ -77,8 +77,8 @@ class _Items:
         engine = self._engine
         reading, call = engine.inbox.reading, self.call
         if call is not None and self._is_resting:
-            call.progressed = self._loop.time()  # that nothing comes is this side's doing
-        # Beside this call and those of streams that rest: their responses may be behind the items.
+            call.progressed = self._loop.time()  # nothing arrives, because this side does not read
+        # Besides this call and those of full streams: their responses may come after the items.
         others = len(engine.calls) - reading.full_streams - (not self._is_resting)
         self._rest(others <= 0 and not self._is_writing())
         self._timer = self._loop.call_later(CHECK_SECONDS, self._check)
@@ -124,7 +124,7 @@ class _Items:
             await self._waiters.wait()
         item, size = self._queue.popleft()
         self._size -= size
-        # At half of the bound, so that reading does not stop and go on with each item.
+        # At half of the bound, so that reading does not stop and resume with each item.
         if self._timer is not None and not (self._queue and self._is_beyond(0.5)):
             self._go_on()
         return item
@@ -207,7 +207,7 @@ class Stream:
 
 
 class ReconnectingStream:
-    """An async iterator as `Stream`, which `ReconnectingSession.stream` makes."""
+    """An async iterator like `Stream`, which `ReconnectingSession.stream` makes."""
 
     def __init__(self, begin: Callable[[], Awaitable[tuple[Stream, list[Any]]]]) -> None:
         self._begin = begin
@@ -241,7 +241,7 @@ class ReconnectingStream:
 
     @property
     def result(self) -> Any:
-        """The result in the response, as `Stream.result`.
+        """The result in the response, like `Stream.result`.
 
         Raises:
             StateError: The peer has not responded with a result.

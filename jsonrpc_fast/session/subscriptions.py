@@ -1,4 +1,4 @@
-"""Subscriptions as Ethereum's `eth_subscribe` has them: a call returns an id, and notifications with it follow.
+"""Subscriptions like those of Ethereum's `eth_subscribe`: a call returns an id, and notifications with that id follow.
 
     subscriptions = Subscriptions(session)
     async with await subscriptions.subscribe("newHeads") as heads:
@@ -16,11 +16,11 @@ Rules:
     a StateError, and when the response arrives after `subscribe` was cancelled or has timed out.
   - When the connection is closed, by either side or by a loss, the reader gets the results that have arrived, then
     ConnectionLost.
-  - Over a `ReconnectingSession` a subscription goes on instead: it is made again with the same params in each new
-    session, and gets a new id. The reader gets a `Gap` in the place of what may be missing. The new subscription is
-    there by then, so a reader that asks for the missing part when it sees the gap misses nothing.
+  - Over a `ReconnectingSession` a subscription continues instead: it is made again with the same params in each new
+    session, and gets a new id. The reader gets a `Gap` in place of what may be missing. The new subscription exists by
+    then, so a reader that asks for the missing part when it sees the gap misses nothing.
   - If the peer refuses that, or does not respond, the session's rules for attempts (`retry`, `max_attempts`, the
-    delays) say whether it is asked again. If it is not, the reader gets the error.
+    delays) decide whether it is asked again. If it is not, the reader gets the error.
   - Responses in a session are ignored after the next session has begun.
 """
 
@@ -115,7 +115,7 @@ class Subscription:
         self._end(None)
         task, self._unsubscribing = self._unsubscribing, None
         if task is not None:
-            # Shielded: the peer has to be told although the caller does not wait for it any more.
+            # Shielded: the peer must be told even if the caller no longer waits for it.
             error = await asyncio.shield(task)
             if error is not None:
                 raise error
@@ -208,7 +208,7 @@ class Subscriptions:
         self._max_items = max_items
         self._source = session
         self._routes: _Routes | None = None  # None while there is no connection
-        self._loss: ConnectionLost | None = None  # why there will be no other
+        self._loss: ConnectionLost | None = None  # why there will be no other session
         self._open: dict[Subscription, None] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         if isinstance(session, ReconnectingSession):
@@ -319,7 +319,7 @@ class Subscriptions:
                 subscription._lost_at = _now()
 
     def connecting_ended(self, loss: ConnectionLost) -> None:
-        """End the subscriptions: there will be no more session."""
+        """End the subscriptions: there will be no more sessions."""
         self._loss = loss
         self.session_ended()
         for subscription in list(self._open):

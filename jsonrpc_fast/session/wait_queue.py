@@ -60,7 +60,7 @@ class WaitQueue:
                 if is_late:
                     raise CallTimeout("the call could not be sent in time")
         finally:
-            # Also after a cancellation: otherwise the next waiter would not get its turn.
+            # Even after a cancellation: otherwise the next waiter would not get its turn.
             del self.waiters[place]
             if timer is not None:
                 timer.cancel()

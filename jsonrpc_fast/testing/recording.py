@@ -77,7 +77,7 @@ async def replayed(
         The transport for the client.
 
     Raises:
-        AssertionError: When the block has ended: the client has sent something else than when it was recorded.
+        AssertionError: When the block has ended: the client has not sent what it sent when the recording was made.
         OSError: The file cannot be read.
         ValueError: It is not a recording.
     """

@@ -1,4 +1,4 @@
-"""A recorded server, without IO: it sends what it sent in the recording, if the client does so, too.
+"""A recorded server, without IO: it sends what it sent in the recording, as long as the client does the same.
 
 Rules:
   - A message of the client is matched with the first recorded one that is left and fits it: a request or notification
@@ -8,7 +8,7 @@ Rules:
     are sent in their order.
   - A request that matches no recorded one gets the error -32601 with the reason, and is a fault. Other messages without
     a match are faults, too, and so are recorded messages that never arrive. Methods that begin with `rpc.`, such as
-    pings, are no faults: timers send them.
+    pings, are not faults: timers send them.
   - The items of a batch are matched one by one, and so are their responses.
 """
 

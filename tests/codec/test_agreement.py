@@ -155,7 +155,7 @@ def test_parse_of_what_orjson_reads(backends: Backends, text: bytes, profile: Pr
 
 
 def show(item: Any) -> Any:
-    """As `describe`, also for integers too wide to print and for values that are not messages."""
+    """Like `describe`, but also for integers too wide to print and for values that are not messages."""
     if isinstance(item, list):
         return [show(each) for each in item]
     kind = type(item).__name__

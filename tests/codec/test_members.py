@@ -33,7 +33,7 @@ SPELLINGS: list[dict[str, Any]] = [
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Every path of a value, with what is there."""
+    """Yield every path of a value, with the value at that path."""
     yield path, value
     for step, part in value.items() if type(value) is dict else enumerate(value) if type(value) is list else ():
         yield from paths(part, (*path, step))

@@ -1,4 +1,4 @@
-"""What stands in for orjson, against orjson; and the codec where orjson is not there."""
+"""The substitute for orjson, compared with orjson, and the codec without orjson."""
 
 from __future__ import annotations
 

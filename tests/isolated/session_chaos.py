@@ -8,8 +8,8 @@ Each round has a `ReconnectingSession` with subscriptions, hooks, progress, a he
 one of the channels, or over each of them with `--together`; the far ends are other processes. The run fails unless
 
 - each call settles exactly once, for the hooks and for its caller, and with the result of this very call;
-- nothing that the far end served is served again, everything that was answered was served once, and nothing that
-  failed with `was_sent` False was served: the far end writes down what it serves, and survives no kill, its file does;
+- nothing that the far end served is served again, everything that got a response was served once, and nothing that
+  failed with `was_sent` False was served: the far end records what it serves in a file that outlives it;
 - a subscription brings consecutive numbers of one connection, and a `Gap` between two connections;
 - no task, no timer, no descriptor and no child is left after a round.
 """
@@ -86,7 +86,7 @@ class ChaosConvention(LspConvention):
 
 
 class FarEnd:
-    """Serves one connection after the other, and publishes numbers to those that subscribe."""
+    """Serves one connection after another, and publishes numbers to those that subscribe."""
 
     def __init__(self, served: Path) -> None:
         self._served = os.open(served, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -140,7 +140,7 @@ class FarEnd:
 
 
 class Quiet:
-    """Hooks of the far end: what is cut off is no fault here, be it a message that was being written."""
+    """Hooks of the far end: a connection or a message that is cut off is no fault here."""
 
     def fault(self, error: BaseException) -> None:
         if not isinstance(error, EXPECTED):
@@ -457,7 +457,7 @@ async def chaos(
             for number, channel in enumerate(groups[totals["rounds"] % len(groups)])
         ]
         seed += len(group)
-        found = reports  # of no round in particular, such as what is left
+        found = reports  # they belong to no particular round, such as what is left
         try:
             await asyncio.wait_for(
                 asyncio.gather(*[one.run(round_seconds) for one in group]), round_seconds + HANG_SECONDS
@@ -491,7 +491,7 @@ def timers() -> set[Any]:
 
 
 async def what_is_left(before: set[Any]) -> AsyncIterator[str]:
-    """Say what a round has left, until there is nothing."""
+    """Yield what a round has left, until nothing is left."""
     while True:
         left = {*asyncio.all_tasks(), *timers()} - before
         if not left:

@@ -491,7 +491,7 @@ async def test_closing_lets_handlers_and_calls_finish() -> None:
 
 
 async def cancelled(*_: Any) -> Any:
-    """Await a future that is cancelled, as the code of a user may."""
+    """Await a future that is cancelled, as user code may."""
     future = asyncio.get_running_loop().create_future()
     future.cancel()
     await future
@@ -655,7 +655,7 @@ class Nodes:
 
     async def lose(self) -> None:
         await self.transports[-1][1].disconnect()
-        await settle()  # the other end learns it
+        await settle()  # the other end learns of it
 
     def _add(self, a: int, b: int) -> int:
         self.served.append(a)
@@ -899,7 +899,7 @@ async def test_closing_ends_the_sessions_that_are_being_left() -> None:
             await client.call("add", [1, 1])
 
 
-# What is told.
+# Reports.
 
 
 @pytest.mark.virtual_time
@@ -989,7 +989,7 @@ async def test_an_ordinary_close_is_not_logged(caplog: pytest.LogCaptureFixture)
 
 
 async def test_a_connection_that_is_idle_too_long_is_lost_at_once() -> None:
-    """A peer that has said nothing for so long does not take part in a polite end either."""
+    """A peer that has been silent for so long would not take part in an orderly close either."""
     silent = socket.create_server(("127.0.0.1", 0))
     faults = Faults()
     async with service() as server:

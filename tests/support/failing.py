@@ -1,4 +1,4 @@
-"""Functions of a user that fail: each way to raise each kind of exception."""
+"""User functions that fail, in each way and with each kind of exception."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Rules:
   - Each parameter is an argument that is passed by name; it is required if it has no default. A parameter without an
     annotation accepts any value.
-  - `convert` converts one argument after the other, and finds all problems. If msgspec converts every argument, it may
+  - `convert` converts one argument after another, and finds all problems. If msgspec converts every argument, it may
     make a Struct of all of them in `one_pass` instead, and leave what it refuses to `convert`.
 """
 

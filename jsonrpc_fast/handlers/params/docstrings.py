@@ -79,7 +79,7 @@ def _sphinx(lines: list[str], start: int) -> tuple[int, Descriptions] | None:
 
 
 def _items(lines: list[str], pattern: re.Pattern[str]) -> Descriptions:
-    """The items of a block: each begins at the smallest indentation, and goes on with lines of a larger one."""
+    """The items of a block: each begins at the smallest indentation, and continues with lines of a larger one."""
     # The smallest indentation: a docstring may be indented by any number of spaces.
     indent = min((_indent(line) for line in lines if line.strip()), default=0)
     texts: dict[str, list[str]] = {}
@@ -95,7 +95,7 @@ def _items(lines: list[str], pattern: re.Pattern[str]) -> Descriptions:
 
 
 def _end_of_block(lines: list[str], start: int, indent: int) -> int:
-    """The index after the last line that is indented at least so far."""
+    """The index after the last line that is indented at least this far."""
     # Blank lines belong to the block if more of it follows.
     end = start
     for index in range(start, len(lines)):

@@ -3,8 +3,8 @@
 A problem has a path and a reason. The path is a JSON pointer (RFC 6901) into the params, with the name of an argument
 even if the params are an array. Neither contains a value of the input.
 
-Reasons have the words that JSON Schema has for its types and bounds, whichever library finds the problem: a tool of MCP
-whose schema refuses a value says the same.
+Reasons use JSON Schema's words for its types and bounds, whichever library finds the problem, so an MCP tool whose
+schema refuses a value says the same.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _UNITS: Final = {
     "Items": ("item", "items"),
     "Properties": ("property", "properties"),
 }
-"""What the keywords that begin with "min" or "max" and end so count."""
+"""What is counted by the keywords that begin with "min" or "max" and have this ending."""
 
 # msgspec has no structured errors. Its texts look like "Expected `int`, got `str` - at `$.a[0]`".
 _MSGSPEC_TYPES: Final = {"int": "integer", "str": "string", "float": "number", "bool": "boolean"}
@@ -205,7 +205,7 @@ def msgspec_pointers(names: Iterable[str]) -> Callable[[str], str]:
 
     def pointer_of(path: str) -> str:
         parts = []
-        at = 1  # behind the "$"
+        at = 1  # after the "$"
         while found := part.match(path, at):
             parts.append(found[1] or found[2])
             at = found.end()

@@ -221,7 +221,7 @@ def type_of(annotation: Any) -> ValueType:
     try:
         return MsgspecType(annotation)
     except (TypeError, RecursionError) as error:
-        # Pydantic tries one class of a union after the other, and supports aliases that refer to themselves.
+        # Pydantic tries one class of a union after another, and supports aliases that refer to themselves.
         is_for_pydantic = isinstance(error, RecursionError) or str(error).startswith("Type unions may not contain")
         meta = msgspec_module().Meta
         if not is_for_pydantic or any(
@@ -288,7 +288,7 @@ def _fields(of: Any) -> tuple[dataclasses.Field[Any], ...]:
 
 
 def _msgspec_names(annotation: Any) -> tuple[frozenset[str], bool]:
-    """Return the names of all fields inside a type, and whether it has mappings whose keys are no strings.
+    """Return the names of all fields inside a type, and whether it has mappings whose keys are not strings.
 
     Raises:
         TypeError: A part of the type is a class that msgspec does not know.
@@ -337,7 +337,7 @@ def _parts_of_schema(schema: Any) -> Iterator[Any]:
 
 
 def _check_constraint(part: Any) -> None:
-    """Check that a part of a core schema is no constraint that fails for every value of a built-in type.
+    """Check that a part of a core schema is not a constraint that fails for every value of a built-in type.
 
     Raises:
         TypeError: It is one, such as `Field(ge=1)` for a str.

@@ -13,7 +13,7 @@ Rules:
     transport of 2024-11-05, is not supported.
   - `auth` is that of `connect`: "oauth" or a bearer token, as fastmcp writes it; in a program, also an `Auth`.
   - An entry with `"disabled": true` is left out. Members that are not named here are ignored.
-  - A file may have its servers under `servers`, as VS Code does; where it has `mcpServers`, these alone count.
+  - A file may have its servers under `servers`, as in VS Code; if it has `mcpServers`, only those are used.
   - No error shows a value.
 """
 
