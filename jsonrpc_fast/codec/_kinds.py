@@ -113,7 +113,7 @@ def _id_kind(id: object, limits: Limits) -> int:
         return _LONG_ID
     if isinstance(id, str):
         return _STRING_ID if id.isascii() or not has_surrogates(id) else _OTHER_ID
-    # bool is a subclass of int, but true and false are no numbers in JSON.
+    # bool is a subclass of int, but true and false are not numbers in JSON.
     return _INTEGER_ID if isinstance(id, int) and not isinstance(id, bool) else _OTHER_ID
 
 

@@ -69,7 +69,7 @@ def _pattern(text: bytes) -> re.Pattern[bytes]:
     return re.compile(text.replace(b"S", rb"[ \t\n\r]{0,64}"))
 
 
-# Members after the payload are searched in so many bytes before the end.
+# Members after the payload are searched for in this many bytes before the end.
 _TAIL_BYTES: Final = 128
 # A request without params that is shorter than this, its method aside, has no space for the shortest duplicate: an id.
 _ANOTHER_ID_BYTES: Final = len('{"jsonrpc":"2.0","id":0,"id":0,"method":""}')
