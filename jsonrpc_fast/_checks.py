@@ -127,13 +127,13 @@ def check_callable(name: str, value: object, *, may_be_none: bool = True) -> Non
         raise TypeError(f"{name} must be callable, not {type(value).__name__}")
 
 
-def check_texts(name: str, value: object, *, may_be_none: bool = True) -> None:
-    """Check a mapping of names to strings, such as headers.
+def check_texts(name: str, value: object) -> None:
+    """Check a mapping of names to strings, such as headers, or None.
 
     Raises:
         TypeError: `value` is not a mapping, or a name or a value in it is not a str.
     """
-    check_type(name, value, Mapping, may_be_none=may_be_none)
+    check_type(name, value, Mapping, may_be_none=True)
     if isinstance(value, Mapping):
         for key, text in value.items():
             check_type(f"a name in {name}", key, str)
@@ -177,19 +177,6 @@ def check_headers(headers: Mapping[str, str] | None) -> None:
             raise ValueError("headers must have the names that HTTP allows: letters, digits, - and _")
         if not HEADER_VALUE.fullmatch(value):
             raise ValueError(f"the header {name} must be of ASCII characters on one line, without blanks around it")
-
-
-def check_functions(name: str, value: object, *, may_be_none: bool = True) -> None:
-    """Check a mapping of names to functions, such as handlers.
-
-    Raises:
-        TypeError: `value` is not a mapping, a name is not a str, or a function is not callable.
-    """
-    check_type(name, value, Mapping, may_be_none=may_be_none)
-    if isinstance(value, Mapping):
-        for key, function in value.items():
-            check_type(f"a name in {name}", key, str)
-            check_callable(f"a function in {name}", function, may_be_none=False)
 
 
 def missing_arguments(callee: str, **arguments: object) -> TypeError:

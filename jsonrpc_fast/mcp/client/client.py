@@ -26,7 +26,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final
 
-from ..._checks import check_callable, check_count, check_functions, check_seconds, check_type
+from ..._checks import check_callable, check_count, check_seconds, check_type
 from ..._typing import Self, Unpack
 from ..._version import __version__
 from ...codec._backend import decoded
@@ -103,7 +103,10 @@ class Client:
         **options: Unpack[SessionOptions],
     ) -> None:
         check_type("mode", mode, str)
-        check_functions("handlers", handlers)
+        check_type("handlers", handlers, Mapping, may_be_none=True)
+        for method, function in (handlers or {}).items():
+            check_type("a name in handlers", method, str)
+            check_callable("a function in handlers", function, may_be_none=False)
         check_callable("on_notification", on_notification)
         check_type("info", info, Implementation, may_be_none=True)
         check_type("capabilities", capabilities, ClientCapabilities, may_be_none=True)

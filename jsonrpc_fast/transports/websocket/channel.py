@@ -402,13 +402,13 @@ class WebSocketChannel(LayeredChannel):
             self.fault = fault_of(int(wire.close_rcvd.code))
         if self._loss is None:
             self.socket.set_reading(True)
-            self.end_within(CLOSE_SECONDS)
+            self.end_soon()
 
-    def end_within(self, seconds: float) -> None:
-        """Abort the socket after some time."""
+    def end_soon(self) -> None:
+        """Abort the socket if it is not closed in CLOSE_SECONDS."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self.socket.abort)
+        self._timer = asyncio.get_running_loop().call_later(CLOSE_SECONDS, self.socket.abort)
 
     def _send_close(self, code: CloseCode) -> None:
         self.wire.send_close(code)

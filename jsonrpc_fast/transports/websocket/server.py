@@ -30,7 +30,7 @@ from ..close_codes import CloseCode
 from ..stream.server import ListeningOptions, Serve, TcpServer
 from ..stream.tls import HANDSHAKE_SECONDS
 from ..stream.transport import SocketChannel, SocketOrLayer, SocketTransport
-from .channel import CLOSE_SECONDS, Phase, WebSocketChannel
+from .channel import Phase, WebSocketChannel
 from .transport import WebSocketOptions, WebSocketTransport, limits_of
 
 Authorize = Callable[[str, Headers], HTTPStatus | None]
@@ -100,7 +100,7 @@ class AcceptedChannel(WebSocketChannel):
         # Data that a refused client goes on to send is read and dropped: a close with unread bytes would reset the
         # connection, and the client would lose the response (RFC 9112, section 9.6).
         self._phase = Phase.ENDING
-        self.end_within(CLOSE_SECONDS)
+        self.end_soon()
 
 
 class AcceptedWebSocket(WebSocketTransport):
