@@ -471,7 +471,7 @@ _responder: Final = Responder(Request, Notification, Response, ParseError, encod
 
 
 def _serve_plain(text: bytes, find: Find, raw: bool) -> bytes | Called:
-    """Return the response to a text, or the message that has to be served in the ordinary way.
+    """Return the response to a text, or the message that has to be served on the ordinary path.
 
     Args:
         text: The text, in the default profile.
@@ -495,7 +495,7 @@ def _serve_plain(text: bytes, find: Find, raw: bool) -> bytes | Called:
         try:
             return encode_result(message.id, result)
         except HANDLER_FAILURES:
-            pass  # encoded again in the ordinary way, which says why
+            pass  # encoded again on the ordinary path, which says why
     return message, handler, result, None
 
 

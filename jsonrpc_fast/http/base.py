@@ -53,8 +53,8 @@ class EndpointOptions(TypedDict, total=False):
     Attributes:
         profile: The rules and limits for decoding.
         max_body_bytes: The maximum size of a request's body in bytes; by default that of the profile's limits.
-        allowed_hosts: As in `Access`.
-        allowed_origins: As in `Access`.
+        allowed_hosts: The accepted values of `Host`; see `Access`.
+        allowed_origins: The accepted values of `Origin`; see `Access`.
         context: Called with the ASGI scope, the WSGI environment, or the `request` of a framework, before the body is
             read. What it returns is `RequestContext.context` for the functions; it may raise a `Refusal`. By default
             that is the scope itself.
@@ -62,9 +62,9 @@ class EndpointOptions(TypedDict, total=False):
             headers, with names in lower case. It is not async.
         health: The path, below where the application is mounted, that responds to a GET with 200; None: no path.
             "/health" by default.
-        raw: As in `Handlers.dispatch`.
-        default: As in `encode`, for results and error data.
-        option: As in `encode`.
+        raw: Whether functions registered with `unpack=False` get `Raw` params.
+        default: Called with a value in a result or in error data that cannot be written as JSON; see `encode`.
+        option: Orjson's options; see `encode`.
         hooks: An object with methods for metrics, traces and logs; see `jsonrpc_fast.hooks`. A trace context is read
             from the message, or else from the headers of the request.
     """

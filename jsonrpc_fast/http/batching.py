@@ -5,11 +5,10 @@
 
 Rules:
   - Calls with the same options that begin in one turn of the loop are sent together, at most `max_items` in a batch.
-    One call alone is sent without a batch.
-  - Each caller gets its own result or exception. An error for the whole batch is that of each caller, and so is a lost
-    connection.
-  - A caller that is cancelled takes no other call with it. When none of a batch is awaited any longer, its request is
-    given up.
+    A single call is sent without a batch.
+  - Each caller gets its own result or exception. An error for the whole batch is raised to each caller, and so is a
+    lost connection.
+  - Cancelling a caller cancels no other call. When no call of a batch is awaited any longer, its request is given up.
   - Params that cannot be encoded fail their own call: the others are sent.
 """
 

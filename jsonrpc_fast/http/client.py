@@ -163,7 +163,7 @@ class _BaseClient(ResponseReader, Generic[C]):
             check_batches(self._profile)
         return calls, b"[" + b",".join(texts) + b"]"
 
-    # What a client does around its `_post`, the only part that waits. The one of the sync client never does: its
+    # What a client does around its `_post`, the only part that waits. That of the sync client never does: its
     # coroutines are `done` in one step.
 
     async def _post(self, body: bytes, seconds: float | None, headers: Mapping[str, str] | None) -> ReadResponse:

@@ -70,8 +70,8 @@ class Upstreams(OuterTransport):
         rest_seconds: How long an upstream rests after a failure. Each further one after that rest doubles this, up to
             5 minutes.
         attempt_seconds: How long each wait for one upstream may take: for a connection, for room to write, for the
-            headers of the response, and for each further part of its body. Their sum is bounded by the timeout of the
-            call alone. None: as long as the call.
+            headers of the response, and for each further part of its body. Their sum is bounded only by the timeout of
+            the call. None: as long as the call.
         transport: The transport that sends the requests, of httpx2 or httpx; by default one with the default options.
 
     Raises:
@@ -255,7 +255,7 @@ class _Exchange:
     def is_last(self, upstream: _Upstream, response: Any, now: float) -> bool:
         """Return whether a response is the one for the client; if not, `next` has the next attempt, or raises."""
         status = response.status_code
-        # Any other status is the response of the service, also an error: another upstream would give the same one.
+        # Any other status is the response of the service, even an error: another upstream would give the same one.
         if status != _TOO_MANY and status not in _UNAVAILABLE:
             upstream.failures = 0
             return True

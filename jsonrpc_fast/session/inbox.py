@@ -221,7 +221,7 @@ class Inbox:
 
         Returns:
             The response, without a line break; the handler, if the coroutine waits; or None if
-            the request must be received in the ordinary way. Then the function was not called.
+            the request must take the ordinary path. Then the function was not called.
         """
         if (
             not self._is_free

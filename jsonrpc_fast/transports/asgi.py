@@ -62,7 +62,7 @@ class AsgiChannel(QueuedChannel):
 
     @property
     def peer(self) -> Any:
-        """The peer's address, as the ASGI server tells it; None if it is not known."""
+        """The peer's address, as the ASGI server reports it; None if it is not known."""
         client = self.scope.get("client")
         return None if client is None else tuple(client)
 
@@ -149,7 +149,7 @@ class AsgiChannel(QueuedChannel):
             return
         self._is_lost = True
         self._outgoing.clear()
-        # One of the tasks usually calls this, and ends by itself.
+        # One of the tasks usually calls this, and ends on its own.
         for task in self.tasks:
             if task is not asyncio.current_task():
                 task.cancel()
@@ -189,7 +189,7 @@ class AsgiWebSocket(Connection):
 
     @property
     def peer(self) -> Any:
-        """The peer's address, as the ASGI server tells it; None if it is not known."""
+        """The peer's address, as the ASGI server reports it; None if it is not known."""
         return self.channel.peer
 
     def finish_channel(self) -> None:
@@ -202,7 +202,7 @@ class WebSocketEndpoint:
     """An ASGI application that serves WebSocket connections.
 
     Mount it in Starlette with `WebSocketRoute(path, endpoint)` or `Mount(path, endpoint)`, in FastAPI with
-    `app.mount(path, endpoint)`, or serve it alone.
+    `app.mount(path, endpoint)`, or serve it on its own.
 
     Args:
         serve: Called with each new connection, a transport that is not started: it sets the callbacks and starts it.

@@ -1,4 +1,4 @@
-"""The channel below a transport: it carries bytes or texts, and knows no messages.
+"""The channel below a transport: it carries bytes or texts, and knows nothing about messages.
 
 A channel has six methods and reports three events. A `Connection` over it is a transport: it has the states, the
 framing, the bounds and the callbacks.
@@ -7,8 +7,8 @@ Rules for a channel:
   - Everything happens on the event loop's thread. No event is reported inside `write`, `set_reading` and `abort`.
   - `open` comes first, and once. Data is reported while reading is wanted; at first it is not. Data that arrives
     nevertheless may be reported: the connection keeps it.
-  - `lost` is reported exactly once after a successful `open`, also after `finish` and `abort`, and is the last event.
-  - `abort` may come at any time, also before `open`, during it and after `lost`. It then releases what is held.
+  - `lost` is reported exactly once after a successful `open`, even after `finish` and `abort`, and is the last event.
+  - `abort` may come at any time, even before `open`, during it and after `lost`. It then releases what is held.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ READ_BYTES: Final = 64 * 1024
 HIGH_WATER_BYTES: Final = 256 * 1024
 """With more unwritten bytes than this, a connection is blocked."""
 LOW_WATER_BYTES: Final = 64 * 1024
-"""A blocked connection is unblocked when at most so many bytes are unwritten."""
+"""A blocked connection is unblocked when at most this many bytes are unwritten."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -91,7 +91,7 @@ class Channel:
         return 0
 
     def set_reading(self, on: bool) -> None:
-        """Read on, or let the peer wait. The default is for channels that cannot wait."""
+        """Start or stop reading. The default is for channels that cannot make the peer wait."""
 
     def finish(self) -> None:
         """Write all unwritten data, then close the channel and report `lost`, during this call or later.

@@ -1,4 +1,4 @@
-"""A transport over a channel: the one state machine of a connection.
+"""A transport over a channel: the only state machine of a connection.
 
 It has four parts: a `Channel` moves bytes or texts, a `Reader` (readers.py) decodes them, the `Delivery` passes
 messages on and the `Outbox` queues frames. `Connection` has the states, the ends and the user's callbacks.
@@ -19,9 +19,9 @@ Received data:
   - One turn of the loop delivers for TURN_SECONDS. The rest is the backlog: it is decoded and delivered in the next
     turns, in order, before more is read.
   - Where there is an `onread`, it gets what is at hand before each delivery, about AHEAD_ITEMS messages at most, and
-    reading goes on while fewer are undelivered and nothing is undecoded.
-  - An invalid message goes to `onerror`, and the stream goes on. A framing fault ends the stream, and more than
-    `max_faults` invalid messages close the connection. A peer that goes on sending after a fault is cut off when
+    reading continues while fewer are undelivered and nothing is undecoded.
+  - An invalid message goes to `onerror`, and the stream continues. A framing fault ends the stream, and more than
+    `max_faults` invalid messages close the connection. A peer that keeps sending after a fault is cut off when
     DROPPED_BYTES have arrived.
   - After an unexpected exception in the decoder, the connection is closed, because the state of the decoder is unknown.
   - When the channel is lost, the backlog is delivered first: a response in it settles a call.
@@ -61,7 +61,7 @@ from .readers import Reader, StreamReader, TextReader
 from .waiters import Waiters
 
 SERVE_SECONDS: Final = 0.5
-"""How long a `serve` function may go on after its channel is closed, before it is cancelled."""
+"""How long a `serve` function may continue after its channel is closed, before it is cancelled."""
 OVERDUE_SECONDS: Final = 1.0
 """How long after the grace period a connection is closed that its user has not closed: a session needs a moment more
 to count the requests without a response."""
@@ -98,7 +98,7 @@ class Connection(Transport):
     """A `Transport` over a channel.
 
     Args:
-        channel: Moves the bytes or texts. It belongs to this connection alone.
+        channel: Moves the bytes or texts. It belongs only to this connection.
         framing: The framing of a stream of bytes, as in `Decoder`; "newline" by default. Sent messages have the same;
             with "auto" they follow the peer's, and are lines until that is known. None for a channel of texts.
         profile: The rules for decoding, and the form of what is sent (`Profile.writes`). If that is not "2.0", and the
@@ -176,7 +176,7 @@ class Connection(Transport):
 
     @property
     def state(self) -> State:
-        """The state. The methods of this class alone change it."""
+        """The state. Only the methods of this class change it."""
         return self._state
 
     @property
@@ -431,7 +431,7 @@ class Connection(Transport):
             self.run_callback("onerror", self.onerror, fault)
 
     def run_callback(self, name: str, callback: Callable[..., object], *arguments: Any) -> None:
-        """Call a function of the user. Its exceptions are reported, and do not affect the connection."""
+        """Call a user's function. Its exceptions are reported, and do not affect the connection."""
         run_callback(partial(self.report_callback_error, name=name), callback, *arguments)
 
     def report_callback_error(self, fault: BaseException, name: str = "onmessage") -> None:
@@ -459,7 +459,7 @@ class Delivery:
 
     Attributes:
         chunks: How often something has arrived on the channel.
-        is_reading: Whether the channel is to be read. `update` alone changes it.
+        is_reading: Whether the channel is to be read. Only `update` changes it.
     """
 
     _connection: Connection
@@ -607,7 +607,7 @@ class Delivery:
             self.update()
 
     def _drop(self, size: int) -> None:
-        """Count bytes that arrived too late. If the peer goes on after its fault, abort."""
+        """Count bytes that arrived too late. If the peer keeps sending after its fault, abort."""
         is_fault = self._connection.fault is not None or self._reader.has_ended
         if is_fault and self._dropped_bytes <= DROPPED_BYTES:
             self._dropped_bytes += size
@@ -799,7 +799,7 @@ class Outbox:
                 self._loop.call_soon(self._flush_turn)
 
     def respond(self, line: bytes) -> None:
-        """Queue what `Transport.respond` has returned, as `send`, unless the connection is closed."""
+        """Queue what `Transport.respond` has returned, like `send`, unless the connection is closed."""
         if self._takes_lines:
             self._queue.append(line)
             self._queued_bytes = queued = self._queued_bytes + len(line)
@@ -834,7 +834,7 @@ class Outbox:
             raise self._connection.closed_error()
 
     def drained(self) -> None:
-        """Handle the fall of the channel's unwritten bytes."""
+        """Handle a decrease of the channel's unwritten bytes."""
         if self.is_blocked and self._channel.unwritten <= LOW_WATER_BYTES:
             self.is_blocked = False
             self._connection._delivery.update()

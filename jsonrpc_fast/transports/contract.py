@@ -111,7 +111,7 @@ class _End:
 
 @contextlib.asynccontextmanager
 async def _opened(pair: Pair) -> AsyncIterator[tuple[_End, _End, Until]]:
-    """Open a new pair of ends. At last abort both, and check that each is lost once."""
+    """Open a new pair of ends. Finally, abort both, and check that each is lost once."""
     faults: list[str] = []
     ends = one, other = _End("one end", faults), _End("the other end", faults)
 
@@ -129,7 +129,7 @@ async def _opened(pair: Pair) -> AsyncIterator[tuple[_End, _End, Until]]:
     for end in ends:
         end.call(end.channel.abort)
     await until(lambda: all(end.losses for end in ends), "`abort` is not followed by `lost`")
-    # Once more: an `abort` after `lost` must do nothing.
+    # Again: an `abort` after `lost` must do nothing.
     for end in ends:
         end.call(end.channel.abort)
     await asyncio.sleep(QUIET_SECONDS)
@@ -222,7 +222,7 @@ async def _check_finish(one: _End, other: _End, until: Until) -> None:
 
 
 async def _check_abort(one: _End, other: _End, until: Until, finishes: bool = False) -> None:
-    """`abort` ends both sides, also after `finish`."""
+    """`abort` ends both sides, even after `finish`."""
     other.read()
     one.write(_TEXT % (1, b"x" * 1000))
     if finishes:

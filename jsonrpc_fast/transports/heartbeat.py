@@ -31,7 +31,7 @@ class Heartbeat:
     Args:
         seconds: How long nothing may arrive before the peer is pinged, and after that before it is lost.
         transport: The transport. If it does not count what arrives, call `count`.
-        ping: Asks the peer for a response within so many seconds.
+        ping: Asks the peer for a response within this many seconds.
         lose: Called last, when the peer is lost.
     """
 
@@ -52,7 +52,7 @@ class Heartbeat:
         self._begin()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -138,7 +138,7 @@ class MemoryChannel(Channel):
                 other._wire.appendleft(data[READ_BYTES:])
                 data = data[:READ_BYTES]
             other._unwritten -= len(data)
-            other._events.drained()  # in each step: a writer that waits may go on before this end has read all
+            other._events.drained()  # in each step: a writer that waits may continue before this end has read all
             self._events.received(data)
             self._schedule_read()
         elif other._has_finished and not self._saw_end:

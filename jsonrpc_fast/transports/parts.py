@@ -1,4 +1,4 @@
-"""A part of a task that can be cancelled alone: the opening of a channel, or a handler in the task of its exchange."""
+"""A part of a task that can be cancelled on its own, such as the opening of a channel."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _COUNTS_CANCELLATIONS: Final = sys.version_info >= (3, 11)
 class TaskPart(asyncio.Future[None]):
     """A context that can be cancelled without the rest of the running task, like `asyncio.timeout`.
 
-    Its own cancellation ends with it. One of the whole task goes on, where tasks count them. As a future, it is done
-    when the block has ended.
+    Its own cancellation ends with it. A cancellation of the whole task continues, where tasks count them. As a future,
+    it is done when the block has ended.
 
     Attributes:
         task: The task.

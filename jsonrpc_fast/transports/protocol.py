@@ -35,8 +35,8 @@ class Transport(Protocol):
     """Called with each message or batch (`Received`). If each request has its own exchange, a `Destination` of
     sessions may follow as the second argument: the place for the responses."""
     respond: Callable[[Any], bytes | None] | None = None
-    """If set before the start, a transport may call it in place of the `onmessage` of then, for messages of the stream
-    that are no batches. It returns a response to be sent, as `encode_result` does, or None."""
+    """If set before the start, a transport may call it in place of the `onmessage` that is set then, for messages of
+    the stream that are not batches. It returns a response to be sent, as `encode_result` does, or None."""
     onread: Callable[[list[Any]], None] | None = None
     """If set, called with what was read together, before any of it is delivered. It may replace items of the list,
     which then go to `onmessage`. A transport that reads one message at a time never calls it."""

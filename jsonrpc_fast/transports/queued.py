@@ -42,6 +42,6 @@ class QueuedChannel(Channel):
 
     def finish(self) -> None:
         self._is_finishing = True
-        # Reading goes on, because the end of the peer has to be seen.
+        # Reading continues, because the peer's end has to be noticed.
         self._may_read.set()
         self._may_write.set()

@@ -1,6 +1,6 @@
 """What turns the data of a channel into messages and faults: of a stream of bytes, or of whole texts.
 
-A reader keeps what could not be delivered yet, and is read step by step, so that no peer holds the loop.
+A reader keeps what could not be delivered yet, and is read step by step, so that no peer blocks the loop.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class StreamReader:
 
 
 class TextReader:
-    """Reads whole texts, in any spacing: each is one message or batch, or a fault.
+    """Reads whole texts, with any white space: each is one message or batch, or a fault.
 
     The arguments and members are those of `StreamReader`; there is no framing, and no partial message.
     """

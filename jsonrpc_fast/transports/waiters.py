@@ -28,7 +28,7 @@ class Waiters:
                 self._futures.remove(future)
 
     def wake(self) -> None:
-        """Let all that wait go on."""
+        """Let all waiters continue."""
         # All at once, and the list is emptied here: those that wait again, as in a loop, are not woken by this.
         for future in self._futures:
             if not future.done():  # cancelled, but its task has not run yet

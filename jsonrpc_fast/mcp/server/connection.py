@@ -159,7 +159,7 @@ class ServerConnection(ClientConnection):
         try:
             rules = self._handshake.receive_request(name, params)
         except RpcError:
-            return None  # raised again in the ordinary way
+            return None  # raised again on the ordinary path
         assert isinstance(rules, RequestRules)
         revision, require = rules.revision, rules.require
 

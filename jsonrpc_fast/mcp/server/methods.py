@@ -156,7 +156,7 @@ class Methods:
             declared: As in `find`.
         """
         name = params.get("name")
-        # Tasks need the whole way: whether a call becomes one depends on its params and on the client.
+        # Tasks need the full path: whether a call becomes one depends on its params and on the client.
         if type(name) is not str or "tools" not in declared or self._registry.has_tasks:
             return None
         return self._registry.tools.get(name)
@@ -278,7 +278,7 @@ class Methods:
             revision: The revision of the request.
             complete: Takes the result of an async function, and returns what the coroutine returns.
         """
-        # Empty and null arguments take the slower way, whose check also refuses `[]` and `""`.
+        # Empty and null arguments take the slower path, whose check also refuses `[]` and `""`.
         arguments = params.get("arguments") or _object(params, "arguments")
         if type(arguments) is not dict:
             raise invalid_params("arguments must be an object")
@@ -399,7 +399,7 @@ class Methods:
         if callable(completer):
             values = list(await _awaited(completer(typed, others)))
         else:
-            # As people type: without regard to case.
+            # People type these values, so case is ignored.
             prefix = typed.lower()
             values = [value for value in completer if value.lower().startswith(prefix)]
         return {"completion": _completion(values)}
@@ -459,7 +459,7 @@ def _failure(tool: RegisteredTool, id: MessageId, error: Exception) -> dict[str,
     Raises:
         RpcError: The tool raised it.
     """
-    # The function chose this error for the client, so it is no failure of the tool.
+    # The function chose this error for the client, so it is not a failure of the tool.
     if isinstance(error, RpcError):
         raise error
     if isinstance(error, ToolError):

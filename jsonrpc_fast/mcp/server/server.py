@@ -191,8 +191,8 @@ class Server(Decorators, Served):
 
         Args:
             other: A `Server`, or an object of a class derived from `Provider`.
-            prefix: What the names of its tools and prompts begin with here; None: they stay as they are. URIs always
-                do.
+            prefix: What the names of its tools and prompts begin with here; None: they do not change. URIs never
+                change.
             separator: What stands between the prefix and the name.
 
         Raises:

@@ -46,7 +46,7 @@ class ClientConnection:
         raise NotImplementedError
 
     def serve_at_once(self, message: Request, subject: object) -> bytes | Run | None:
-        """Serve a request in the task of its HTTP request, if it needs nothing else. By default none is served so.
+        """Serve a request in the task of its HTTP request, if it needs nothing else. By default none is.
 
         Args:
             message: The request.

@@ -3,7 +3,7 @@
 Rules:
   - To close, a client writes what was accepted, closes the child's stdin, waits `exit_seconds`, terminates the child,
     waits `terminate_seconds`, and kills it.
-  - When the child ends by itself, its output is delivered, then the transport closes.
+  - When the child ends on its own, its output is delivered, then the transport closes.
   - A child does not outlive the event loop.
   - Text that a child prints between its messages is a fault for `onerror`, and gets no response: a child that does not
     read while it prints would block both sides.
@@ -65,7 +65,7 @@ class ChildChannel(DescriptorChannel):
         self._next_step: asyncio.TimerHandle | None = None  # of ending the child
         self._is_begun = False  # what the child writes may be read to its end: reading has begun, or the channel ends
         self._has_ended = False  # the child's stdout
-        self._is_ended_here = False  # this side began to end the child: its exit code is no fault then
+        self._is_ended_here = False  # this side began to end the child: its exit code is not a fault then
         self._is_lost = False  # everything is released, and `lost` was reported; late events do nothing
 
     @property
@@ -149,7 +149,7 @@ class ChildChannel(DescriptorChannel):
         self._writer.finish(self._await_exit)
 
     def abort(self) -> None:
-        """Drop the channel without giving the child time to end by itself."""
+        """Drop the channel without giving the child time to end on its own."""
         if self.child is not None and not self._is_lost:
             self._is_begun = True
             self._writer.close()
@@ -236,7 +236,7 @@ class StdioClient(Connection):
     """A transport over stdin and stdout of a child process.
 
     `connect` starts the program, and raises OSError if the program or the directory cannot be used. If the child ends
-    by itself with an exit code other than 0, `onerror` gets a ConnectionLost.
+    on its own with an exit code other than 0, `onerror` gets a ConnectionLost.
 
     Args:
         command: The program, searched for on PATH, and its arguments.

@@ -45,8 +45,8 @@ def run_stdio(
     """Run a server on this process's stdin and stdout until its client or a signal ends it.
 
     Args:
-        serve: Called with a `StdioServer`: it sets the callbacks and starts it. It may then return or go on; it is
-            cancelled soon after the channel is closed.
+        serve: Called with a `StdioServer`: it sets the callbacks and starts it. It may then return or keep running; it
+            is cancelled soon after the channel is closed.
         on_signal: Called at the first signal. Messages sent before, by it, or by tasks that it wakes are still written.
         grace_seconds: How long the work in progress may take after a signal; None: without limit. A session gives this
             time to its handlers; without a session it is passed to `onstop` of the transport. Clients, those of
@@ -126,7 +126,7 @@ async def _run(
     closed = loop.create_task(transport.wait_closed())
     await asyncio.wait([serving, closed], return_when=asyncio.FIRST_COMPLETED)
     if not serving.done():
-        # The channel is closed, and `serve` may return by itself.
+        # The channel is closed, and `serve` may return on its own.
         await asyncio.wait([serving], timeout=SERVE_SECONDS)
         serving.cancel()
     try:

@@ -93,7 +93,7 @@ def fill_closed_descriptors() -> None:
 
 
 def _check_access(descriptor: int, name: str, what_for: str) -> None:
-    """Raise ConnectionLost if a descriptor is open in the other direction alone: opened again, it could be written."""
+    """Raise ConnectionLost if a descriptor is open only in the other direction: opened again, it could be written."""
     if sys.platform == "win32":
         return
     import fcntl

@@ -122,7 +122,7 @@ class Admission(Meter):
         total = sum(bytes_ for bytes_, _ in held)
         if total <= self._max_bytes:
             return
-        # By the bytes alone: the connections cannot be compared where two hold the same.
+        # Only by the bytes: connections cannot be compared, which sorting would do if two hold the same.
         held.sort(key=lambda item: item[0], reverse=True)
         for bytes_, connection in held:
             if total <= self._max_bytes:

@@ -96,7 +96,7 @@ def _is_unix(sock: socket.socket) -> bool:
 async def listen_on(
     loop: asyncio.AbstractEventLoop, factory: Factory, sock: socket.socket, backlog: int
 ) -> asyncio.Server:
-    """Listen on a bound socket, or go on listening. It is closed if that fails."""
+    """Listen on a bound socket, or keep listening. It is closed if that fails."""
     with contextlib.ExitStack() as on_failure:
         on_failure.callback(sock.close)
         options: dict[str, Any] = {}

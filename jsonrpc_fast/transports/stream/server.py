@@ -186,7 +186,7 @@ class StreamServer:
             raise StateError("the server was closed while it was starting")
 
     def stop_accepting(self) -> None:
-        """Stop accepting connections. Open ones go on. A second call does nothing."""
+        """Stop accepting connections. Open ones continue. A second call does nothing."""
         if self._server is not None and not self._is_closed:
             self._server.close()
             self._free_address()

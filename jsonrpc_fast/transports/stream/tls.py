@@ -1,7 +1,7 @@
 """TLS as a channel of bytes over a socket, with a close that loses nothing.
 
 Rules:
-  - Both directions end separately, as with TCP: `finish` sends close_notify, and reading goes on until the peer's.
+  - Both directions end separately, as with TCP: `finish` sends close_notify, and reading continues until the peer's.
     asyncio's own TLS cannot do this: if the peer still sends when it closes, it resets the connection, and the peer
     loses what it has not read yet.
   - A peer that closes the socket without close_notify has ended its stream as well. A message that it cut off is
@@ -31,7 +31,7 @@ class TlsChannel(LayeredChannel):
 
     Args:
         socket: The channel below.
-        context: The settings; certificates are checked as it says.
+        context: The SSLContext, which decides how certificates are checked.
         server_hostname: On the client's side, the name that the server's certificate must have; None on the server's.
     """
 

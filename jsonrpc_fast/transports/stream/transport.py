@@ -158,7 +158,8 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         transport, meter = self.transport, self._meter
         if not transport.is_closing():  # the loss is about to be reported; asyncio would log each write
             transport.write(data)
-        # Here and in `buffer_updated`, and not in a method: two calls would be a fiftieth of a request served alone.
+        # Here and in `buffer_updated`, and not in a method: two calls would cost 2 % of a request that is served on its
+        # own.
         meter.traffic += len(data)
         if meter.traffic >= meter.check_at:
             meter.check_soon()
@@ -241,7 +242,7 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         self.events.received(b"")
         if self._is_finishing:
             self.close()
-        return True  # sending goes on
+        return True  # sending continues
 
     def pause_writing(self) -> None:
         pass  # the connection asks for the unwritten bytes
@@ -307,7 +308,7 @@ class LayeredChannel(Channel):
         return is_open
 
     async def drop(self) -> None:
-        """As `SocketChannel.drop`."""
+        """Do what `SocketChannel.drop` does."""
         await self.socket.drop()
 
     @property
@@ -421,13 +422,13 @@ async def within(seconds: float | None, opening: Coroutine[Any, Any, None]) -> N
     """
     try:
         await asyncio.wait_for(opening, seconds)
-    # Before Python 3.11 it is a class of its own, and no OSError as TimeoutError is.
+    # Before Python 3.11 it is a separate class, and not an OSError as TimeoutError is.
     except asyncio.TimeoutError:
         raise TimeoutError(f"the connection was not open after {seconds} seconds") from None
 
 
 def _peer_credentials(channel: Any) -> PeerCredentials | None:
-    """Return the credentials of the peer of a Unix socket, as the kernel vouches for them; None outside of Linux.
+    """Return the credentials that the kernel gives for the peer of a Unix socket; None except on Linux.
 
     Args:
         channel: An asyncio transport.
@@ -461,7 +462,7 @@ def _keep_alive(connected: Any) -> None:
 def read_buffer(size: int = READ_BYTES) -> memoryview:
     """Return the buffer that a connection is read into.
 
-    asyncio would allocate READ_BYTES for each chunk: depending on the heap that takes three calls of the system.
+    asyncio would allocate READ_BYTES for each chunk: depending on the heap, that takes three system calls.
     """
     if sys.platform == "win32":
         return memoryview(bytearray(size))

@@ -7,8 +7,8 @@ Rules:
   - The frames that have arrived are read step by step, while reading is wanted, for TURN_SECONDS in one turn of the
     loop.
   - Violations close the connection: 1002 (protocol), 1007 (not UTF-8), 1009 (longer than `max_bytes`). What came before
-    is reported, what follows is not (section 7.1.7). The peer can still read the code: reading goes on until it closes,
-    or has sent DROPPED_BYTES more.
+    is reported; what follows is not (section 7.1.7). The peer can still read the code: reading continues until it
+    closes, or has sent DROPPED_BYTES more.
   - If the peer closes with 1000, 1001 or without a code, there is no fault; other codes are a `ConnectionLost`.
   - A ping gets a pong unless too much is unwritten. Of several that arrive together, only the last one before a message
     gets one (section 5.5.3).
@@ -101,7 +101,7 @@ class WebSocketChannel(LayeredChannel):
         self._reads = False
         self._is_read_due = False
         self._loss: tuple[Exception | None] | None = None  # the socket is lost, and this is why
-        self._dropped_bytes = 0  # what arrived after the end of the protocol: a peer may not go on forever
+        self._dropped_bytes = 0  # what arrived after the end of the protocol: a peer must not continue forever
         self._timer: asyncio.TimerHandle | None = None  # of the end
 
     @property
@@ -258,7 +258,7 @@ class WebSocketChannel(LayeredChannel):
         if self._loss is None:
             return
         # The reason is, in this order: a fault that this side has noted; a close frame of the peer; or a socket that
-        # ended without one (section 7.1.5, code 1006), which is no fault if this side has begun to close.
+        # ended without one (section 7.1.5, code 1006), which is not a fault if this side has begun to close.
         (fault,), self._loss = self._loss, None
         was_begun_here = self._phase is Phase.CLOSING
         self._phase = Phase.ENDING

@@ -97,7 +97,7 @@ class AcceptedChannel(WebSocketChannel):
 
     def _end_refused(self) -> None:
         self.end_handshake()
-        # Data that a refused client goes on to send is read and dropped: a close with unread bytes would reset the
+        # Data that a refused client still sends is read and dropped: a close with unread bytes would reset the
         # connection, and the client would lose the response (RFC 9112, section 9.6).
         self._phase = Phase.ENDING
         self.end_soon()

@@ -173,7 +173,7 @@ class Decorators(Registry):
             meta: `_meta` of the tool (2025-06-18 and later).
             thread: Whether to call the function, which must be sync, in a thread.
             timeout: How long a call may take, in seconds, its requests to the client included; None: no limit. Then the
-                function is cancelled, and the client gets a result with `isError`. A thread goes on.
+                function is cancelled, and the client gets a result with `isError`. A thread keeps running.
             show_errors: Which exceptions show their text to the client, and so to its model: True for all, or a tuple
                 of classes. They are always logged. The default is that of the server.
             scopes: The scopes that the bearer token of a call needs, in addition to those of `Authorization`. Over HTTP
@@ -389,7 +389,7 @@ class Decorators(Registry):
         The function gets the params by name, without `_meta`. It returns an object in JSON, directly or as an
         awaitable: a dict, dataclass, Struct or pydantic model. Anything else is error -32603 and is logged.
 
-        The method is found in every revision. Declare its capability with `Server(capabilities=…)`.
+        The method is available in every revision. Declare its capability with `Server(capabilities=…)`.
 
         Args:
             name: The method; by default the name of the function.

@@ -3,8 +3,8 @@
 Rules:
   - Each parameter is an argument; it is required if it has no default. `*args` and `**kwargs` are refused: they have no
     schema.
-  - A parameter annotated with `Context` or `Context | None`, of any name, gets the context; it is not an argument.
-    There may be one.
+  - A parameter annotated with `Context` or `Context | None`, whatever its name, gets the context; it is not an
+    argument. There may be only one.
   - Annotations may be all types of `handlers.params`, with `Annotated[…, msgspec.Meta(description=…, ge=…)]` or
     pydantic's `Field(…)` for constraints. A parameter without an annotation accepts any value.
   - Arguments are converted to the annotated types before the call.
@@ -205,7 +205,7 @@ class RegisteredFunction:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Return the name of a function, also of a `functools.partial`; for a callable object the name of its class."""
+    """Return the name of a function, even of a `functools.partial`; for a callable object, the name of its class."""
     target = without_partial(function)
     name: str = getattr(target, "__name__", type(target).__name__)
     return name

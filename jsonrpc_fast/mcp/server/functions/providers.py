@@ -11,15 +11,15 @@
     server.mount(weather, prefix="weather")      # another `Server`: its tool `now` is `weather_now` here
 
 Rules:
-  - The names of tools and prompts get the prefix of their provider. URIs and URI templates stay as they are, since
-    results contain them, too.
+  - The names of tools and prompts get the prefix of their provider. URIs and URI templates do not change, since results
+    contain them, too.
   - The features of the server itself come first, then the providers in the order of mounting. A request goes to
     the first one that knows the name. If two have the same name, `mount` and the decorators raise ValueError, as far as
-    the names are known before anybody asks (`Provider.names`); otherwise a list shows the first one only, and the log
-    names the other.
+    the names are known in advance (`Provider.names`); otherwise a list shows the first one only, and the log names the
+    other.
   - Lists are merged, then divided into pages. A provider whose list fails is left out of it, and is logged.
-  - A list depends on the request: a provider may show each user something else. What a provider does not show it should
-    not serve either.
+  - A list depends on the request: a provider may show each user different items. What a provider does not show it
+    should not serve either.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Provider:
     def lifespan(self) -> AbstractAsyncContextManager[Any] | None:
         """Return what to enter before the server runs, and to leave afterwards, such as a connection; None without it.
 
-        It is asked for each time the server begins to run (see `Server.lifespan`), and when it is mounted.
+        It is called each time the server begins to run (see `Server.lifespan`), and when the provider is mounted.
         """
         return None
 

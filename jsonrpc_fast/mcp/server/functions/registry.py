@@ -184,7 +184,7 @@ class Registry:
         for kind in get_args(FeatureKind):
             if both := sorted(self.names(kind) & mount.names(kind)):
                 raise ValueError(f"{', '.join(both[:3])}: registered already; mount the provider with a prefix")
-        # Two providers without a prefix are told apart by their names alone, which are compared above and in each list.
+        # Two providers without a prefix are told apart only by their names, which are compared above and in each list.
         if prefix:
             self._prefixes.add(prefix)
         self.mounts.append(mount)

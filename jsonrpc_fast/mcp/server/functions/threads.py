@@ -41,7 +41,7 @@ class ThreadContext(Context):
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the event loop, and return its result: see `Context.wait`."""
-        # The coroutine runs on the loop: the session and the transport are made for its thread alone.
+        # The coroutine runs on the loop: the session and the transport may be used only in its thread.
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         self._waits.add(future)
         if self._is_ended:  # checked after the addition: `end_waits` runs in another thread

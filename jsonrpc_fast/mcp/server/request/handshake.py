@@ -151,7 +151,7 @@ class ServerHandshake:
         Raises:
             RpcError: The request is refused with this error.
         """
-        # An array or no params at all have no `_meta`: then the request is legacy.
+        # An array has no `_meta`, and neither have absent params: then the request is legacy.
         members = params if type(params) is dict else object_members(params)
         meta = members.get("_meta")
         session = self.session
@@ -239,7 +239,7 @@ class ServerHandshake:
         requested = _version_of(params, "protocolVersion")
         if self.session is not None:
             raise RpcError(ErrorCode.INVALID_REQUEST, "the session is already initialized")
-        # An unknown version is no error: the client decides whether it can use the one that is offered.
+        # An unknown version is not an error: the client decides whether it can use the one that is offered.
         version = negotiate(requested, self._legacy_versions)
         self.session = RequestRules(
             REVISIONS[version],
@@ -330,5 +330,5 @@ def _record(cls: Any, members: dict[str, Any], name: str, version: str) -> Any:
 def _progress_token(meta: object) -> int | str | None:
     """The progress token; None if it is absent or invalid."""
     token = meta.get("progressToken") if isinstance(meta, dict) else None
-    # An invalid token is no reason to refuse the call: the client gets no progress.
+    # An invalid token is not a reason to refuse the call: the client gets no progress.
     return token if isinstance(token, str) or type(token) is int else None

@@ -5,7 +5,7 @@ Rules:
     requests of that run. The client repeats its request with the responses, and the function runs from the start.
   - If a response is missing, the return value or exception of the run is ignored.
   - A response is matched to its request by method and params; if a function makes the same request twice, each gets its
-    own response. If the function chose a key for a request, the response is matched by that key alone.
+    own response. If the function chose a key for a request, the response is matched only by that key.
   - A client sends only the responses of the last round. `requestState` (request_state.py) carries those of earlier
     rounds, the keys of the requests that were made, and the values of `Context.state`.
   - A response to a request that was not made is ignored, unless the function chose its key.

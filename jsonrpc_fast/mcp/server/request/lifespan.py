@@ -9,7 +9,7 @@
 
 Rules:
   - It begins with the first user and ends with the last one. A user is a connection, an HTTP application, or whoever
-    enters `Server.lifespan`: a program that serves one connection after the other enters it around them all.
+    enters `Server.lifespan`: a program that serves one connection after another enters it around them all.
   - It runs in its own task, so users may come and go in any order and in any task.
   - If it cannot begin, each user that waits for it gets the exception. If it fails at the end, the last one does.
 """
@@ -37,7 +37,7 @@ class Lifespan:
     """The lifespan of a server. Enter it with `async with`.
 
     Args:
-        make: The function of the user; None: there is nothing to begin.
+        make: The user's function; None: there is nothing to begin.
         server: The server, its argument.
 
     Attributes:
@@ -109,11 +109,11 @@ class Lifespan:
         end: asyncio.Event,
         previous: asyncio.Task[None] | None,
     ) -> None:
-        # In another loop, as in tests that run one after the other, the earlier task can never be waited for.
+        # In another loop, as in tests that run one after another, the earlier task can never be waited for.
         if previous is not None and previous.get_loop() is asyncio.get_running_loop():
             await asyncio.wait([previous])
         try:
-            # In one task: the context managers of a user may not be left in another one than they were entered in.
+            # In one task: a user's context managers must be left in the task in which they were entered.
             async with AsyncExitStack() as stack:
                 # First, so that the functions of a mounted server can be called as soon as this one serves.
                 for other in filter(None, [make() for make in self._others]):

@@ -1,4 +1,4 @@
-"""What a server sends to one client of its own accord: requests, notifications, log messages.
+"""What a server sends to one client on its own initiative: requests, notifications, log messages.
 
 Rules:
   - A legacy client gets requests after `notifications/initialized`, a modern one none.
@@ -82,7 +82,7 @@ class Outgoing:
     ) -> None:
         """Send a log message if the client wants its level. `rules` are those of the request it belongs to."""
         check_level(level)
-        # A modern request says itself what it wants. A message of the server goes to legacy clients alone.
+        # A modern request says itself which level it wants. A message of the server goes only to legacy clients.
         if rules is not None and rules.revision.is_modern:
             minimum = rules.log_level
         else:

@@ -3,7 +3,7 @@
 Rules:
   - A token says until when it is valid and which request it belongs to: the server, the method, the name or URI, the
     arguments, and the subject of the client. It is therefore useless for another call, or for another user.
-  - A token is signed (HMAC-SHA-256), or encrypted by a cipher of the user. A client can read a signed one.
+  - A token is signed (HMAC-SHA-256), or encrypted by the user's cipher. A client can read a signed one.
   - A token that was altered, is too old or belongs to another request is error -32602. The client gets the same text
     for all three; the log has the reason.
   - A client may use a token twice while it is valid. An action that must happen only once needs a record on the server.
@@ -106,7 +106,7 @@ class StateSeal:
             expiry, digest = _CLAIMS.unpack_from(data)
         except Exception:  # of a class of the cipher
             raise refusal("was not made with a key of this server, or was altered") from None
-        # Not `>=`: a time that is NaN, which a cipher of the user may let pass, has expired.
+        # Not `>=`: a time that is NaN, which the user's cipher may let pass, has expired.
         if not self._clock() < expiry:
             raise refusal("has expired")
         if not hmac.compare_digest(digest, self._digest(method, params, subject)):

@@ -171,7 +171,7 @@ class ClientSubscriptions:
             wanted = filter.get(name, False)
             if type(wanted) is not bool:
                 raise invalid_params(f"notifications/{name} must be a boolean")
-            # The acknowledgement shows the client which of its wishes are met: others are left out, and are no error.
+            # The acknowledgement shows the client which part of its filter is supported: the rest is not an error.
             if wanted and self._capabilities.supports(f"{kind}.listChanged"):
                 supported[name] = True
         uris = _strings(filter, URIS)

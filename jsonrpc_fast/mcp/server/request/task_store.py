@@ -53,7 +53,7 @@ class TaskStore:
         max_client_tasks: The same for one client: a session up to 2025-11-25, later the subject of a token. By default
             a quarter of `max_tasks`, but at least one. Clients of 2026-07-28 without a token cannot be told apart, so
             this does not apply to them.
-        ttl_ms: How long a task is kept after its creation, in milliseconds, if the client does not say it.
+        ttl_ms: How long a task is kept after its creation, in milliseconds, if the client does not ask for a time.
         max_ttl_ms: The longest time that a client may ask for.
         poll_interval_ms: How often clients should ask for the status of a task.
 
@@ -85,7 +85,7 @@ class TaskStore:
         self._tasks: dict[str, Task] = {}
         self._created = 0
         self._notifying: set[asyncio.Task[None]] = set()
-        self._runs: set[asyncio.Task[Any]] = set()  # also of dropped tasks, until their functions have ended
+        self._runs: set[asyncio.Task[Any]] = set()  # those of dropped tasks, too, until their functions have ended
         self.on_change: Callable[[Task], None] | None = None
 
     def __len__(self) -> int:
@@ -138,12 +138,12 @@ class TaskStore:
         if method == "tasks/get":
             return task.details() if task.is_modern else task.describe()
         if method == "tasks/cancel":
-            # An error in 2025-11-25 alone; the extension takes a late cancellation as done.
+            # An error only in 2025-11-25; for the extension a late cancellation has succeeded.
             if task.is_final and not task.is_modern:
                 raise invalid_params(f"the task is {task.status} already")
             task.cancel()
             return {} if task.is_modern else task.describe()
-        # `tasks/update`: what an unknown key says is ignored, as the task may have gone on.
+        # `tasks/update`: what an unknown key says is ignored, as the task may have continued.
         responses = params.get("inputResponses")
         if not isinstance(responses, dict):
             raise invalid_params("inputResponses must be an object")

@@ -147,7 +147,7 @@ class Task:
         """Settle the task with the result of the call. A failed tool is "failed" up to 2025-11-25."""
         if not self.is_final:
             self.result = result
-            # In 2025-11-25 a client that polls sees the status alone, and would take a failed tool for a success.
+            # In 2025-11-25 a client that polls sees only the status, and would take a failed tool for a success.
             is_failed = result.get("isError") is True and not self.is_modern
             self.change("failed" if is_failed else "completed", "The tool failed" if is_failed else None)
 
@@ -171,7 +171,7 @@ class Task:
         """Send a request to the client and return its result: see `Context.call`."""
         if method not in INPUT_REQUESTS:
             raise cannot_send()
-        # The function may go on after a cancellation that it has caught.
+        # The function may continue after a cancellation that it has caught.
         if self.is_final:
             raise StateError("the task has ended")
         # Used keys are kept: a late response to an earlier request must not settle a new one.
@@ -189,7 +189,7 @@ class Task:
         try:
             return await question.response
         finally:
-            # Also after a cancellation: the client must not see a request whose function has gone on.
+            # Even after a cancellation: the client must not see a request whose function has continued.
             self._questions.pop(key, None)
             if not self._questions:
                 self.change("working")
@@ -198,7 +198,8 @@ class Task:
         """Settle requests with the responses of the client. Responses to other requests are ignored."""
         for key, response in responses.items():
             question = self._questions.get(key)
-            # Removed at once: the client may repeat `tasks/update`, and the status must not show answered requests.
+            # Removed at once: the client may repeat `tasks/update`, and the status must not show requests that have a
+            # response.
             if question is not None and isinstance(response, dict):
                 del self._questions[key]
                 question.settle(response)

@@ -29,7 +29,7 @@ _FORMATS: Final = ("date", "date-time", "email", "uri")
 
 @dataclass(frozen=True, slots=True)
 class Elicited(Generic[T]):
-    """The reaction of a user to a form or a URL.
+    """A user's reaction to a form or a URL.
 
     Attributes:
         action: "accept", "decline" (the user said no) or "cancel" (the user dismissed the question).

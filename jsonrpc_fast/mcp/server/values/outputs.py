@@ -106,7 +106,7 @@ class OutputType:
         return text, structured, faults or ([SchemaFault("", "", "does not match the type")] if is_refused else [])
 
     def faults(self, structured: Any) -> list[SchemaFault]:
-        """Return the faults of structured content that a tool gave as it is; UNSET without such content."""
+        """Return the faults of structured content that a tool returned as such; UNSET without such content."""
         return [_MISSING] if structured is msgspec.UNSET else self._schema.faults(loads(dumps(structured)))
 
 

@@ -73,7 +73,7 @@ class CheckedTool:
         """Return the arguments of a call, with strings replaced by the values that they contain.
 
         Returns:
-            The arguments, and no faults; or the arguments as they are, and their faults.
+            The arguments, and no faults; or the arguments unchanged, and their faults.
         """
         first = faults = self._input.faults(arguments)
         read = arguments
@@ -161,7 +161,7 @@ def whole_result(value: ToolResult | Mapping[str, Any], revision: Revision) -> d
     """Return the `CallToolResult` for a `ToolResult`, or for the members of a result, in the form of a revision.
 
     Raises:
-        EncodeError, TypeError: The value is no such result.
+        EncodeError, TypeError: The value is not such a result.
     """
     if isinstance(value, ToolResult):
         members = {"content": value.content, "structuredContent": value.structured_content}
@@ -196,7 +196,7 @@ def _is_in_text(value: Any, path: str) -> bool:
 
 
 def _with_text_read(value: Any, path: list[str]) -> Any:
-    """Return a value in which the string at a path is replaced by the value whose JSON text it is; else the same."""
+    """Return a value in which the string at a path is replaced by the JSON value in it; or else the value itself."""
     if not path:
         return json_of(value) if isinstance(value, str) else value
     name, rest = path[0], path[1:]
