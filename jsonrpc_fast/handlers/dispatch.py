@@ -30,8 +30,7 @@ from ..profile import JSONRPC, Profile
 from ..types import is_awaitable
 from .awaiting import discard
 from .handler import Handler, RequestContext
-from .responses import ReportFailure, response_to_error, response_to_failure
-from .results import encode_models
+from .results import ReportFailure, encode_models, response_to_error, response_to_failure
 
 Served: TypeAlias = "Request[Any] | Notification[Any]"
 

@@ -11,11 +11,28 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections.abc import Callable
+from typing import Final
 
 from ..errors import HANDLER_FAILURES
 from ..types import is_awaitable
-from .cancellation import is_foreign_cancellation
+
+CancelledError = asyncio.CancelledError
+is_future: Final = asyncio.isfuture
+
+
+def is_foreign_cancellation(error: BaseException | None) -> bool:
+    """Return whether an exception is a CancelledError although the current task was not cancelled."""
+    if not isinstance(error, asyncio.CancelledError):
+        return False
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # there is no loop
+        return True
+    # `cancelling` counts the calls of `cancel` that the task has not taken back (`uncancel`).
+    return task is None or (sys.version_info >= (3, 11) and not task.cancelling())
 
 
 def is_failure(error: BaseException | None) -> bool:

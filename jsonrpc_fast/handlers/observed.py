@@ -24,9 +24,8 @@ from ..errors import HANDLER_FAILURES, standard_error
 from ..hooks import FoundHooks, Hooks, Outcome, trace_in
 from ..profile import Profile
 from .awaiting import OuterCoroutine
-from .cancellation import CancelledError, is_foreign_cancellation
 from .dispatch import Dispatch, EncodeOptions, ParamsReading, Served
-from .failures import on_failure
+from .failures import CancelledError, is_foreign_cancellation, on_failure
 from .handler import Handler
 
 _INTERNAL_ERROR: Final = int(ErrorCode.INTERNAL_ERROR)

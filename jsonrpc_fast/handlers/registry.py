@@ -59,7 +59,6 @@ class Handlers:
         self._middleware = tuple(middleware)
         self._timeout = timeout
         self._reading = ParamsReading()
-        self._reads_raw = False
         self._last: tuple[Profile, Any, Dispatch] | None = None  # of `dispatch` with options
         # The profile for which `dispatch` may look methods up itself; None if `find` is overridden.
         self._fast_profile = JSONRPC if getattr(self.find, "__func__", None) is Handlers.find else None
@@ -109,7 +108,7 @@ class Handlers:
         self._handlers[method] = handler
         self._functions[method] = function, options
         if handler.takes_raw:
-            self._reads_raw = self._reading.is_raw = True
+            self._reading.is_raw = True
         return function
 
     def add(self, served: object, interface: type[Any], *, prefix: str = "", **options: Unpack[HandlerOptions]) -> None:
@@ -234,7 +233,7 @@ class Handlers:
         """
         if options or profile is not self._fast_profile or type(data) is not bytes:
             return self._dispatch_for(profile, options).serve(data, options.get("context"), options.get("peer"))
-        served = serve_plain(data, self._get, self._reads_raw)
+        served = serve_plain(data, self._get, self._reading.is_raw)
         if isinstance(served, bytes):
             return served
         message, handler, result, error = served

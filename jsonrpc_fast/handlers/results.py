@@ -1,4 +1,7 @@
-"""Results that are or contain models: Structs of msgspec and models of pydantic. orjson itself writes dataclasses."""
+"""Results that are or contain models (Structs of msgspec, models of pydantic), and the responses to failed requests.
+
+orjson itself writes dataclasses.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..codec._json import Default
-from ..errors import EncodeError
+from ..codes import RPC_MESSAGES, ErrorCode
+from ..errors import HANDLER_FAILURES, EncodeError, RpcError
+from ..types import UNSET, MessageId
 
 
 def to_jsonable(value: Any) -> Any:
@@ -46,3 +51,34 @@ def encode_models(
     if default is not None:
         raise error
     return encode(*members, default=to_jsonable, **options)
+
+
+Encode = Callable[[int, str, Any], bytes]
+"""Returns the error response with a code, a message and data, or raises."""
+ReportFailure = Callable[[BaseException, str, MessageId], object]
+"""Called with an exception that does not become the response, the method and the id."""
+
+
+def response_to_error(
+    error: BaseException, method: str, id: MessageId, encode: Encode, report: ReportFailure
+) -> tuple[bytes, int]:
+    """Return the response to a request whose handler raised, and its error code.
+
+    An RpcError is the response. Any other exception is reported and becomes -32603 without details.
+    """
+    if isinstance(error, RpcError):
+        try:
+            code = int(error.code)
+            return encode(code, error.message, error.data), code
+        except HANDLER_FAILURES as failure:  # data that cannot be encoded, or a subclass without one of the fields
+            error = failure
+    return response_to_failure(error, method, id, encode, report)
+
+
+def response_to_failure(
+    error: BaseException, method: str, id: MessageId, encode: Encode, report: ReportFailure
+) -> tuple[bytes, int]:
+    """Report an exception, and return a response without its text and the code -32603."""
+    report(error, method, id)
+    code = int(ErrorCode.INTERNAL_ERROR)
+    return encode(code, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR], UNSET), code

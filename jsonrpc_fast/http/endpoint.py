@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias
 from .._checks import check_count, check_seconds
 from .._typing import Unpack
 from ..handlers import Handlers, is_awaitable
-from ..handlers.cancellation import CancelledError, is_foreign_cancellation
+from ..handlers.failures import CancelledError, is_foreign_cancellation
 from .base import (
     JSON_TYPE,
     BaseEndpoint,

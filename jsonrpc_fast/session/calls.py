@@ -45,7 +45,7 @@ from ..codec._kinds import is_id_too_long
 from ..codec.encoders import PLAIN, Encoders, explained
 from ..codes import ErrorCode, ParseErrorCode
 from ..errors import ConnectionLost, EncodeError, StateError
-from ..handlers.cancellation import CancelledError
+from ..handlers.failures import CancelledError
 from ..hooks import Outcome
 from ..profile import JSONRPC
 from ..types import MessageId

@@ -46,7 +46,7 @@ from ..errors import (
     run_callback,
 )
 from ..handlers import Handlers, RequestContext
-from ..handlers.cancellation import CancelledError
+from ..handlers.failures import CancelledError
 from ..hooks import FoundHooks, Hooks, Outcome
 from ..transports.connection import TURN_SECONDS
 from ..types import UNSET, MessageId, Unset

@@ -57,8 +57,8 @@ from ..codes import BUSY_MESSAGE, RPC_MESSAGES, ErrorCode, SessionErrorCode
 from ..errors import HANDLER_FAILURES, ConnectionLost, RpcError, StateError, run_callback, standard_error
 from ..handlers import Handler, Handlers, RequestContext, is_awaitable
 from ..handlers.awaiting import discard
-from ..handlers.cancellation import CancelledError, is_foreign_cancellation, is_future
-from ..handlers.responses import response_to_error, response_to_failure
+from ..handlers.failures import CancelledError, is_foreign_cancellation, is_future
+from ..handlers.results import response_to_error, response_to_failure
 from ..hooks import FoundHooks, Outcome
 from ..types import NEVER_AWAITABLE, MessageId, Unset
 from .driver import Driver

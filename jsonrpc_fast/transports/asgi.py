@@ -21,11 +21,10 @@ from typing import Any
 from .._checks import check_items
 from .._typing import Unpack
 from ..errors import ConnectionLost
-from .channel import Events
+from .channel import Events, QueuedChannel
 from .close_codes import NO_CODE, CloseCode, fault_of
 from .connection import TURN_SECONDS, Connection, State
-from .options import MAX_FAULTS, MessageOptions
-from .queued import QueuedChannel
+from .protocol import MAX_FAULTS, MessageOptions
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

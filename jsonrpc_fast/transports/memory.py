@@ -18,7 +18,7 @@ from collections import deque
 from .._typing import Unpack
 from .channel import READ_BYTES, Channel, Events
 from .connection import Connection
-from .options import TransportOptions
+from .protocol import TransportOptions
 
 
 def memory_pair(**options: Unpack[TransportOptions]) -> tuple[MemoryTransport, MemoryTransport]:

@@ -9,10 +9,11 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Final, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypedDict, runtime_checkable
 
 from ..codec import Notification, ParseError, Request, Response
-from ..profile import Profile, is_at_least_as_strict
+from ..framing.frames import Framing
+from ..profile import Limits, Profile, is_at_least_as_strict
 from ..types import MessageId
 
 Received: TypeAlias = "Request | Notification | Response | list[Request | Notification | Response | ParseError]"
@@ -204,3 +205,26 @@ def _missing_members(value: object) -> list[str]:
 def is_strict_enough(transport: Transport, profile: Profile) -> bool:
     """Return whether every message that a transport delivers is valid in `profile`."""
     return transport.profile is not None and is_at_least_as_strict(transport.profile, profile)
+
+
+# The options of transports, and their defaults for peers that are not trusted.
+
+MAX_FAULTS: Final = 1000
+"""The default of `max_faults` for sockets and WebSockets, whose peers are not trusted: each fault costs a response."""
+
+
+class MessageOptions(TypedDict, total=False):
+    """Keyword options of every transport; `Connection` describes them."""
+
+    profile: Profile
+    limits: Limits | None
+    raw: bool
+    drain_seconds: float | None
+    max_faults: int | None
+    decode: Callable[[Any], Any] | None
+
+
+class TransportOptions(MessageOptions, total=False):
+    """Keyword options of every transport over bytes; `Connection` describes them."""
+
+    framing: Framing | None

@@ -26,7 +26,7 @@ from jsonrpc_fast.transports import (
     UnixClient,
     UnixServer,
 )
-from jsonrpc_fast.transports.options import MessageOptions, TransportOptions
+from jsonrpc_fast.transports.protocol import MessageOptions, TransportOptions
 
 from ..support.tables import table
 

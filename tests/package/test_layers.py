@@ -62,7 +62,7 @@ VOCABULARY = (
 )
 """The lowest layer, in order: each module may import those before it."""
 MAY_IMPORT_ASYNCIO = (
-    "handlers.cancellation",
+    "handlers.failures",
     "handlers.deadlines",
     "handlers.executors",
     "session.session",

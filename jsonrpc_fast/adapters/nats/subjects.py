@@ -17,10 +17,9 @@ from ..._checks import check_count, check_type
 from ..._typing import Unpack
 from ...errors import ConnectionLost
 from ...handlers.failures import on_failure
-from ...transports.channel import Events
+from ...transports.channel import Events, QueuedChannel
 from ...transports.connection import Connection
-from ...transports.options import MessageOptions
-from ...transports.queued import QueuedChannel
+from ...transports.protocol import MessageOptions
 from .connection import CLOSE_SECONDS, check_subject, close_client, confirm
 from .inbox import NO_RESPONDERS
 

@@ -36,7 +36,7 @@ from ...profile import JSONRPC
 from ...session.calls import unknown_response
 from ...transports.channel import Channel, Events
 from ...transports.connection import Connection, State
-from ...transports.options import MessageOptions
+from ...transports.protocol import MessageOptions
 from ...types import IdKey, MessageId, id_key
 from ..protocol.meta import object_members
 from .event_reader import END_SECONDS, Cursor, EventReader, SessionEnded

@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...codec import Response
 from ...errors import CallTimeout, ConnectionLost, HttpStatusError, InvalidResponse
-from ...handlers.cancellation import is_foreign_cancellation
-from ...handlers.failures import on_failure
+from ...handlers.failures import is_foreign_cancellation, on_failure
 from ...http import library as libraries
 from ...http.inflating import ACCEPTED, PIECE_BYTES, Inflater
 from ..protocol.meta import object_members

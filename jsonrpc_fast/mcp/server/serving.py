@@ -16,8 +16,7 @@ from ...profile import Profile
 from ...session import Destination, SessionContext, SessionOptions
 from ...session.options import check_options
 from ...session.running import Run
-from ...transports.options import TransportOptions
-from ...transports.protocol import Transport
+from ...transports.protocol import Transport, TransportOptions
 from ...transports.stdio.main import run_stdio
 from ...types import UNSET, Unset
 from ..applications import Application, HttpOptions, http_serving

@@ -26,7 +26,7 @@ from ..._typing import Unpack
 from ...errors import ConnectionLost
 from ..channel import Events
 from ..connection import Connection, State
-from ..options import TransportOptions
+from ..protocol import TransportOptions
 from .child import END_SECONDS, Child, Program
 from .descriptors import DescriptorChannel, Reader, open_reader, open_writer
 

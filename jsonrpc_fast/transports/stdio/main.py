@@ -29,7 +29,7 @@ from ..._checks import check_seconds
 from ..._typing import Unpack
 from ...errors import ConnectionLost
 from ..connection import SERVE_SECONDS, State
-from ..options import TransportOptions
+from ..protocol import TransportOptions
 from .child import GRACE_SECONDS, signal_children
 from .server import StdioServer
 from .takeover import fill_closed_descriptors

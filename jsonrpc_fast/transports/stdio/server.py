@@ -14,7 +14,7 @@ import asyncio
 from ..._typing import Unpack
 from ..channel import Events
 from ..connection import Connection
-from ..options import TransportOptions
+from ..protocol import TransportOptions
 from .descriptors import DescriptorChannel, open_reader, open_writer
 from .takeover import StandardStreams
 

@@ -31,7 +31,7 @@ from ...errors import ConnectionLost
 from ..channel import LOW_WATER_BYTES, Channel, Events
 from ..connection import Connection
 from ..heartbeat import Heartbeat
-from ..options import MAX_FAULTS, MessageOptions, TransportOptions
+from ..protocol import MAX_FAULTS, MessageOptions, TransportOptions
 from ..waiters import Waiters
 
 READ_BYTES: Final = 256 * 1024
