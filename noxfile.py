@@ -148,7 +148,6 @@ NIGHTLY: list[tuple[str, ...]] = [
 ]
 """The sessions of a night, in their order, and the arguments of each."""
 SOAKS = (
-    ("session_soak", "--seed", TODAY),
     *[
         ("session_chaos", "--seconds", "300", "--seed", TODAY, "--loop", loop)
         for loop in ("asyncio", "uvloop", "debug")

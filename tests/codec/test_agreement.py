@@ -44,52 +44,9 @@ TEXTS = st.one_of(
 )
 
 
-@scaled_examples(7)
-@given(text=TEXTS, profile=st.sampled_from(PROFILES), raw=st.booleans())
-def test_decode(backends: Backends, text: bytes, profile: Profile, raw: bool) -> None:
-    assert_same(backends, lambda backend: backend.decode(text, profile, raw=raw))
-
-
-@given(text=mutants(), raw=st.booleans())
-def test_decode_in_every_profile(backends: Backends, text: bytes, raw: bool) -> None:
-    for profile in PROFILES:
-        assert_same(backends, lambda backend, profile=profile: backend.decode(text, profile, raw=raw))
-
-
-@given(text=st.text(), around=st.sampled_from(['"%s"', "%s", '{"jsonrpc":"2.0","id":"%s","method":"m"}', '["%s",{}]']))
-def test_decode_str(backends: Backends, text: str, around: str) -> None:
-    assert_same(backends, lambda backend: backend.decode(around % text))
-    assert_same(backends, lambda backend: backend.decode(around.replace("%s", text.replace("\\", "\ud800"))))
-
-
 @given(text=TEXTS)
 def test_classify(backends: Backends, text: bytes) -> None:
     assert_same(backends, lambda backend: backend.classify(text), tuple)
-
-
-@scaled_examples(2)
-@given(
-    texts=st.lists(TEXTS, max_size=4),
-    sizes=st.lists(st.integers(0, 200), max_size=12),
-    profile=st.sampled_from(PROFILES),
-    end=st.sampled_from([b"\n", b"\r\n", b""]),
-    raw=st.booleans(),
-)
-def test_decoder(
-    backends: Backends, texts: list[bytes], sizes: list[int], profile: Profile, end: bytes, raw: bool
-) -> None:
-    data = b"\n".join(texts) + end
-
-    def decode_all(backend: ModuleType) -> list[Any]:
-        decoder = backend.Decoder(profile=profile, raw=raw)
-        items = []
-        rest = data
-        for size in sizes:
-            items.append(decoder.feed(rest[:size]))
-            rest = rest[size:]
-        return [*items, decoder.feed(rest), decoder.close()]
-
-    assert_same(backends, decode_all, lambda items: [describe(each) for each in items])
 
 
 class Number(enum.IntEnum):
@@ -143,15 +100,6 @@ def test_parse(backends: Backends, obj: Any, profile: Profile) -> None:
     assert_same(backends, lambda backend: backend.parse(obj, profile), show)
     for name in ("Request", "Notification", "Response", "Error"):
         assert_same(backends, lambda backend, name=name: getattr(backend, name).from_dict(obj, profile), show)
-
-
-@given(text=mutants(), profile=st.sampled_from(PROFILES))
-def test_parse_of_what_orjson_reads(backends: Backends, text: bytes, profile: Profile) -> None:
-    try:
-        obj = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return
-    assert_same(backends, lambda backend: backend.parse(obj, profile))
 
 
 def show(item: Any) -> Any:
@@ -226,11 +174,3 @@ def test_answer(backends: Backends, text: bytes, raw: bool) -> None:
         return backend.respond(backend.decode(text, raw=raw), handler)  # type: ignore[no-any-return]
 
     assert_same(backends, answer, bytes)
-
-
-@scaled_examples(2)
-@given(text=TEXTS)
-def test_raw(backends: Backends, text: bytes) -> None:
-    assert_same(
-        backends, lambda backend: backend.Raw(text), lambda raw: (bytes(raw), raw.decode(), repr(raw), len(raw))
-    )

@@ -571,23 +571,6 @@ def test_max_items(impl: ModuleType, data: bytes, framing: str) -> None:
         assert in_turns(impl, bytewise(data), [bound], framing) == whole
 
 
-@given(
-    texts=st.lists(st.one_of(st.sampled_from([*LINES, *MADE, b"", b"x", b"x" * 300]), mutants()), max_size=6),
-    framing=st.sampled_from(FRAMINGS),
-    frames=st.sampled_from(FRAMED),
-    sizes=st.lists(st.integers(0, 400), max_size=20),
-    bounds=st.lists(st.integers(1, 4), min_size=1, max_size=8),
-    raw=st.booleans(),
-)
-def test_any_chunking_and_any_max_items(
-    impl: ModuleType, texts: list[bytes], framing: str, frames: Any, sizes: list[int], bounds: list[int], raw: bool
-) -> None:
-    data = b"".join([frame(text.replace(b"\n", b" "), frames) for text in texts])
-    options = {"limits": Limits(message_bytes=250), "raw": raw}
-    whole = decode_all(impl, [data], framing, **options)
-    assert repr(in_turns(impl, cut(data, sizes), bounds, framing, **options)) == repr(whole)
-
-
 @rows("framing", FRAMINGS)
 def test_waiting_items_are_returned_first(impl: ModuleType, framing: Any) -> None:
     decoder = impl.Decoder(framing)

@@ -180,15 +180,6 @@ def test_messages_byte_by_byte(impl: ModuleType, outside: Path, name: str, frami
     assert [repr(describe(item)) for item in stream(impl, [framed], framing, profile)] == expected
 
 
-@rows("name", FILES)
-def test_both_backends_agree(backends: tuple[ModuleType, ModuleType], outside: Path, name: str) -> None:
-    core, pure = backends
-    for preset, texts in verdicts_of(outside / name).items():
-        profile = PRESETS[preset]
-        for text, _ in texts:
-            assert repr(describe(core.decode(text, profile))) == repr(describe(pure.decode(text, profile)))
-
-
 def validated(validator: JsonRpcValidator, obj: object) -> str | list[Any]:
     """The result of validation, in the terms of the corpora."""
     if isinstance(obj, list):
@@ -551,14 +542,6 @@ def test_json_texts(impl: ModuleType, outside: Path) -> None:
             with pytest.raises(impl.ParseError):
                 impl.Raw(text)
     assert met == exceptions
-
-
-def test_json_texts_in_streams(impl: ModuleType, outside: Path) -> None:
-    messages = [PLACES["result"] % text_of(record) for record in records(outside / "json_texts.ndjson")]
-    expected = [repr(describe(impl.decode(message))) for message in messages]
-    framed = b"".join([headed(message) for message in messages])
-    for chunks in ([framed], bytewise(framed)):
-        assert [repr(describe(item)) for item in stream(impl, chunks, "content-length")] == expected
 
 
 # Numbers

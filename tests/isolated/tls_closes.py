@@ -1,10 +1,9 @@
 """Close TLS connections while both sides send, and count the closes at which a message is lost.
 
-    python -m tests.isolated.tls_closes --closes 10000 [--loop uvloop] [--asyncio]
+    python -m tests.isolated.tls_closes --closes 10000 [--loop uvloop]
 
 One side sends 200 messages and closes; the other one sends all the time, and reads a little later. All 200 must arrive.
 The sides take turns.
-With `--asyncio` both are streams of asyncio with its TLS, for comparison.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import time
 from collections import Counter
 from typing import Any
 
-from jsonrpc_fast import Notification, decode, encode_notification
+from jsonrpc_fast import Notification
 from jsonrpc_fast.errors import ConnectionLost
 from jsonrpc_fast.transports import TcpClient, TcpServer
 
@@ -91,60 +90,17 @@ async def close_many_times(closes: int, server_context: ssl.SSLContext, client_c
     return sum(received[number] != MESSAGES for number in range(closes))
 
 
-async def close_streams(closes: int, server_context: ssl.SSLContext, client_context: ssl.SSLContext) -> int:
-    """As `close_many_times`, but with the streams of asyncio; the server closes each time."""
-    received: Counter[int] = Counter()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        number = int(await reader.readline())
-        for _ in range(MESSAGES):
-            writer.write(encode_notification("burst", [number, PADDING]))
-        with contextlib.suppress(OSError):
-            await writer.drain()
-            writer.close()
-            await writer.wait_closed()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=server_context)
-    port = server.sockets[0].getsockname()[1]
-    slots = asyncio.Semaphore(AT_A_TIME)
-
-    async def noise(writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                writer.write(encode_notification("noise", [PADDING]))
-                await writer.drain()
-                await asyncio.sleep(0)
-
-    async def connect(number: int) -> None:
-        async with slots:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_context)
-            writer.write(b"%d\n" % number)
-            sending = asyncio.ensure_future(noise(writer))
-            with contextlib.suppress(OSError):
-                await asyncio.sleep(REST_SECONDS)
-                while line := await reader.readline():
-                    received[number] += getattr(decode(line), "method", "") == "burst"
-            sending.cancel()
-            writer.close()
-
-    await asyncio.gather(*[connect(number) for number in range(closes)])
-    server.close()
-    return sum(received[number] != MESSAGES for number in range(closes))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--closes", type=int, default=10_000)
     parser.add_argument("--loop", choices=["asyncio", "uvloop"], default="asyncio")
-    parser.add_argument("--asyncio", action="store_true")
     options = parser.parse_args()
     if options.loop == "uvloop":
         import uvloop
 
         uvloop.install()
     started = time.monotonic()
-    work = close_streams if options.asyncio else close_many_times
-    lost = asyncio.run(work(options.closes, *contexts()))
+    lost = asyncio.run(close_many_times(options.closes, *contexts()))
     print(f"{options.closes} closes, {lost} with a loss, {time.monotonic() - started:.1f} s")
     raise SystemExit(bool(lost))
 

@@ -209,29 +209,3 @@ async def test_our_own_server(mode: str) -> None:
     async with connect(ours, mode=mode) as client:
         await use_own_server(client)
     await serving
-
-
-async def test_our_own_server_as_a_program() -> None:
-    code = "from tests.mcp.test_servers import own_server; own_server().serve_stdio()"
-    client = connect(sys.executable, "-c", code, cwd=PEERS.parent.parent)
-    async with client:
-        await use_own_server(client)
-
-
-async def test_tasks_of_our_own_server() -> None:
-    from .server.test_server import TASKS, server_of_tasks
-
-    server = server_of_tasks()
-    for mode, declared in (
-        ("modern", ClientCapabilities(extensions={TASKS: {}})),
-        ("legacy", ClientCapabilities()),
-    ):
-        ours, theirs = memory_pair(profile=server.profile)
-        serving = asyncio.create_task(server.run(theirs))
-        async with connect(ours, mode=mode, capabilities=declared) as client:
-            path = f"extensions.{TASKS}" if mode == "modern" else "tasks.requests.tools.call"
-            assert client.server.capabilities.supports(path)
-            begun = await client.call("tools/call", {"name": "begin", "task": {"ttl": 60}})
-            assert (begun if mode == "modern" else begun["task"])["taskId"] == "t1"
-            assert (await client.call("tasks/get", {"taskId": "t1"}))["status"] == "working"
-        await serving

@@ -55,7 +55,7 @@ def test_the_programs_whose_processes_come_and_go_start_without_pytest() -> None
 import sys
 
 sys.modules["pytest"] = None
-from tests.isolated import session_chaos, session_soak, transport_soak
+from tests.isolated import session_chaos, transport_soak
 """
     pytest.importorskip("websockets", reason="the extra `websocket` is not installed")
     ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)

@@ -2,8 +2,6 @@
 //
 //   node sdk1_client.mjs FOLDER COMMAND ARGUMENT…
 //   node sdk2_client.mjs legacy|auto|2026-07-28 FOLDER COMMAND ARGUMENT…
-//
-// With `tools` as FOLDER they are clients of sample_server.py: see tools_client.mjs.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 

@@ -422,15 +422,6 @@ async def test_a_waiting_call_is_lost_with_the_connection() -> None:
         assert [type(result) for result in results] == [ConnectionLost] * 3
 
 
-async def test_a_batch_that_can_never_have_room_does_not_wait() -> None:
-    async with session_and_wire(max_calls=2) as (session, _):
-        one = asyncio.create_task(session.call("a", timeout=None))
-        await settle()
-        with pytest.raises(ValueError, match=r"^a batch of 3 calls is more than max_calls, which is 2$"):
-            await session.call_batch([("b", None)] * 3, timeout=None)
-        one.cancel()
-
-
 @rows(
     "items, error, text",
     [
@@ -517,13 +508,6 @@ async def test_an_id_that_no_peer_reads_is_refused() -> None:
         for _ in range(3):
             with pytest.raises(ValueError, match="an id must have at most 512 bytes"):
                 session.call_soon("m")
-
-
-async def test_a_call_without_a_timeout_waits_for_room() -> None:
-    async with session_and_wire(max_calls=1, timeout=None) as (session, wire):
-        calls = [asyncio.create_task(session.call(f"m{number}")) for number in range(3)]
-        assert await answer_all(wire, 3) == ["m0", "m1", "m2"]
-        await asyncio.gather(*calls)
 
 
 async def test_calls_that_wait_for_the_write_buffer_are_lost_with_the_connection() -> None:

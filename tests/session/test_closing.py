@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import subprocess
-import sys
 import warnings
 import weakref
 from contextvars import ContextVar
@@ -41,25 +39,6 @@ async def test_after_close() -> None:
             await client.call_batch([("m", None)])
         await server.wait_closed()
         assert not server.is_connected
-
-
-@pytest.mark.virtual_time
-async def test_close_settles_the_calls_in_flight() -> None:
-    async with sessions({"forever": forever}, close_seconds=0.01) as (client, _):
-        calls = [asyncio.create_task(client.call("forever")) for _ in range(3)]
-        await settle()
-        await client.close()
-        for result in await asyncio.gather(*calls, return_exceptions=True):
-            assert isinstance(result, ConnectionLost)
-
-
-@pytest.mark.virtual_time
-async def test_close_lets_handlers_finish() -> None:
-    async with sessions({"slow": slow}) as (client, server):
-        call = asyncio.create_task(client.call("slow", [0.05]))
-        await settle()
-        await server.close()
-        assert await call == "done"
 
 
 @pytest.mark.virtual_time
@@ -435,21 +414,6 @@ async def test_the_error_of_the_transport_is_the_cause() -> None:
         assert lost.value.__cause__ is broken
 
 
-@pytest.mark.virtual_time
-async def test_answers_are_sent_after_the_peer_has_half_closed() -> None:
-    """A client may write its requests, close its end, and still read the responses."""
-
-    async with session_and_wire({"slow": slow}) as (session, wire):
-        call = asyncio.create_task(session.call("m"))
-        wire.send(b'{"jsonrpc":"2.0","id":1,"method":"slow","params":[0.05]}')
-        await settle()
-        end = asyncio.create_task(wire.transport.close())
-        with pytest.raises(ConnectionLost):
-            await call
-        await session.wait_closed()
-        await end
-
-
 @pytest.mark.parametrize("kind", ["timed out", "in flight"])
 @pytest.mark.parametrize("channel", ["memory", "tcp"])
 async def test_close_does_not_wait_for_a_peer_that_works_on_a_lost_call(kind: str, channel: str) -> None:
@@ -567,16 +531,6 @@ async def test_a_deadline_is_not_in_the_context_of_a_request() -> None:
     assert seen == ["session"]
 
 
-@pytest.mark.virtual_time
-async def test_close_without_a_limit() -> None:
-    async with sessions({"slow": slow}, close_seconds=0) as (client, server):
-        call = asyncio.create_task(client.call("slow", [0.2]))
-        await settle()
-        await server.close(grace_seconds=None)
-        assert await call == "done"
-        assert server.dropped_requests == 0
-
-
 @rows("how", ["the peer ends", "this side closes"])
 async def test_a_request_that_is_cut_off_is_no_error_in_the_log(caplog: pytest.LogCaptureFixture, how: str) -> None:
     caplog.set_level(logging.DEBUG, "jsonrpc_fast.session")
@@ -680,25 +634,6 @@ async def test_a_transport_asks_its_session_to_close(grace: float | None, answer
                 await call
         await server.wait_closed()
         assert server.dropped_requests == transport.dropped_requests == (not answered)
-
-
-def test_a_stdio_server_waits_for_its_handlers_after_the_end_of_its_input() -> None:
-    script = (
-        "import asyncio\n"
-        "from jsonrpc_fast.session import Session\n"
-        "from jsonrpc_fast.transports import StdioServer\n"
-        "async def slow():\n"
-        "    await asyncio.sleep(0.5)\n"
-        "    return 'done'\n"
-        "async def main():\n"
-        "    async with Session(StdioServer(), {'slow': slow}, close_seconds=0.01) as session:\n"
-        "        await session.wait_closed()\n"
-        "asyncio.run(main())\n"
-    )
-    request = b'{"jsonrpc":"2.0","id":1,"method":"slow"}\n'
-    process = subprocess.run([sys.executable, "-c", script], input=request, capture_output=True, timeout=60)
-    assert process.stdout == b'{"jsonrpc":"2.0","id":1,"result":"done"}\n'
-    assert (process.returncode, process.stderr) == (0, b"")
 
 
 @rows("how", ["wait_for", "task", "gather"])

@@ -7,7 +7,6 @@ import contextlib
 import random
 import socket
 import ssl
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from functools import partial
@@ -585,46 +584,6 @@ async def test_before_it_is_started() -> None:
 async def test_options_out_of_range(options: Any) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         ReconnectingSession(refuse, **options)
-
-
-SERVER = """
-import asyncio, sys
-from jsonrpc_fast.session import Session
-from jsonrpc_fast.transports import TcpServer
-
-async def serve(transport):
-    async with Session(transport, {"add": lambda a, b: a + b}) as session:
-        await session.wait_closed()
-
-async def main():
-    server = TcpServer(serve, "127.0.0.1", int(sys.argv[1]))
-    await server.start()
-    print(server.address[1], flush=True)
-    await asyncio.sleep(60)
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.slow
-async def test_a_server_process_that_is_killed() -> None:
-    async def start(port: int) -> tuple[Any, int]:
-        process = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVER, str(port), stdout=subprocess.PIPE)
-        return process, int(await process.stdout.readline())  # type: ignore[union-attr]
-
-    process, port = await start(0)
-    async with ReconnectingSession(lambda: TcpClient("127.0.0.1", port), **QUICK) as client:
-        for number in range(3):
-            assert await client.call("add", [number, 1]) == number + 1
-            process.kill()
-            await process.wait()
-            waiting = asyncio.ensure_future(client.call("add", [number, 2]))
-            process, _ = await start(port)
-            with contextlib.suppress(ConnectionLost):  # the loss may not be known yet when the call is sent
-                assert await waiting == number + 2
-    process.kill()
-    await process.wait()
-    await process.communicate()
 
 
 # Goodbyes.

@@ -13,7 +13,6 @@ class Ledger:
 
     Args:
         expected: The exceptions that may be reported as faults.
-        unique_ids: Whether no two calls in flight may have the same id. Each connection begins with the same ids.
 
     Attributes:
         calls: How many calls began.
@@ -21,21 +20,17 @@ class Ledger:
         outcomes: How many calls settled in which way.
         faults: How many faults of which type were reported.
         violations: How many calls settled without a start, or faults were not expected.
-        served: How many requests were served, for a `ServingLedger`.
     """
 
-    def __init__(self, *expected: type[BaseException], unique_ids: bool = False) -> None:
+    def __init__(self, *expected: type[BaseException]) -> None:
         self.calls = 0
         self.open: dict[int, int | str] = {}
         self.outcomes: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         self.violations = 0
-        self.served = 0
         self._expected = expected or (BaseException,)
-        self._unique_ids = unique_ids
 
     def call_started(self, id: int | str, method: str) -> int:
-        self.violations += self._unique_ids and id in self.open.values()
         self.calls += 1
         self.open[self.calls] = id
         return self.calls
@@ -48,10 +43,3 @@ class Ledger:
     def fault(self, error: BaseException) -> None:
         self.faults[type(error).__name__] += 1
         self.violations += not isinstance(error, self._expected)
-
-
-class ServingLedger(Ledger):
-    """Also counts the requests that were served. Without this hook a session serves sync functions in another way."""
-
-    def request_served(self, *event: object) -> None:
-        self.served += 1

@@ -26,34 +26,6 @@ from ...support.waiting import eventually, settle
 pytestmark = pytest.mark.virtual_time
 
 
-async def test_lists_have_the_names_of_the_servers_and_calls_find_them() -> None:
-    one, other, gateway = two()
-    async with client_of(gateway) as client:
-        names = [tool["name"] for tool in await client.list_tools()]
-        assert names[0] == "one_ask"
-        assert len(names) == 14
-        assert text_of(await client.call_tool("other_price", {"item": "tea", "count": 2})) == "other: tea"
-        assert (one.seen, other.seen) == ([], [("tea", 2)])
-        assert [prompt["name"] for prompt in await client.list_prompts()] == ["one_greet", "other_greet"]
-        prompt = await client.get_prompt("one_greet", {"who": "Ada"})
-        assert prompt["messages"][0]["content"]["text"] == "one greets Ada"
-
-
-async def test_resources_keep_their_uris_and_are_read_from_the_server_that_has_them() -> None:
-    _, _, gateway = two()
-    async with client_of(gateway) as client:
-        assert [resource["uri"] for resource in await client.list_resources()] == [
-            "shop://one/stock",
-            "shop://other/stock",
-        ]
-        assert len(await client.list_resource_templates()) == 2
-        for uri, text in {"shop://other/stock": "stock of other", "shop://one/item/tea": "one has tea"}.items():
-            assert (await client.read_resource(uri))["contents"][0]["text"] == text
-        with pytest.raises(RpcError) as caught:
-            await client.read_resource("shop://nowhere/stock")
-        assert caught.value.code == -32002
-
-
 async def test_a_resource_that_is_not_listed_is_looked_for_in_every_server() -> None:
     other = Scripted({"resources/read": {"contents": [{"uri": "hidden://a", "text": "hidden"}]}})
     async with client_of(Gateway({"one": Shop().server, "other": other})) as client:
@@ -67,14 +39,6 @@ async def test_a_resource_that_a_lost_server_may_have() -> None:
         with pytest.raises(RpcError) as caught:
             await client.read_resource("hidden://a")
         assert (caught.value.code, caught.value.message) == (-32000, "the server 'lost' cannot be started")
-
-
-async def test_the_error_of_a_server_reaches_the_client_as_it_is() -> None:
-    _, _, gateway = two()
-    async with client_of(gateway) as client:
-        with pytest.raises(RpcError) as caught:
-            await client.call_tool("one_fail", {})
-        assert (caught.value.code, caught.value.message, caught.value.data) == (-5, "closed", {"why": [1.50]})
 
 
 @rows(
@@ -110,32 +74,6 @@ async def test_servers_start_when_they_are_needed_and_see_the_client() -> None:
     assert not gateway.running
 
 
-async def test_progress_reaches_the_call_that_asked_for_it() -> None:
-    _, _, gateway = two()
-    async with client_of(gateway) as one, client_of(gateway) as other:
-        progress: dict[str, list[Any]] = {"a": [], "b": [], "c": []}
-        await asyncio.gather(
-            one.call_tool("one_work", {"steps": 2}, on_progress=progress["a"].append),
-            one.call_tool("other_work", {"steps": 3}, on_progress=progress["b"].append),
-            other.call_tool("one_work", {"steps": 4}, on_progress=progress["c"].append),
-        )
-    assert {name: [each["progress"] for each in seen] for name, seen in progress.items()} == {
-        "a": [1, 2],
-        "b": [1, 2, 3],
-        "c": [1, 2, 3, 4],
-    }
-
-
-async def test_a_cancelled_call_is_cancelled_at_the_server() -> None:
-    one, _, gateway = two()
-    async with client_of(gateway) as client:
-        call = asyncio.ensure_future(client.call_tool("one_hang", {}))
-        await eventually(lambda: one.seen)
-        call.cancel()
-        await eventually(lambda: one.cancelled)
-        assert text_of(await client.call_tool("one_price", {"item": "tea"})) == "one: tea"
-
-
 async def test_a_client_that_leaves_cancels_its_calls_and_ends_its_servers_only() -> None:
     one, _, gateway = two()
     async with client_of(gateway) as other:
@@ -149,43 +87,9 @@ async def test_a_client_that_leaves_cancels_its_calls_and_ends_its_servers_only(
         assert len(gateway.running) == 1
 
 
-async def test_a_server_asks_the_client_that_called_it() -> None:
-    _, _, gateway = two()
-
-    def answering(text: str) -> Any:
-        def sample(params: dict[str, Any]) -> dict[str, Any]:
-            asked = params["messages"][0]["content"]["text"]
-            return {"role": "assistant", "model": "m", "content": {"type": "text", "text": f"{text}: {asked}"}}
-
-        return {"sampling/createMessage": sample}
-
-    async with (
-        client_of(gateway, handlers=answering("a")) as a,
-        client_of(gateway, handlers=answering("b")) as b,
-        client_of(gateway) as mute,
-    ):
-        asked = [a.call_tool("one_ask", {"question": "1"}), b.call_tool("one_ask", {"question": "2"})]
-        assert [text_of(result) for result in await asyncio.gather(*asked)] == ["a: 1", "b: 2"]
-        with pytest.raises(RpcError):
-            await mute.call_tool("one_ask", {"question": "3"})
-
-
-async def test_log_messages_and_their_level() -> None:
-    _, _, gateway = two()
-    notes: list[Any] = []
-    async with client_of(gateway, on_notification=lambda method, params: notes.append((method, params))) as client:
-        await client.call_tool("one_log", {})
-        await settle()
-        assert notes == [("notifications/message", {"level": "error", "data": "one is full"})]
-        await client.set_level("critical")  # for one, which runs, and other, which does not
-        await client.call_tool("one_log", {})
-        await client.call_tool("other_log", {})
-        await settle()
-        assert len(notes) == 1
-
-
-async def test_a_change_of_a_list_and_of_a_resource_is_told() -> None:
-    one, other, gateway = two()
+@pytest.mark.parametrize("versions", [VERSIONS, MODERN_VERSIONS])
+async def test_a_change_of_a_list_and_of_a_resource_is_told(versions: Any) -> None:
+    one, other, gateway = two(versions)
     notes: list[Any] = []
     async with client_of(gateway, on_notification=lambda method, params: notes.append((method, params))) as client:
         await client.list_tools()
@@ -196,10 +100,12 @@ async def test_a_change_of_a_list_and_of_a_resource_is_told() -> None:
         assert notes == [("notifications/tools/list_changed", {})]
         assert "one_new" in [tool["name"] for tool in await client.list_tools()]
         await client.call("resources/subscribe", {"uri": "shop://other/stock"})
+        await asyncio.sleep(1)
         one.server.resource_updated("shop://one/stock")
         other.server.resource_updated("shop://other/stock")
         await eventually(lambda: len(notes) > 1)
         await client.call("resources/unsubscribe", {"uri": "shop://other/stock"})
+        await asyncio.sleep(1)
         other.server.resource_updated("shop://other/stock")
         await asyncio.sleep(1)
         assert notes[1:] == [("notifications/resources/updated", {"uri": "shop://other/stock"})]
@@ -343,18 +249,22 @@ def answering(text: str) -> Any:
 
 @PAIRS
 async def test_tools_prompts_and_resources(mode: str, versions: Any, spoken: str) -> None:
-    _, _, gateway = two(versions)
+    one, other, gateway = two(versions)
     async with client_of(gateway, mode) as client:
         assert client.server.revision.version == ("2025-11-25" if mode == "legacy" else "2026-07-28")
-        assert len(await client.list_tools()) == 14
-        assert text_of(await client.call_tool("other_price", {"item": "tea"})) == "other: tea"
+        names = [tool["name"] for tool in await client.list_tools()]
+        assert (names[0], len(names)) == ("one_ask", 14)
+        assert text_of(await client.call_tool("other_price", {"item": "tea", "count": 2})) == "other: tea"
+        assert (one.seen, other.seen) == ([], [("tea", 2)])
         assert text_of(await client.call_tool("one_who", {})) == f"jsonrpc_fast {spoken}"
         assert [prompt["name"] for prompt in await client.list_prompts()] == ["one_greet", "other_greet"]
         prompt = await client.get_prompt("other_greet", {"who": "Ada"})
         assert prompt["messages"][0]["content"]["text"] == "other greets Ada"
-        assert len(await client.list_resources()) == 2
-        found = await client.read_resource("shop://other/stock")
-        assert found["contents"][0]["text"] == "stock of other"
+        uris = [resource["uri"] for resource in await client.list_resources()]
+        assert uris == ["shop://one/stock", "shop://other/stock"]
+        assert len(await client.list_resource_templates()) == 2
+        for uri, text in {"shop://other/stock": "stock of other", "shop://one/item/tea": "one has tea"}.items():
+            assert (await client.read_resource(uri))["contents"][0]["text"] == text
         with pytest.raises(RpcError) as caught:
             await client.read_resource("shop://nowhere/stock")
         assert caught.value.code == (-32002 if (mode, spoken) == ("legacy", "2025-11-25") else -32602)
@@ -365,7 +275,7 @@ async def test_tools_prompts_and_resources(mode: str, versions: Any, spoken: str
 
 
 @PAIRS
-async def test_each_pair_of_eras_asks_the_client_that_called(mode: str, versions: Any, spoken: str) -> None:
+async def test_a_server_asks_the_client_that_called_it(mode: str, versions: Any, spoken: str) -> None:
     _, _, gateway = two(versions)
     async with (
         client_of(gateway, mode, handlers=answering("a")) as a,
@@ -382,20 +292,23 @@ async def test_each_pair_of_eras_asks_the_client_that_called(mode: str, versions
 @PAIRS
 async def test_progress_and_cancellation(mode: str, versions: Any, spoken: str) -> None:
     one, _, gateway = two(versions)
-    async with client_of(gateway, mode) as client:
-        progress: dict[str, list[Any]] = {"a": [], "b": []}
+    async with client_of(gateway, mode) as client, client_of(gateway, mode) as another:
+        progress: dict[str, list[Any]] = {"a": [], "b": [], "c": []}
         await asyncio.gather(
             client.call_tool("one_work", {"steps": 2}, on_progress=progress["a"].append),
             client.call_tool("other_work", {"steps": 3}, on_progress=progress["b"].append),
+            another.call_tool("one_work", {"steps": 4}, on_progress=progress["c"].append),
         )
         assert {name: [each["progress"] for each in seen] for name, seen in progress.items()} == {
             "a": [1, 2],
             "b": [1, 2, 3],
+            "c": [1, 2, 3, 4],
         }
         call = asyncio.ensure_future(client.call_tool("one_hang", {}))
         await eventually(lambda: one.seen)
         call.cancel()
         await eventually(lambda: one.cancelled)
+        assert text_of(await client.call_tool("one_price", {"item": "tea"})) == "one: tea"
 
 
 @PAIRS
@@ -444,26 +357,6 @@ async def test_a_subscription_tells_what_it_asks_for(versions: Any) -> None:
         one.server.tool("newer")(lambda: "new")
         await asyncio.sleep(10)
         assert len(notes) == 3
-
-
-async def test_a_client_with_a_handshake_hears_changes_of_a_server_without() -> None:
-    one, other, gateway = two(MODERN_VERSIONS)
-    notes: list[Any] = []
-    async with client_of(gateway, on_notification=lambda method, params: notes.append((method, params))) as client:
-        await client.list_tools()
-        one.server.tool("new")(lambda: "new")
-        await asyncio.sleep(1)
-        assert notes == [("notifications/tools/list_changed", {})]
-        await client.call("resources/subscribe", {"uri": "shop://other/stock"})
-        await asyncio.sleep(1)
-        other.server.resource_updated("shop://other/stock")
-        await asyncio.sleep(1)
-        assert notes[1:] == [("notifications/resources/updated", {"uri": "shop://other/stock"})]
-        await client.call("resources/unsubscribe", {"uri": "shop://other/stock"})
-        await asyncio.sleep(1)
-        other.server.resource_updated("shop://other/stock")
-        await asyncio.sleep(1)
-        assert len(notes) == 2
 
 
 async def test_an_idle_server_of_a_client_without_a_handshake_is_ended() -> None:
