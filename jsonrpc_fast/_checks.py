@@ -156,11 +156,11 @@ def checked_path(name: str, value: object, at: int = 0) -> str:
     text = os.fspath(value)  # type: ignore[call-overload]
     check_type(name, text, str)
     if "\0" in text[at:]:
-        raise ValueError(f"{name} must not hold a NUL{' after its beginning' if at else ''}")
+        raise ValueError(f"{name} must not contain a NUL{' after its beginning' if at else ''}")
     try:
         os.fsencode(text)
     except UnicodeEncodeError:
-        raise ValueError(f"{name} must not hold a lone surrogate") from None
+        raise ValueError(f"{name} must not contain a lone surrogate") from None
     return str(text)
 
 

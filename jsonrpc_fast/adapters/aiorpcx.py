@@ -6,7 +6,7 @@ A session names the connection that it uses:
         def default_connection(self):
             return JSONRPCConnection(JSONRPCv2)    # both from this module; the default is JSONRPCConnection()
 
-`install` lets sessions use these classes that name none, or name those of aiorpcX.
+`install` makes sessions use these classes if they name none, or name aiorpcX's own.
 
 Rules:
   - The classes are subclasses of aiorpcX's own. They decode messages that are valid by this package's rules. All other

@@ -4,7 +4,7 @@
 
 Rules:
   - The arguments, results and exceptions are those of the json module, which does the rest: hooks, `parse_float` and
-    similar arguments, indentation, `ensure_ascii`, UTF-16, and a `str` with other characters than ASCII.
+    similar arguments, indentation, `ensure_ascii`, UTF-16, and a `str` with characters beyond ASCII.
   - The json module also reads and writes NaN and lone surrogates, reports invalid texts, and writes integers beyond 64
     bits. They are found only after orjson or the core has begun, so they take longer than with the json module alone.
   - `default` and the method `default` of `cls` get exactly the values that they get from the json module.
@@ -50,7 +50,7 @@ _FLOAT_KEY: Final = re.compile(rb'"(-?[0-9]+(?:\.[0-9]+(?:e[+-]?[0-9]+)?|e[+-]?[
 """A key that is a float, or a string that looks like one."""
 _ENCODER: Final = JSONEncoder(separators=(",", ":"))
 _SHORT: Final = 500
-"""The json module is faster on a shorter string alone."""
+"""The json module is faster on a single shorter string."""
 _CONTAINERS: Final = {dict, list, tuple, OrderedDict, defaultdict, Counter}
 _SAME: Final = {str, int, bool, type(None), *_CONTAINERS}
 """Types that orjson and the json module write alike."""

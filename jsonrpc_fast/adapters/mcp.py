@@ -10,7 +10,7 @@ An SDK server or client changes one import:
 Rules:
   - Signatures and streams are the SDK's: a read stream and a write stream of `SessionMessage`, with real SDK models.
   - A malformed message arrives as an exception on the read stream; the next message is unaffected.
-  - The SDK's own function is called with streams of the caller's, with a replaced `sys.stdin` or `sys.stdout`, with an
+  - The SDK's own function is called with the caller's own streams, with a replaced `sys.stdin` or `sys.stdout`, with an
     encoding other than UTF-8, on an event loop other than asyncio's, and for the client on Windows.
   - The SDK's session drops its pending requests at the end of the stream. So it sees the end only after it has
     responded to all of them, or half a second after its last response.
@@ -399,7 +399,7 @@ class _ReadStream(_Stream):
             message: Any = _inner(received)
             if isinstance(message, types.JSONRPCRequest):
                 self._open_requests.add(message.id)
-                # The transport waits for so many turns before it writes: several responses take one system call.
+                # The transport waits for this many turns before it writes: several responses take one system call.
                 self._transport.linger_turns = _LINGER_TURNS
             elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
                 id = (message.params or {}).get("requestId")
@@ -457,7 +457,7 @@ class _ReadStream(_Stream):
         waiting = self._waiting
         if not waiting:
             if self._receiver is not None:
-                # As anyio's streams do: two tasks must not receive from one stream.
+                # Like anyio's streams: two tasks must not receive from one stream.
                 raise anyio.BusyResourceError("receiving from")
             while not waiting:
                 if self._has_ended:

@@ -5,10 +5,10 @@ A program changes one import:
     from jsonrpc_fast.adapters.pygls import LanguageServer    # was pygls.lsp.server
     from jsonrpc_fast.adapters.pygls import LanguageClient    # was pygls.lsp.client
 
-Or it calls `install` before it imports them from pygls; `jsonrpc-fast run` does that for a program as it is.
+Or it calls `install` before it imports them from pygls; `jsonrpc-fast run` does that for an unchanged program.
 
 Rules:
-  - The classes are subclasses of pygls' own with the same methods. A protocol class of the user's is kept.
+  - The classes are subclasses of pygls' own with the same methods. A user's own protocol class is kept.
   - Each message is written before the handler continues, and any thread may send, as in pygls.
   - Pygls' own reader is used in WebAssembly, and for streams without a descriptor.
   - A request that pygls cannot structure gets an error response, with -32602 for wrong params, and so does one whose
@@ -136,7 +136,7 @@ class _FastProtocol(JsonRPCProtocol):
             self._end_call(id, ConnectionLost("the connection is closed"))
 
     def _only_call(self) -> Any:
-        """Return the id of the call in flight if there is exactly one; else None."""
+        """Return the id of the call in flight if there is exactly one; otherwise None."""
         ids = [id for id in self._result_types if id in self._request_futures]
         return ids[0] if len(ids) == 1 else None
 

@@ -4,7 +4,7 @@ A program changes one import:
 
     from jsonrpc_fast.adapters.pylsp import JsonRpcStreamReader, JsonRpcStreamWriter    # was pylsp_jsonrpc.streams
 
-python-lsp-server (pylsp) imports the classes by itself: call `install` before it starts.
+python-lsp-server (pylsp) imports the classes itself: call `install` before it starts.
 
 Rules:
   - The classes are subclasses of the library's own. Messages stay dicts, without checks: the library's endpoint checks
@@ -38,7 +38,7 @@ class JsonRpcStreamReader(streams.JsonRpcStreamReader):  # type: ignore[misc]
 
     def listen(self, message_consumer: Callable[[Any], object]) -> None:
         """Pass each message to a function until the stream ends."""
-        # As in the library, but for `_loads`: its method decodes and parses in one statement.
+        # Like the library's method, except for `_loads`: that method decodes and parses in one statement.
         while not self._rfile.closed:
             try:
                 text = self._read_message()

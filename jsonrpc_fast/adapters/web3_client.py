@@ -6,7 +6,7 @@
 
 Rules:
   - Errors of the node are responses, as web3.py expects them. Other exceptions of the client, such as ConnectionLost
-    and CallTimeout, passes through web3.py.
+    and CallTimeout, pass through web3.py.
   - The requests of `w3.batch_requests()` begin in one turn of the loop, so `Batching` sends them together.
 """
 
@@ -62,5 +62,5 @@ class AsyncClientProvider(AsyncJSONBaseProvider):
         return response
 
     async def make_batch_request(self, requests: Any) -> Any:
-        """Call several methods, and return the responses in their order. Raises as `make_request`."""
+        """Call several methods, and return the responses in order. Raises what `make_request` raises."""
         return await asyncio.gather(*[self.make_request(method, params) for method, params in requests])

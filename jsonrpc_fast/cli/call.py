@@ -131,7 +131,7 @@ class _Server:
 
     Attributes:
         target: Its address; "" for a program.
-        scheme: The scheme of the address; "" for a program, and for what is no address.
+        scheme: The scheme of the address; "" for a program, and for a text that is not an address.
         headers: Further headers of every HTTP request.
 
     Raises:
@@ -290,7 +290,7 @@ async def _session_errors(scheme: str) -> AsyncIterator[None]:
 
 
 async def _initialize(peer: Peer) -> None:
-    """Make the handshake of LSP."""
+    """Perform the LSP handshake."""
     about = {"name": "jsonrpc-fast", "version": __version__}
     params = {"processId": os.getpid(), "clientInfo": about, "rootUri": None, "capabilities": {}}
     await peer.call("initialize", params)

@@ -163,7 +163,7 @@ exit status:
         "",
         """\
 Run a program in Python that uses pygls, python-lsp-server, aiorpcX or the MCP
-SDK, with the adapter of this package installed. The program stays as it is.
+SDK, with the adapter of this package installed. The program is not changed.
 
 PROGRAM is a file, or the name of a script on the path that belongs to the
 Python of this command.
@@ -318,7 +318,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_error(f"cannot write{name}: {error.strerror}")
         status = FAILURE
     silence_closed_outputs()
-    # For programs, such as the tests, that call `main` and go on.
+    # For programs, such as the tests, that call `main` and continue.
     if handles_signal and signal.getsignal(signal.SIGINT) in (_interrupt, _end):
         signal.signal(signal.SIGINT, signal.default_int_handler)
     return status
@@ -561,4 +561,4 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "--list-seconds": _duration(10.0, "how long a list waits for a server; a slower one is announced later"),
     "--debug": _flag("log each message and fault to standard error, without payloads"),
 }
-"""The options by name; where those of several commands differ, behind the name of the command."""
+"""The options by name; where those of several commands differ, after the name of the command."""

@@ -55,7 +55,7 @@ def write_output(data: bytes) -> None:
 
 
 def escape_what_stdout_cannot_encode() -> None:
-    """Let everything be printed, whatever the encoding of stdout. stderr does so by itself."""
+    """Let everything be printed, whatever the encoding of stdout. stderr does so already."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
@@ -79,7 +79,7 @@ def logging_to_stderr(program: str, debug: bool) -> Iterator[None]:
 
     from .._logs import NAME
 
-    # On the package's logger alone: the libraries below keep their own settings.
+    # Only on the package's logger: the libraries below keep their own settings.
     logger = logging.getLogger(NAME)
     handler = logging.StreamHandler()
     if debug:

@@ -1,8 +1,8 @@
 """The command `replay`: the requests of a recording, sent again, and their responses compared with the recorded ones.
 
 Rules:
-  - The client's messages are sent in their order. A request is awaited where its response stands in the recording, so
-    that requests that overlapped then overlap again.
+  - The client's messages are sent in order. A request is awaited at the place of its response in the recording, so that
+    requests that overlapped then overlap again.
   - Ids are new, and the items of a batch are sent one by one. Requests of the server get the responses that the client
     sent, in the order of each method. Input that was not a message is left out.
   - Two responses are equal if their values are: the order of members and the way numbers are written do not count.
@@ -127,7 +127,7 @@ async def replay(peer: Peer, options: argparse.Namespace, write: Callable[[str],
 
 
 def _messages(options: argparse.Namespace) -> Iterator[tuple[Recorded, Any]]:
-    """Yield the messages of a recording, each item of a batch by itself."""
+    """Yield the messages of a recording, each item of a batch separately."""
     profile: Profile = PRESETS[options.profile]
     try:
         file = open(options.file, "rb")  # noqa: SIM115 (only the opening is tried)
@@ -143,7 +143,7 @@ def _messages(options: argparse.Namespace) -> Iterator[tuple[Recorded, Any]]:
 
 def _key(recorded: Recorded, message: Any) -> Any:
     """Return the key of a request and its response: the connection, the side, and the id with its type."""
-    # With its type: 1 and 1.0 are equal in Python, and two ids.
+    # With its type: 1 and 1.0 are equal in Python, but they are different ids.
     if isinstance(message, Request):
         return recorded.connection, recorded.sender, id_key(message.id)
     if isinstance(message, Response):

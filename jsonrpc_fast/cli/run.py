@@ -1,10 +1,10 @@
-"""The command `run`: a program of another library as it is, with the adapter of that library installed.
+"""The command `run`: an unchanged program of another library, with the adapter of that library installed.
 
 Rules:
   - The program runs in this process, as `python PROGRAM` or `python -m MODULE` would run it.
   - An adapter is installed when the program has imported the library that it adapts, so that no library is imported
     needlessly: at the end of the outermost import, because until then parts of the library may be missing.
-  - If an adapter cannot be installed, stderr says so, and the program runs as it is.
+  - If an adapter cannot be installed, stderr says so, and the program runs without it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def run(words: Sequence[str]) -> int:
         if not arguments:
             return _fail("-m needs the name of a module", FAILURE)
         name, *arguments = arguments
-        # As `python -m` does.
+        # Like `python -m`.
         sys.path.insert(0, os.getcwd())
         try:
             spec = find_spec(name)
@@ -74,7 +74,7 @@ def run(words: Sequence[str]) -> int:
         if isinstance(found, int):
             return found
         path = found
-        # As `python PROGRAM` does: the folder of the file behind a link.
+        # Like `python PROGRAM`: the folder of the file that a link leads to.
         sys.path.insert(0, str(Path(path).resolve().parent))
     sys.argv[:] = [path, *arguments]
     sys.meta_path.insert(0, _Installer())

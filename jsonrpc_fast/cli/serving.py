@@ -83,7 +83,8 @@ def _relay_url(options: argparse.Namespace, headers: dict[str, str]) -> int:
     from ..profile import MCP_2025_11_25
     from ..transports.stdio.main import run_stdio
 
-    # Rules that every revision's messages pass: client and server agree on a revision, and the relay is no party to it.
+    # Rules that every revision's messages pass: client and server agree on a revision, and the relay does not take
+    # part.
     rules: dict[str, Any] = {"profile": MCP_2025_11_25.replace(name="mcp", batches=True), "raw": True}
     remote = StreamableHttpClient(options.url, headers=headers, **rules)
 

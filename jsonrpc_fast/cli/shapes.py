@@ -9,7 +9,7 @@ Rules:
   - `anyOf` and `oneOf` join shapes; `allOf`, and keywords next to a reference or a union, intersect them. Where objects
     are joined, one class has the members of all, and requires those that all require.
   - Objects with the same schema are one class. A schema may refer to itself through an object. If it refers to itself
-    through arrays alone, the inner reference accepts any value.
+    only through arrays, the inner reference accepts any value.
   - A document has at most MAX_DEPTH levels and MAX_CLASSES classes.
 """
 

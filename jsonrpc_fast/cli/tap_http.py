@@ -40,7 +40,7 @@ _OF_THE_CONNECTION: Final = (
     b"transfer-encoding",
     b"upgrade",
 )
-# The header of Streamable HTTP (MCP). Other protocols have no sessions, and each exchange stands alone.
+# The header of Streamable HTTP (MCP). Other protocols have no sessions, and each exchange is independent.
 _SESSION: Final = b"mcp-session-id"
 _UVICORN_OPTIONS: Final = {"lifespan": "on", "timeout_graceful_shutdown": None}
 

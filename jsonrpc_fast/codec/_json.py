@@ -134,7 +134,7 @@ _NOT_UTF_8: Final = "str is not valid UTF-8"
 TOO_DEEP: Final = "Recursion limit reached"
 """What orjson says of lists and dicts that nest deeper than MAX_WRITTEN_DEPTH."""
 
-DECIMAL_NOT_FINITE: Final = "a Decimal that is not finite is no JSON number"
+DECIMAL_NOT_FINITE: Final = "a Decimal that is not finite is not a JSON number"
 DECIMAL_TOO_LARGE: Final = "a Decimal is beyond a double, or its exponent is too large"
 _OWN_TEXTS: Final = (TOO_DEEP, DECIMAL_NOT_FINITE, DECIMAL_TOO_LARGE)
 

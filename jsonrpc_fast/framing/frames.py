@@ -68,7 +68,7 @@ def frame(
         if feed < 0:
             return payload + b"\n"
         # A line break inside would make two frames of one message.
-        raise ValueError("payload must not hold a line break before its end")
+        raise ValueError("payload must not contain a line break before its end")
     if framing not in ("content-length", "sse", "concatenated"):
         raise ValueError('framing must be "newline", "content-length", "sse" or "concatenated"')
     if payload.endswith(b"\n"):

@@ -343,7 +343,7 @@ def encode_event(data: bytes, *, type: str | None = None, id: str | None = None,
         head += b"event: " + _one_line("type", type) + b"\n"
     if id is not None:
         if "\0" in id:
-            raise ValueError("id must not hold a NUL")
+            raise ValueError("id must not contain a NUL")
         head += b"id: " + _one_line("id", id) + b"\n"
     if retry is not None:
         if retry < 0:
@@ -362,5 +362,5 @@ def _end_of_name(line: bytearray) -> int:
 
 def _one_line(name: str, value: str) -> bytes:
     if "\n" in value or "\r" in value:
-        raise ValueError(f"{name} must not hold a line ending")
+        raise ValueError(f"{name} must not contain a line ending")
     return value.encode()

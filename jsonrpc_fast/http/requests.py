@@ -109,7 +109,7 @@ def checked_fields(fields: Iterable[Header]) -> tuple[Header, ...]:
         if type(field) not in (tuple, list) or [type(part) for part in field] != [bytes, bytes]:
             raise TypeError("headers must be pairs of bytes: name and value")
         if _LINE_END.search(b"".join(field)) is not None:
-            raise ValueError("headers must not hold a CR, LF or NUL")
+            raise ValueError("headers must not contain a CR, LF or NUL")
         if field[0].lower() in _OF_THE_BODY:
             raise ValueError(f"the endpoint sets the header {field[0].decode('ascii')} itself")
     return found
@@ -184,7 +184,7 @@ def _to_names(option: str, names: Iterable[str] | None) -> frozenset[bytes] | No
         check_type(f"a name in {option}", name, str)
     found = frozenset([name.lower().encode("latin-1") for name in names])
     if b"" in found:
-        raise ValueError(f"{option} must not hold an empty name")
+        raise ValueError(f"{option} must not contain an empty name")
     return found
 
 

@@ -417,7 +417,7 @@ class ReconnectingSession:
                 await asyncio.sleep(backoff.next_delay())
 
     def _loss(self) -> ConnectionLost:
-        text = "the session is closed" if self._reason is None else "there is no more connection"
+        text = "the session is closed" if self._reason is None else "no more connections are made"
         loss = ConnectionLost(text, was_sent=False)
         loss.__cause__ = self._reason
         return loss
@@ -433,7 +433,9 @@ class ReconnectingSession:
             if not is_failure(error):
                 raise
             if not self._is_closed:
-                logger.error("no more connection is made, after %s: %s", type(error).__qualname__, shorten(str(error)))
+                logger.error(
+                    "no more connections are made, after %s: %s", type(error).__qualname__, shorten(str(error))
+                )
         finally:
             self._changed.set()
             self._end_followers()

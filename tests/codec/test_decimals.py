@@ -30,7 +30,7 @@ DECIMAL = JSONRPC.replace(floats="decimal")
 EXACT = DECIMAL.replace(big_ints="exact")
 RESULT = b'{"jsonrpc":"2.0","id":1,"result":%b}'
 TOO_LARGE = "a Decimal is beyond a double, or its exponent is too large"
-NOT_FINITE = "a Decimal that is not finite is no JSON number"
+NOT_FINITE = "a Decimal that is not finite is not a JSON number"
 WIDE = 2**64
 
 PLACES = [

@@ -199,7 +199,7 @@ class TestFrame:
         assert frame(b"") == b""
         assert frame(b"\n") == b"\n"
         for wrong in (b"{\n}", b"{}\n\n", b"\n{}", b"\n{}\n"):
-            with pytest.raises(ValueError, match=r"^payload must not hold a line break before its end$"):
+            with pytest.raises(ValueError, match=r"^payload must not contain a line break before its end$"):
                 frame(wrong)
 
     def test_content_length(self) -> None:

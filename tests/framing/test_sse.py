@@ -306,9 +306,9 @@ def test_encode() -> None:
 @rows(
     ("fields", "text"),
     [
-        ({"type": "a\nb"}, "type must not hold a line ending"),
-        ({"id": "a\rb"}, "id must not hold a line ending"),
-        ({"id": "a\0b"}, "id must not hold a NUL"),
+        ({"type": "a\nb"}, "type must not contain a line ending"),
+        ({"id": "a\rb"}, "id must not contain a line ending"),
+        ({"id": "a\0b"}, "id must not contain a NUL"),
         ({"retry": -1}, "retry must be 0 or more"),
     ],
 )

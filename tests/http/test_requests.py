@@ -147,9 +147,9 @@ def test_allowed_origins(local: bool) -> None:
 
 
 def test_an_empty_name_is_refused() -> None:
-    with pytest.raises(ValueError, match="allowed_hosts must not hold an empty name"):
+    with pytest.raises(ValueError, match="allowed_hosts must not contain an empty name"):
         Access([""])
-    with pytest.raises(ValueError, match="allowed_origins must not hold an empty name"):
+    with pytest.raises(ValueError, match="allowed_origins must not contain an empty name"):
         Access(None, [""])
 
 

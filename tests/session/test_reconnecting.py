@@ -936,7 +936,7 @@ async def test_whatever_on_connect_raises_is_reported_and_logged_if_it_ends_the_
         assert isinstance(caught.value.__cause__, asyncio.CancelledError)
         assert faults.seen == errors
         assert [record.getMessage() for record in caplog.records] == [
-            "no more connection is made, after CancelledError: ''"
+            "no more connections are made, after CancelledError: ''"
         ]
 
 

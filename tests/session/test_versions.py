@@ -152,7 +152,7 @@ async def test_a_client_begins_in_the_form_of_its_profile() -> None:
     peer.transport.send(b'{"result":null,"error":{"code":-5,"message":"e"},"id":2}\n')
     with pytest.raises(RpcError, match="e"):
         await calling
-    with pytest.raises(EncodeError, match=r"^a Decimal that is not finite is no JSON number: /0 of send$"):
+    with pytest.raises(EncodeError, match=r"^a Decimal that is not finite is not a JSON number: /0 of send$"):
         await session.call("send", [Decimal("NaN")])
     batch = asyncio.ensure_future(session.call_batch([("a", [1]), Notification("b")]))
     assert await asyncio.wait_for(peer.read.get(), 10) == (

@@ -48,14 +48,14 @@ def test_durations_of_a_child(option: str, value: Any) -> None:
 @rows(
     ("options", "text"),
     [
-        ({"command": ["true", "\ud800"]}, "a part of command must not hold a lone surrogate"),
-        ({"command": ["true\0"]}, "a part of command must not hold a NUL"),
+        ({"command": ["true", "\ud800"]}, "a part of command must not contain a lone surrogate"),
+        ({"command": ["true\0"]}, "a part of command must not contain a NUL"),
         ({"command": [""]}, "command must name a program"),
-        ({"command": ["true"], "cwd": "\ud800"}, "cwd must not hold a lone surrogate"),
-        ({"command": ["true"], "cwd": "a\0"}, "cwd must not hold a NUL"),
-        ({"command": ["true"], "env": {"A": "\ud800"}}, "a value in env must not hold a lone surrogate"),
-        ({"command": ["true"], "env": {"A\0": ""}}, "a name in env must not hold a NUL"),
-        ({"command": ["true"], "env": {"A=": ""}}, "a name in env must not hold ="),
+        ({"command": ["true"], "cwd": "\ud800"}, "cwd must not contain a lone surrogate"),
+        ({"command": ["true"], "cwd": "a\0"}, "cwd must not contain a NUL"),
+        ({"command": ["true"], "env": {"A": "\ud800"}}, "a value in env must not contain a lone surrogate"),
+        ({"command": ["true"], "env": {"A\0": ""}}, "a name in env must not contain a NUL"),
+        ({"command": ["true"], "env": {"A=": ""}}, "a name in env must not contain ="),
         ({"command": [b"true"]}, "a part of command must be a str or a PathLike, not bytes"),
         ({"command": ["true"], "cwd": b"/"}, "cwd must be a str or a PathLike, not bytes"),
     ],
@@ -69,7 +69,7 @@ def test_what_the_system_cannot_get_is_refused(options: Any, text: str) -> None:
 @rows(("path", "text"), [("\ud800", "a lone surrogate"), ("a\0", "a NUL after its beginning")])
 def test_paths_of_sockets(path: str, text: str) -> None:
     for make in (UnixClient, partial(UnixServer, echo)):
-        with pytest.raises(ValueError, match=f"path must not hold {text}"):
+        with pytest.raises(ValueError, match=f"path must not contain {text}"):
             make(path)
 
 

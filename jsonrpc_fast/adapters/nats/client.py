@@ -150,7 +150,7 @@ class ServiceClient(ResponseReader):
         return result if read is None else read(method, result)
 
     async def notify(self, method: str, params: Params = None, *, headers: Mapping[str, str] | None = None) -> None:
-        """Send a notification. With JetStream it is stored when this returns; else it may be lost.
+        """Send a notification. With JetStream it is stored when this returns; otherwise it may be lost.
 
         Args:
             method: The method.

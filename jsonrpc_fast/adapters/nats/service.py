@@ -65,7 +65,7 @@ class Service:
         max_handlers: How many messages are served at a time.
         max_waiting: How many more messages wait. Further ones are refused; with JetStream they wait in the stream.
         profile: The rules for decoding.
-        raw: As in `Handlers.dispatch`.
+        raw: Whether functions registered with `unpack=False` get `Raw` params.
         default: As in `encode`, for results and error data.
         option: As in `encode`.
         hooks: An object with methods for metrics, traces and logs; see `jsonrpc_fast.hooks`. A trace context is read
@@ -141,11 +141,11 @@ class Service:
     async def _consume(self, jetstream: JetStreamContext) -> JetStreamContext.PushSubscription:
         """Take messages from the stream, as one of the workers of a durable consumer.
 
-        nats-py uses a consumer that it finds as it is, whatever subject it filters and whatever its settings are.
+        nats-py uses an existing consumer unchanged, whatever subject it filters and whatever its settings are.
         """
         stream = await jetstream.find_stream_name_by_subject(self._subject)
         name = consumer_name(self._queue, self._subject)
-        # `max_ack_pending` is what bounds the work: the broker sends no more than so many messages without an
+        # `max_ack_pending` bounds the work: the broker sends no more than this many messages without an
         # acknowledgement.
         settings: Any = {"ack_wait": self._ack_seconds, "max_ack_pending": self._max_handlers}
         try:
@@ -253,7 +253,7 @@ class Service:
         try:
             await self._respond(message, response)
         finally:
-            # Also if the response cannot be sent: otherwise the functions would run again and again.
+            # Even if the response cannot be sent: otherwise the functions would run again and again.
             if self._jetstream is not None:
                 await message.ack()
 

@@ -58,7 +58,7 @@ class _SubjectChannel(QueuedChannel):
             await close_client(client)
 
         try:
-            # After a cancellation, too: a connection of nats-py has tasks, which would go on.
+            # After a cancellation, too: a connection of nats-py has tasks, which would keep running.
             async with on_failure(give_up):
                 await client.connect(self._servers, **options)
                 await client.subscribe(self._receives, cb=self._on_message, pending_msgs_limit=self._max_waiting)

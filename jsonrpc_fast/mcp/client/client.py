@@ -13,9 +13,9 @@ Rules:
   - A timeout covers the whole method: all pages of a list, and all rounds, including the handlers between them.
   - A call that is cancelled or times out is also cancelled at the server.
   - Entering the `async with` block takes no longer than the client's timeout, the end of a program included.
-  - In mode "auto", a program that reads the probe and exits is started once more, without the probe.
-  - A program that ends by itself fails the calls in flight. The next call starts it again, with a new handshake, at
-    most `max_restarts` times in RESTART_SECONDS.
+  - In mode "auto", a program that reads the probe and exits is started again, without the probe.
+  - If a program ends on its own, its calls in flight fail. The next call starts it again, with a new handshake, at most
+    `max_restarts` times in RESTART_SECONDS.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Client:
       - `timeout`: Seconds until CallTimeout; None: no timeout. The default is the client's own timeout.
       - `idle_timeout`: Maximum seconds without progress, which the server is asked to report.
       - `on_progress`: Called with each progress: a dict with `progress`, and perhaps `total` and `message`. If it is
-        async, the calls are awaited one after the other before the method returns. An exception that it raises is
+        async, the calls are awaited one after another before the method returns. An exception that it raises is
         reported as a fault (see `hooks`).
 
     All methods raise RpcError, CallTimeout and ConnectionLost; StateError outside `async with`; TypeError or ValueError
@@ -427,7 +427,7 @@ class Client:
         if not self.server.capabilities.supports(needed) or (is_modern and not self._declares_extensions):
             raise StateError("the server does not run tools as tasks, or the client does not declare the extension")
         params = _named_params(name, arguments)
-        # In 2026-07-28 the server alone decides whether a call is a task.
+        # In 2026-07-28 only the server decides whether a call is a task.
         if not is_modern:
             params["task"] = {} if ttl_ms is None else {"ttl": ttl_ms}
         schema = self._output_schema(name)

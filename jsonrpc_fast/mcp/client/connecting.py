@@ -56,13 +56,13 @@ def connect(
         async with connect("https://example.org/mcp", headers={"Authorization": "Bearer …"}) as client:
             tools = await client.list_tools()
 
-    Entering the `async with` block raises ProgramStartError, an OSError, if the system does not start the program,
+    Entering the `async with` block raises ProgramStartError, an OSError, if the system cannot start the program,
     HandshakeError if the handshake fails, ConnectionLost and CallTimeout, within the `timeout` of the options; and
-    SignInError: a sign-in in the browser has a limit of its own, and `timeout` begins after it. A
-    program that failed has been ended then. The text of an error about it, and `program` of the error, show the
-    command, the exit status, the last lines of stderr, and the first lines of its stdout that are not messages.
+    SignInError: a sign-in in the browser has a limit of its own, and `timeout` begins after it. A program that failed
+    has been ended then. The text of an error about it, and `program` of the error, show the command, the exit status,
+    the last lines of stderr, and the first lines of its stdout that are not messages.
 
-    If a program ends by itself, the calls in flight fail with ConnectionLost. The next call starts it again. State of
+    If a program ends on its own, the calls in flight fail with ConnectionLost. The next call starts it again. State of
     the old process is lost, such as subscriptions and the level of log messages (2025-11-25).
 
     Args:
@@ -71,8 +71,8 @@ def connect(
             of such a file, which ends in ".json": one server, or several behind a `Gateway` (see `read_servers`).
         arguments: The arguments of the program.
         mode: "auto": the latest revision that the server supports, found with a probe, and for several servers behind a
-            gateway "legacy"; "legacy": the handshake with
-            `initialize`, without a probe; "modern": no such handshake; or a single revision: "2025-06-18".
+            gateway "legacy"; "legacy": the handshake with `initialize`, without a probe; "modern": no such handshake;
+            or a single revision: "2025-06-18".
         handlers: Functions by method, sync or async, called with the params. A handler of a server's request
             ("roots/list", "sampling/createMessage", "elicitation/create") returns the result. An RpcError that it
             raises is sent as the response; in 2026-07-28, which allows no such response, the call that needed the input
@@ -86,7 +86,7 @@ def connect(
         cwd: The working directory of the program; None: the current one.
         stderr: Where the program's stderr goes: "inherit" (to `sys.stderr`, line by line), "discard", or a function
             that is called with each line, without the line ending.
-        max_restarts: How often a program that ended by itself is started again within 60 seconds; 0: never.
+        max_restarts: How often a program that ended on its own is started again within 60 seconds; 0: never.
         headers: Further headers of every HTTP request.
         auth: Authorization over HTTP. "oauth": a person signs in, in the browser (`oauth.browser`); any other str is a
             bearer token. Or what the functions of `jsonrpc_fast.mcp.client.oauth` return, an `Auth` of httpx2 or httpx,

@@ -6,7 +6,7 @@
 
 Rules:
   - `${NAME}` and `${NAME:-default}` are replaced from the environment in command, args, env, cwd, url, headers and
-    auth, as Claude Code does; `${env:NAME}` is the same, as VS Code and Cursor write it. A missing variable without a
+    auth, as Claude Code does; `${env:NAME}` means the same, as in VS Code and Cursor. A missing variable without a
     default, and every other `${…}`, is an error: a host would ask its user, or knows a folder that this program does
     not.
   - Without a `type`, an entry with a `command` is a program, and one with a `url` is on Streamable HTTP. HTTP+SSE, the
@@ -278,7 +278,7 @@ def _expanded(name: str, value: Any) -> Any:
 def _variable(server: str, text: str) -> str:
     found = _VARIABLE.fullmatch(text)
     if found is None:
-        raise ValueError(f"the server {server!r} has a ${{…}} that is no variable of the environment")
+        raise ValueError(f"the server {server!r} has a ${{…}} that is not an environment variable")
     value = os.environ.get(found[1], found[2])
     if value is None:
         raise ValueError(f"the server {server!r} needs the variable {found[1]}, which the environment does not have")

@@ -4,7 +4,7 @@ Rules:
   - Mode "legacy": send `initialize` with the latest version that this client supports, and fail if the server chooses
     one that it does not.
   - Mode "modern": send `server/discover`, and `_meta` with every request after it.
-  - Mode "auto": probe with `server/discover`. After an error -32022 that names a common modern version, probe once more
+  - Mode "auto": probe with `server/discover`. After an error -32022 that names a common modern version, probe again
     with it; if it names only versions that this client does not support, fail. Any other error, a timeout, or a result
     without a common version means a legacy server: send `initialize`. If that gets the error -32022, the server was
     only slow: probe again, once.
@@ -198,7 +198,7 @@ class ClientHandshake:
         if is_unknown and self._modern_versions and not self._has_probed:
             return self._discover(self._modern_versions[-1])
         # A legacy server responds to the probe with its error for unknown methods, or for requests before `initialize`:
-        # the code tells nothing.
+        # the code says nothing.
         if self._asked == "server/discover" and self._legacy_versions:
             return self._initialize()
         raise HandshakeError(f"the server did not respond to {self._asked} with a result") from error

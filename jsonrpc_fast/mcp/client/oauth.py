@@ -1,7 +1,7 @@
 """Sign-in of a client with OAuth: the `auth` of `connect`.
 
     connect(url, auth="oauth")                               # a person, in the browser: the same as oauth.browser()
-    connect(url, auth=oauth.browser(client_id="my-app"))     # registered beforehand
+    connect(url, auth=oauth.browser(client_id="my-app"))     # registered in advance
     connect(url, auth=oauth.client_credentials("reports", secret, issuer="https://login.example.org"))
     connect(url, auth=oauth.workload_identity("reports", "/var/run/secrets/token", issuer="https://login.example.org"))
 
@@ -293,7 +293,7 @@ class _Storage:
     Attributes:
         server: The URL of the server.
         context: What the SDK knows; None for a provider that has no such object.
-        client: The client, if it was registered beforehand.
+        client: The client, if it was registered in advance.
         port: The port of the redirect, if there is one.
         proofs: Makes the proofs of DPoP; None where no server asked for them.
         is_bound: Whether the token is bound to the key of `proofs`.

@@ -14,7 +14,7 @@ MAX_WAITING: Final = 256
 
 
 class ProgressQueue:
-    """Call a function with each progress value, and await its result, one value after the other.
+    """Call a function with each progress value, and await its result, one value after another.
 
     Args:
         function: The function, sync or async.

@@ -183,7 +183,7 @@ class ClientSession(McpSession):
             raise invalid_result(method, "it asks for input without inputRequests or requestState")
         inputs: dict[str, Any] = {} if state is None else {"requestState": state}
         if not requests:
-            # The server wants the request again with its state alone, for example because it is not ready: the pauses
+            # The server wants the request again with only its state, for example because it is not ready: the pauses
             # keep this from becoming a busy loop.
             await asyncio.sleep(_PAUSES[min(repeats, len(_PAUSES) - 1)])
             return inputs

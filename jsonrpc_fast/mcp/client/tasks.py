@@ -104,7 +104,7 @@ class ClientTask:
             task = await self.get(timeout=UNSET if seconds == inf else seconds)
             if task.get("status") in _FINAL:
                 break
-            # After new input the task may go on at once, so ask again without a pause.
+            # After new input the task may continue at once, so ask again without a pause.
             if task.get("status") == "input_required" and await self._send_input(task):
                 continue
             suggested = task.get("pollIntervalMs")

@@ -2,7 +2,7 @@
 
     connect(url, auth=oauth.browser(store=MemoryStore()))
 
-A store may be any object with the methods of `TokenStore`, such as one on the keyring of the system.
+A store may be any object with the methods of `TokenStore`, such as one that uses the system's keyring.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class FileStore:
         """Return the string for a server, or None.
 
         Raises:
-            SignInError: Other users can read the file or write to the folder, or it is no file, or too large, or cannot
-                be read.
+            SignInError: Other users can read the file or write to the folder, or it is not a file, is too large, or
+                cannot be read.
         """
         return await asyncio.to_thread(self._load, self._path(server))
 
@@ -97,7 +97,7 @@ class FileStore:
             except FileNotFoundError:
                 return None
             if not stat.S_ISREG(status.st_mode):
-                raise SignInError(f"{path} is no file: remove it, and sign in again")
+                raise SignInError(f"{path} is not a file: remove it, and sign in again")
             if _is_shared(status, 0o077):
                 raise SignInError(f"other users can read the tokens in {path}: delete the file, and sign in again")
             with path.open("rb") as file:

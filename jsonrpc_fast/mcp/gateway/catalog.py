@@ -216,7 +216,7 @@ class Catalog:
                 # The first server wins: of two items with one name the client could call only one.
                 if identity not in found:
                     try:
-                        # An item may be deeper than JSON can be written, or hold a wide integer: it is left out alone.
+                        # An item may be deeper than JSON can be written, or hold a wide integer: only it is left out.
                         found[identity] = Raw(dumps({**item, key: identity}))
                     except (EncodeError, ValueError):
                         _logger.warning("%s: an item of %s is left out", upstream.name, method)

@@ -332,7 +332,7 @@ class GatewayConnection(ClientConnection):
         payload = as_raw(result)
         members = self._handshake.complete(call.rules.revision, call.method, {})
         if payload.get(("_meta",)) is not None:
-            # It names the server's result: the gateway does not put its own name beside it.
+            # It names the server's result: the gateway does not put its own name next to it.
             del members["_meta"]
         return with_members(payload, members)
 

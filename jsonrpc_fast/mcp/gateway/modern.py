@@ -1,4 +1,4 @@
-"""The clients of 2026-07-28, whose requests stand alone.
+"""The clients of 2026-07-28, whose requests are independent of each other.
 
 Rules:
   - Requests with the same name and capabilities of the client, and the same subject of the token, are of one client for
@@ -334,7 +334,7 @@ class ModernClient(CatalogClient):
         if not upstream.is_modern and self._may_be_asked and method in MAY_NEED_INPUT:
             alone = self._process(upstream, lambda each: not each.requests and each not in self._calls)
         if alone is None:
-            # The server has no cause to ask during this call, or no process is free for it alone: it shares one.
+            # The server has no cause to ask during this call, or no process is free for only this call: it shares one.
             upstream = self._process(upstream, lambda each: not each.is_full and each not in self._calls) or upstream
             if not upstream.is_modern:
                 await self._set_level(upstream, call)

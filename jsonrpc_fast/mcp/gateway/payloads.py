@@ -88,7 +88,7 @@ class Tokens(Generic[T]):
         """Yield the params of a request with a number in place of the token, which stands for the token until the end.
 
         Args:
-            params: The params; without a token they stay as they are.
+            params: The params; without a token they do not change.
             owner: What `restored` returns with the token.
         """
         token = params.get(TOKEN) if type(params) is Raw else None

@@ -6,7 +6,7 @@ Rules:
   - It is ended after `idle_seconds` without a request, unless the client subscribed to one of its resources. The next
     request starts it again.
   - If it exits, crashes or loses its connection, the next request starts it again, at most MAX_RESTARTS times
-    in RESTART_SECONDS. The level of log messages and the subscriptions are set again; other state is lost.
+    in RESTART_SECONDS. The level of log messages and the subscriptions are restored; other state is lost.
   - If the server needs a sign-in, the person signs in before it is started. One sign-in serves all clients.
   - A progress token is replaced by one of the gateway: two clients, or a client and another server, may use the same.
   - A message of the server that does not say which request it belongs to goes to the latest one in flight.
@@ -153,7 +153,7 @@ class _Session(ClientSession):
 
     def serve(self, params: Any, context: SessionContext) -> Any:
         if not context.is_notification:
-            # The handshake responds to `ping` by itself, and refuses requests before `initialize` is done.
+            # The handshake itself responds to `ping`, and refuses requests before `initialize` is done.
             decision = self._rules.receive_request(context.method)
             if isinstance(decision, HandshakeResult):
                 return decision.result
@@ -299,7 +299,7 @@ class Upstream:
         return {**members, "inputResponses": object_of(dict(zip(asked, map(as_raw, responses), strict=True)))}
 
     async def start(self) -> None:
-        """Start the server if it does not run. Raises RpcError as `call`."""
+        """Start the server if it does not run. Raises the RpcError that `call` raises."""
         with waiting():
             await self._started()
 

@@ -10,8 +10,8 @@
     )
 
 Rules:
-  - Each HTTP request needs a token in the header `Authorization`. The function of the user checks it: signature,
-    expiry, issuer and audience. Without a valid token the response is 401, without the scopes it is 403.
+  - Each HTTP request needs a token in the header `Authorization`. The user's function checks it: signature, expiry,
+    issuer and audience. Without a valid token the response is 401, without the scopes it is 403.
   - `WWW-Authenticate` names the metadata of the resource, which anybody may read: a client finds the authorization
     server there.
   - With `proofs`, a token may be bound to a key of its sender, who then proves with each request to have the key.
@@ -61,7 +61,7 @@ class Authorization:
 
     Args:
         check: Takes the token and returns its claims, usually a mapping; None if the token is not valid. A `Refusal`
-            that it raises is sent as it is, such as 503 while the authorization server cannot be reached.
+            that it raises is sent unchanged, such as 503 while the authorization server cannot be reached.
         resource: The URL of the MCP endpoint, as clients know it. Tokens must be issued for it (RFC 8707).
         authorization_servers: The issuers of tokens, as URLs.
         scopes: The scopes that every request needs. Or a function that takes the method of a message and the name or

@@ -5,15 +5,15 @@ Rules:
     sent before it, and notifications wait for each other.
   - The response to a request is read from the HTTP response to its POST: JSON, or a stream of events. A response with
     another id is reported as a fault and settles nothing.
-  - A request that gets no response fails alone, through `onfail`: HttpStatusError, InvalidResponse, ConnectionLost,
-    CallTimeout, or what `auth` raises. None of these holds any part of a body.
+  - A request that gets no response affects no other, and fails through `onfail`: HttpStatusError, InvalidResponse,
+    ConnectionLost, CallTimeout, or what `auth` raises. None of these holds any part of a body.
   - Up to 2025-11-25, a stream that ends too early is resumed after its last event id. The GET stream of the server is
     opened after `notifications/initialized`, if the server has one.
-  - A session that the server ended (404) is begun again. The request that got the 404 is sent again. The requests that
-    the old session had accepted fail.
-  - Cancelling a request frees its connection. In 2026-07-28 that alone cancels it; before, a notification is sent, too.
+  - A session that the server ended (404) is replaced by a new one. The request that got the 404 is sent again. The
+    requests that the old session had accepted fail.
+  - Cancelling a request frees its connection. In 2026-07-28 that cancels it; before, a notification is sent as well.
   - No stream is read while MAX_OPEN_REQUESTS requests of the server have no response that has been sent. Closing never
-    waits for these responses; if there are so many, it waits for nothing.
+    waits for these responses; if there are that many, it waits for nothing.
 
 Source: specification 2025-11-25 "Transports" and 2026-07-28 "Streamable HTTP".
 """
@@ -96,7 +96,7 @@ class _Post:
         is_modern: The message belongs to a revision without sessions.
         session: The session that the message was sent in, or that it has begun; None before that, and without one.
         is_accepted: The server responded to the POST with a status of 2xx.
-        is_renewal: It begins a session again, so nothing waits for its response but `_renew`.
+        is_renewal: It begins a session in place of an ended one, so only `_renew` waits for its response.
     """
 
     body: Body
@@ -151,7 +151,7 @@ class StreamableHttpClient(Connection):
     Args:
         url: The URL of the MCP endpoint.
         headers: Further headers of every request.
-        auth: As `auth` of `httpx2.AsyncClient`. An `httpx.Auth` is used with httpx.
+        auth: Authorization, as `httpx2.AsyncClient` takes it. An `httpx.Auth` is used with httpx.
         http_client: The client of httpx2 or httpx to use, which is not closed; by default one is made with the settings
             of the environment (proxies, certificates).
         connect_seconds: How long opening a connection and sending a message may take; None: no limit.
@@ -400,7 +400,7 @@ class StreamableHttpClient(Connection):
                 if id_key(found.id) == id_key(id) or (status < 500 and status not in _OWN_STATUSES):
                     self._on_item(post, Response(id, error=found.error), response)
                     return
-        # Such a server refuses the POST, because its endpoint is for GET: only its first event tells what it is.
+        # Such a server refuses the POST, because its endpoint is for GET: only its first event shows what it is.
         if post.method == "initialize" and status in _OLD_STATUSES and await self._events.are_of_2024():
             raise HandshakeError(_ONLY_EVENTS) from error
         raise error
@@ -512,7 +512,7 @@ class StreamableHttpClient(Connection):
             http_response = await self._events.open(session)
             while http_response is not None:
                 fault = await self._read_events(http_response, cursor, None)
-                # An idle stream times out: that is no fault, and the stream is opened again.
+                # An idle stream times out: that is not a fault, and the stream is opened again.
                 if fault is not None and not isinstance(fault, CallTimeout):
                     self._report_fault(fault)
                 http_response = await self._events.resume(cursor, session)

@@ -248,7 +248,7 @@ class McpEndpoint:
         self.is_closing = True
         loop = asyncio.get_running_loop()
         deadline = loop.time() + grace_seconds
-        self._stateless_requests.end_streams()  # subscriptions never end by themselves
+        self._stateless_requests.end_streams()  # subscriptions never end on their own
         await self._stateless_requests.close_spare()
         await self._session_requests.close(grace_seconds)
         await self._server.tasks.close()

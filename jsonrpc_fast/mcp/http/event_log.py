@@ -1,9 +1,9 @@
-"""The events of an endpoint's streams, in the `EventStore` of the user.
+"""The events of an endpoint's streams, in the user's `EventStore`.
 
 Rules:
   - When the store fails, the stream continues without ids. A client that tries to resume it gets an error, and not a
     part with a gap.
-  - A failure is an exception, also one that `EventStore` does not name, a foreign cancellation, or a result of another
+  - A failure is an exception, even one that `EventStore` does not name, a foreign cancellation, or a result of another
     type. It is reported, except the two by which a store says that it cannot be read. SystemExit ends the process.
   - A request that reads the store is refused when that fails: 410 if events are missing, otherwise 503.
 """
@@ -93,7 +93,7 @@ class EventLog:
             return _id(await self._store.stream_of(event_id))
 
     async def follow(self, event_id: str) -> AsyncGenerator[tuple[str, bytes], None]:
-        """Yield id and data of the events after an event, then of those to come, until the stream ends.
+        """Yield the ids and data of the events after a given one, then of new ones, until the stream ends.
 
         Raises:
             Refusal: Events are missing (410), or the store cannot be read (503).
@@ -145,7 +145,7 @@ def _id(found: str | None) -> str | None:
 
 
 def _report(error: BaseException) -> None:
-    """Report a failure of a store to the exception handler of the loop; what is no failure is raised again."""
+    """Report a failure of a store to the exception handler of the loop; any other exception is raised again."""
     if not is_failure(error):
         raise error
     asyncio.get_running_loop().call_exception_handler({"message": "an event store failed", "exception": error})

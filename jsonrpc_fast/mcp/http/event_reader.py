@@ -31,7 +31,7 @@ RETRY_SECONDS: Final = 1.0
 END_SECONDS: Final = 1.0
 """How long to wait for a stream to end after its response."""
 
-# The server chooses the delay: 0 would make the client ask without a pause, and too much would be for ever.
+# The server chooses the delay: 0 would make the client ask without a pause, and too much would be forever.
 _MIN_RETRY_SECONDS: Final = 0.05
 _MAX_RETRY_SECONDS: Final = 3600.0
 _MAX_BACKOFF_SECONDS: Final = 30.0

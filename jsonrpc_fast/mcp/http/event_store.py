@@ -37,7 +37,7 @@ def parse_event_id(event_id: str) -> tuple[str, int]:
         EventsLost: It is not the id of an event.
     """
     stream, _, number = event_id.rpartition("-")
-    # The client chose this text. `int` accepts "+1", "1_0" and, slowly, a million digits, which are no ids.
+    # The client chose this text. `int` accepts "+1", "1_0" and, slowly, a million digits, which are not ids.
     is_number = number.isascii() and number.isdigit() and len(number) < 19 and number[0] != "0"
     if not is_number or "/" not in stream:
         raise EventsLost("not the id of an event")
@@ -103,7 +103,7 @@ class MemoryEventStore:
         self._max_age_seconds = max_age_seconds
         self._max_streams = max_streams
         self._sessions: dict[str, dict[str, _Stream]] = {}
-        self._order: deque[tuple[float, _Stream]] = deque()  # one item for each event, also of dropped streams
+        self._order: deque[tuple[float, _Stream]] = deque()  # one item for each event, even of dropped streams
         self._ended: dict[_Stream, float] = {}  # when each stream ended, oldest first
         self._streams = 0
         self._bytes = 0

@@ -1,10 +1,10 @@
 """The headers of MCP's Streamable HTTP, without IO: names and values, what a client sends, what a server checks.
 
 Rules:
-  - Up to 2025-11-25 a request names its session with `Mcp-Session-Id`, and its version, if it does, with
-    `MCP-Protocol-Version`: one that the server supports.
+  - Up to 2025-11-25 a request names its session with `Mcp-Session-Id`. It may name its version, which the server must
+    support, with `MCP-Protocol-Version`.
   - From 2026-07-28 on there is no session. A request has the headers `MCP-Protocol-Version`, `Mcp-Method` and, if it
-    names a tool, a prompt or a resource, `Mcp-Name`. Each must be what the body says.
+    names a tool, a prompt or a resource, `Mcp-Name`. Each must agree with the body.
   - A request is modern if its body or its header is of a modern revision.
 
 Sources: specification 2025-11-25 "Transports", 2026-07-28 "Streamable HTTP".
@@ -73,7 +73,7 @@ _BASE64_END: Final = "?="
 _TYPES: Final = ("string", "integer", "boolean")
 _SCHEMA_MAPS: Final = frozenset(("$defs", "definitions", "dependentSchemas", "patternProperties"))
 _DATA: Final = frozenset(("const", "default", "enum", "examples"))
-"""The keywords whose values are no schemas, whatever is in them."""
+"""The keywords whose values are not schemas, whatever is in them."""
 _MAX_TOOLS: Final = 10_000
 _LEGACY: Final = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
 _MAX_ACCEPT_BYTES: Final = 1024
@@ -94,7 +94,7 @@ def value_of(headers: Mapping[bytes, bytes], name: bytes) -> bytes | None:
 
 
 def encode_value(value: str | int | bool) -> str:
-    """Return a value as text for a header: as it is if that is safe, otherwise in Base64 between markers."""
+    """Return a value as text for a header: unchanged if that is safe, otherwise in Base64 between markers."""
     text = value if isinstance(value, str) else str(value).lower()
     if HEADER_VALUE.fullmatch(text) and not (text.startswith(_BASE64) and text.endswith(_BASE64_END)):
         return text
@@ -184,7 +184,7 @@ def _parts(schema: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
                 left += [(None if path is None else (*path, name), sub) for name, sub in value.items()]
             elif keyword in _SCHEMA_MAPS and isinstance(value, dict):
                 left += [(None, sub) for sub in value.values()]
-            # Also below keywords that are unknown here: an annotation there breaks the rules as well.
+            # Even below keywords that are unknown here: an annotation there breaks the rules as well.
             elif keyword not in _DATA:
                 left += [(None, sub) for sub in (value if isinstance(value, list) else [value])]
 
@@ -260,7 +260,7 @@ def check_parameters(headers: Mapping[bytes, bytes], expected: Mapping[str, Path
 
 
 def _check(name: str, header: bytes | None, said: object, read: Callable[[str], str] | None = None) -> None:
-    """Check that a header is what the body says.
+    """Check that a header agrees with the body.
 
     Args:
         name: The name of the header.

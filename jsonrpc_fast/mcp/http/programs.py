@@ -150,7 +150,7 @@ class ProgramServer(ConnectionFactory):
 
 
 class ProgramConnection(ClientConnection):
-    """A process that serves one session, or one request without a session after the other.
+    """A process that serves one session, or requests without a session, one after another.
 
     Args:
         server: The server that has the processes.
@@ -176,10 +176,10 @@ class ProgramConnection(ClientConnection):
             try:
                 await self._relay.start()
             except OSError as error:
-                # The reason goes to the log alone, because it may show a path. The client can do nothing about it.
+                # The reason goes only to the log, because it may show a path. The client can do nothing about it.
                 _logger.error("the program cannot be started: %s", error.strerror or type(error).__name__)
                 raise Refusal(502, "The program cannot be started.") from None
-        # A process may end by itself, and then its room is free.
+        # A process may end on its own, and then its room is free.
         self._server.run_aside(self._wait_closed(self._relay))
 
     async def _wait_closed(self, relay: Relay) -> None:

@@ -5,7 +5,7 @@
 Rules:
   - A token that is bound to a key (`cnf.jkt`) needs a proof by that key, and the scheme DPoP; a token that is not bound
     must not come with one.
-  - A proof is of this method, this resource and this token, and at most PROOF_SECONDS old.
+  - A proof covers this method, this resource and this token, and is at most PROOF_SECONDS old.
   - A proof is used once. Those that were used are remembered in this process, by digest, until they are too old; while
     that is MAX_PROOFS of them, requests get 503.
   - Only a request whose token is valid has its proof checked.
@@ -69,7 +69,7 @@ class ProofVerifier:
             resource: The URL of the resource.
 
         Raises:
-            Refusal: Too many proofs were used of late (503).
+            Refusal: Too many proofs were used recently (503).
         """
         bound = claims.get("cnf") if isinstance(claims, Mapping) else None
         thumbprint = bound.get("jkt") if isinstance(bound, Mapping) else None
@@ -92,7 +92,7 @@ class ProofVerifier:
         is_ours = said["htm"] == method and said["ath"] == digest and _place_of(said["htu"]) == _place_of(resource)
         if not is_timely or not is_ours:
             return "invalid_dpop_proof", "The proof belongs to another request."
-        # At last, so that only proofs that are valid otherwise take room.
+        # Last, so that only proofs that are otherwise valid take room.
         if not self._is_first(hashlib.sha256(f"{key} {said['jti']}".encode()).digest(), now):
             return "invalid_dpop_proof", "The proof was used before."
         return None
@@ -107,7 +107,8 @@ class ProofVerifier:
             members = _THUMBPRINT.get(str(key.get("kty")), ())
             if not members or key["kty"] != KEY_TYPES[algorithm[:2]] or not _PRIVATE.isdisjoint(key):
                 return None
-            # Only these members: others, such as `alg` or `kid`, are the sender's words, and not part of the key.
+            # Only these members: others, such as `alg` or `kid`, are the sender's own additions, and not part of the
+            # key.
             named = {name: key.get(name) for name in members}
             if not all(isinstance(value, str) and len(value) <= _MAX_RSA_CHARACTERS for value in named.values()):
                 return None

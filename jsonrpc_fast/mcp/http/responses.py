@@ -122,7 +122,7 @@ class AsgiRequest:
         """Send a response of JSON-RPC."""
         data = data.rstrip(b"\n")
         fields = [JSON_TYPE, (b"content-length", b"%d" % len(data)), *headers]
-        # As `send_whole`, which would be another call for each response.
+        # Like `send_whole`, which would be another call for each response.
         start = {"type": "http.response.start", "status": status, "headers": fields}
         return self._write(start, {"type": "http.response.body", "body": data})
 
@@ -172,7 +172,7 @@ class ResponseSender:
         Args:
             stream: The stream.
             request: The POST.
-            work: The rest of a handler, which puts its response into the stream. It goes on in this task; if it takes
+            work: The rest of a handler, which puts its response into the stream. It continues in this task; if it takes
                 longer than WATCH_SECONDS, another task responds.
 
         Returns:

@@ -99,7 +99,7 @@ class ClientPool:
 
     Args:
         library: httpx or httpx2.
-        auth: As `auth` of `AsyncClient`.
+        auth: Authorization, as `AsyncClient` takes it.
         begin: Starts a task that closes a client.
     """
 
@@ -108,7 +108,7 @@ class ClientPool:
     _begin: Callable[[Coroutine[Any, Any, None]], object]
     _cookies: CookieJar = field(default_factory=CookieJar)
     _clients: set[Any] = field(default_factory=set)
-    _idle: deque[tuple[Any, float]] = field(default_factory=deque)  # with the time since when
+    _idle: deque[tuple[Any, float]] = field(default_factory=deque)  # with the time since when each is idle
     _closing: asyncio.Future[Any] | None = None
 
     def take(self) -> Any:
@@ -249,7 +249,7 @@ class HttpSender:
             self._pool.give_back(http)
 
     def translated(self, error: Exception | asyncio.CancelledError) -> Exception:
-        """Return the exception of this package for one of httpx. Other exceptions are returned as they are.
+        """Return the exception of this package for one of httpx. Other exceptions are returned unchanged.
 
         Raises:
             CancelledError: It is the cancellation of the current task.
@@ -361,12 +361,12 @@ def session_of(http_response: Any, response: Response) -> NegotiatedSession | No
 
 def _is_same_origin(url: Any, target: Any) -> bool:
     """Return whether a redirect stays within the origin, or only adds TLS on the default ports."""
-    # Credentials in a URL would replace those of the user.
+    # Credentials in a URL would replace the user's.
     if target.userinfo and target.userinfo != url.userinfo:
         return False
     if target.host != url.host:
         return False
     if (target.scheme, target.port) == (url.scheme, url.port):
         return True
-    # Port None is the default one of the scheme. The same host over TLS is no other origin in practice.
+    # Port None is the default one of the scheme. In practice, the same host over TLS is not another origin.
     return (url.scheme, url.port, target.scheme, target.port) == ("http", None, "https", None)

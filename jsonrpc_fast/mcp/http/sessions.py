@@ -160,7 +160,7 @@ class SessionTable:
             session = next(iter(self._sessions.values()), None)
             if session is None or session.used > now - seconds:
                 break
-            # `used` says when a request began: a long one, or a call in flight, is no idleness.
+            # `used` says when a request began: during a long one, or a call in flight, a session is not idle.
             if session.is_idle:
                 return session
             self._use(session, now)  # to the end of the order, where the next calls do not meet it
@@ -220,7 +220,7 @@ class SessionTable:
             if session is None:
                 break
             self.end(session)
-        # The next one that could be over its time. Sessions that were used since are behind it.
+        # The next one that could be over its time. Sessions that were used since then come after it.
         oldest = next(iter(self._sessions.values()), None)
         if oldest is not None:  # a sweep of all of them in one turn would hold up the requests
             now = asyncio.get_running_loop().time()
@@ -273,7 +273,7 @@ class SessionRequests:
             await self._responder.respond(stream, request)
             await transport.close()
             return
-        # Only now, when the handshake is accepted: what anybody can ask for in vain must not fill the table.
+        # Only now, when the handshake is accepted: requests that are refused must not fill the table.
         id, now = _new_id(request.subject, self._settings.session_prefix), asyncio.get_running_loop().time()
         session = HttpSession(id, request.subject, transport, served, now)
         self._server.connections.add(served)
@@ -294,7 +294,7 @@ class SessionRequests:
         """
         session = self._session(request)
         transport, run = session.transport, None
-        # The way of most requests: no stream, no task, and no registration of the request.
+        # The path of most requests: no stream, no task, and no registration of the request.
         if type(message) is Request and not transport.is_paused:
             served = session.connection.serve_at_once(message, request.subject)
             if isinstance(served, bytes):
@@ -333,7 +333,7 @@ class SessionRequests:
 
     def _session(self, request: AsgiRequest, *, needs_room: bool = True) -> HttpSession:
         session = self.sessions.find(_id_in(request), request.subject)
-        if session is not None and not session.transport.is_connected:  # it has ended by itself, as a program does
+        if session is not None and not session.transport.is_connected:  # it has ended on its own, as a program may
             self.sessions.end(session)
             session = None
         if session is None:
@@ -372,7 +372,7 @@ class SessionRequests:
         await self._listen(session, request)
 
     async def _listen(self, session: HttpSession, request: AsgiRequest) -> None:
-        session.replace_listener()  # several requests resumed the stream: the latest one goes on
+        session.replace_listener()  # several requests resumed the stream: the latest one continues
         stream = session.transport.listener
         stream.name, stream.is_stored = session.stream_name(_LISTENER), False
         stream.is_resumable = self._is_resumable(session.connection.revision)
@@ -418,7 +418,7 @@ class SessionRequests:
         """
         session = self._session(request, needs_room=False)
         self.sessions.remove(session)
-        session.transport.cancel_requests()  # their functions must not go on for the seconds that closing allows
+        session.transport.cancel_requests()  # their functions must not run on for the seconds that closing allows
         await self._end(session)
         await request.send_whole(200, [NO_LENGTH], b"")
 

@@ -1,7 +1,7 @@
-"""Requests from 2026-07-28 on: each POST stands alone, and nothing remains after its response.
+"""Requests from 2026-07-28 on: each POST is independent, and nothing remains after its response.
 
 Rules:
-  - What the headers say must be what the body says.
+  - The headers must agree with the body.
   - When the client disconnects, the request is cancelled.
   - A connection of the server that is like new serves another request, as making one costs more than most calls.
 """
@@ -67,7 +67,7 @@ class StatelessRequests:
             message: The decoded body.
 
         Raises:
-            Refusal: The body is no message that may be sent, or there is no room for it.
+            Refusal: The body is not a message that may be sent, or there is no room for it.
         """
         # It belongs to no session, and to cancel a request its client closes the connection.
         if type(message) is Notification:

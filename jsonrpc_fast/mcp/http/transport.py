@@ -246,7 +246,7 @@ class HttpTransport(Transport):
 
     def open_stream(self, request: HttpRequest, ids: Collection[MessageId]) -> MessageStream:
         """Return a new stream for a POST with these requests, none of them in flight. Without any it has ended."""
-        # A POST with notifications alone gets no messages: its stream has ended already.
+        # A POST with only notifications gets no messages: its stream has ended already.
         stream = MessageStream(self, self._max_stream_bytes, set(ids), request, is_ended=not ids)
         self.streams |= dict.fromkeys(ids, stream)
         return stream

@@ -13,12 +13,12 @@
 PyJWT and cryptography verify signatures. httpx2 or httpx fetches keys and asks issuers.
 
 Rules:
-  - A token that is not valid gets 401. If its validity cannot be found out, because the issuer's server is dead, slow
+  - A token that is not valid gets 401. If its validity cannot be determined, because the issuer's server is dead, slow
     or sends nonsense, it gets 503 after at most FETCH_SECONDS.
   - Keys are fetched again after CACHE_SECONDS. If that fails, they serve up to OUTAGE_SECONDS, and no token waits for
     the next attempts.
-  - A token whose key is unknown has them fetched again, once for all tokens that wait, and not within RETRY_SECONDS
-    after the last time: so new keys are found, and made-up ones cost nothing.
+  - A token whose key is unknown causes them to be fetched again, once for all tokens that wait, and not within
+    RETRY_SECONDS after the last time. So new keys are found, and made-up ones cost nothing.
   - A time is a number (NumericDate of RFC 7519), with a leeway of LEEWAY_SECONDS.
   - Only algorithms with public keys are allowed, never `none`; the type and the `alg` of a key must fit the token's.
   - No redirect is followed, and no response of more than MAX_RESPONSE_BYTES is read.
@@ -88,7 +88,7 @@ _logger: Final = logger_of("mcp")
 
 
 def requiring(*claims: str) -> jwt.PyJWT:
-    """Return what verifies the signature of a JWT, and that it has some claims. The caller looks at their values."""
+    """Return what verifies the signature of a JWT, and that it has some claims. The caller checks their values."""
     ours = {f"verify_{name}": False for name in ("exp", "nbf", "iat", "iss", "aud")}
     return jwt.PyJWT(cast("Any", {"enforce_minimum_key_length": True, "require": [*claims], **ours}))
 
@@ -157,7 +157,7 @@ class JwtVerifier:
     async def _key(self, kid: str | None, algorithm: str) -> jwt.PyJWK | None:
         """Return the key of a token, fetched if necessary; None if the issuer has no such key."""
         now = asyncio.get_running_loop().time()
-        # After an outage of this length a key that was taken back meanwhile would still open the server.
+        # After an outage of this length, a key that was revoked meanwhile would still open the server.
         found = self._found(kid, algorithm) if now < self._fetched + OUTAGE_SECONDS else None
         if found is not None and now < self._fetched + CACHE_SECONDS:
             return found
@@ -245,12 +245,12 @@ class IntrospectionVerifier:
         self._credentials = (quote(client_id, safe=""), quote(client_secret, safe=""))  # RFC 6749, section 2.3.1
 
     async def __call__(self, token: str) -> dict[str, Any] | None:
-        """Return what the issuer says of a token; None if it is not valid.
+        """Return what the issuer says about a token; None if it is not valid.
 
         Raises:
             Refusal: The issuer does not respond (503).
         """
-        # The issuer is asked each time: a token that was taken back is refused from then on.
+        # The issuer is asked each time: a token that was revoked is refused from then on.
         form = {"token": token, "token_type_hint": "access_token"}
         try:
             found = await self._fetcher.fetch("POST", data=form, auth=self._credentials)
@@ -298,7 +298,7 @@ class _Fetcher:
 
 
 def _is_for_us(claims: dict[str, Any], issuer: str | None, audience: frozenset[str]) -> bool:
-    """Return whether claims are of an issuer, for an audience, and of this time, as far as they say it."""
+    """Return whether claims are of an issuer, for an audience, and valid now, as far as they say so."""
     # Not by PyJWT, because introspection needs the same rules, and PyJWT takes "1" and True for times.
     given, now = claims.get("aud"), time.time()
     audiences = given if isinstance(given, list) else [given]

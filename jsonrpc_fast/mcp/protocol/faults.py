@@ -131,7 +131,7 @@ def _union_faults(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) 
     # Such as the fault of "x" for `int | bool`: one text for all alternatives is shorter than one for each.
     if all(fault.path == place for each in alternatives for fault in each.faults):
         return [_joined(place, error.kind.name, [fault for each in alternatives for fault in each.faults])]
-    # An alternative for another type says nothing about how to mend the value.
+    # An alternative for another type says nothing about how to fix the value.
     meant = [each for each in alternatives if not each.is_refused_at(place, "type")] or alternatives
     # Sorted, so that the same value gets the same text.
     for tag in sorted(set.intersection(*[{*each.tags} for each in meant])):
@@ -144,7 +144,7 @@ def _union_faults(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) 
                 SchemaFault(path, "enum", f"is required, one of {values}" if is_missing else f"is not one of {values}")
             ]
         meant = tagged
-    # A fault that every alternative has must be mended whichever is meant.
+    # A fault that every alternative has must be fixed whichever is meant.
     shared = [fault for fault in meant[0].faults if all(fault in each.faults for each in meant)]
     if shared:
         return shared
@@ -198,7 +198,7 @@ def _part(schema: Any, path: Sequence[int | str]) -> dict[str, Any] | None:
 
 
 def _target_of(part: dict[str, Any] | None, schema: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the part that a `$ref` refers to, if it is a definition; other parts as they are."""
+    """Return the part that a `$ref` refers to, if it is a definition; other parts unchanged."""
     reference = (part or {}).get("$ref")
     if not isinstance(reference, str):
         return part

@@ -98,7 +98,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defaults=
         return {**in_order, **written}
 
     def member(self, name: str) -> Any:
-        """Return a member by its name in the protocol, also one in `extra`; UNSET if it is absent."""
+        """Return a member by its name in the protocol, even one in `extra`; UNSET if it is absent."""
         member = members_of(type(self), None).get(name)
         value = UNSET if member is None else getattr(self, member.attribute)
         return self.extra.get(name, UNSET) if value is UNSET else value

@@ -197,7 +197,7 @@ _INTO_EACH: Final = (
 )
 _COMPARED: Final = ("enum", "const", "required", "dependentRequired", "dependencies", "pattern")
 """Keywords whose entries are compared with a value one by one, or repeated in the text of a fault."""
-_CHARACTERS_PER_VALUE: Final = 64  # a string has the weight of one value for each so many characters
+_CHARACTERS_PER_VALUE: Final = 64  # a string has the weight of one value for every 64 characters
 _MAX_WORK: Final = 1 << 60
 
 

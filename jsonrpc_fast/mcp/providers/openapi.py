@@ -8,8 +8,8 @@ Rules:
     their schemas here, and written in the usual styles: a list in a query is repeated, in a path and a header it is
     joined with commas.
   - A value in the path is one segment: it cannot lead to another path. Redirects are not followed.
-  - A JSON response is structured content if it is an object, and text. Another status than 2xx is a result with
-    `isError`, with the status and the beginning of the body.
+  - A JSON response is structured content if it is an object, and text. A status other than 2xx gives a result with
+    `isError`, the status and the beginning of the body.
   - The HTTP client has the credentials. The parameters `Accept`, `Content-Type` and `Authorization` are left out.
 """
 
@@ -133,7 +133,7 @@ class _Operation:
             name for name, each in self._parameters.items() if each["in"] == "path"
         }
         if missing:
-            raise ValueError("a part of the path is no parameter")
+            raise ValueError("a part of the path is not a parameter")
         self._body = ""  # the name of its argument
         self._media = ""
         if "requestBody" in operation:
@@ -272,7 +272,7 @@ def _header(name: str, value: Any) -> str:
 
 def _segment(name: str, value: Any) -> str:
     text = _text(value)
-    # `quote` leaves dots as they are, and a server may resolve them.
+    # `quote` leaves dots unchanged, and a server may resolve them.
     if text in ("", ".", ".."):
         raise ToolError(f"{name} must be a name, not empty, . or ..")
     return quote(text, safe="")

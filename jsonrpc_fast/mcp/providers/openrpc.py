@@ -1,4 +1,4 @@
-"""Tools from a document of OpenRPC: each method is a tool.
+"""Tools from an OpenRPC document: each method is a tool.
 
     async with AsyncHttpClient("https://example.org/rpc") as client:
         server.mount(openrpc_server(await client.call("rpc.discover"), client.call), prefix="shop")

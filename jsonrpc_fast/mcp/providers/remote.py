@@ -4,8 +4,8 @@
 
 Rules:
   - The client connects when the server begins to run, and closes when it ends.
-  - Each list is requested anew. The name of a tool or a prompt that was not in the last list is looked up in a new
-    one before the call.
+  - Each list is requested again. The name of a tool or a prompt that was not in the last list is looked up in a new one
+    before the call.
   - Progress goes to the client that called; so do requests of the remote server (roots, sampling, elicitation), if the
     call that they belong to is certain: from 2026-07-28 on, or if it is the only one in flight. Others are refused.
   - Changes of lists are announced. Subscriptions to single resources and log messages do not pass.

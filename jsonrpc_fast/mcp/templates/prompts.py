@@ -212,7 +212,7 @@ class TemplatePrompts:
                 why = "uses an undefined value"
             case _:
                 why = response["error"]
-        # `close` kills the processes, which is no fault of the template.
+        # `close` kills the processes, which is not a fault of the template.
         if not self._is_closed:
             _logger.error("template %s %s", ascii(prompt.template), why)
         # The class of an exception, or a line, may tell the client what the template hides.
@@ -224,7 +224,7 @@ class TemplatePrompts:
         sources = Sources(old.sources.key + 1, {name: file.text for name, file in files.items()})
         shown = [name for name, file in files.items() if not file.is_partial]
         analyses = self._analyse(sources, shown, folder, old)
-        # Of all shown files, also those that do not compile: a name must not change when one is mended.
+        # Of all shown files, even those that do not compile: a name must not change when one is fixed.
         stems = Counter(map(stem_of, shown))
         prompts = {}
         for name, found in analyses.items():

@@ -99,7 +99,7 @@ class Renderer:
         return self._call(sources, request)
 
     def analyse(self, sources: Sources, template: str) -> dict[str, Any]:
-        """Analyse a template without rendering it. Raises as `render`.
+        """Analyse a template without rendering it. Raises what `render` raises.
 
         Returns:
             `arguments` (each with `name`, `required` and `values`), `description`, `is_dynamic` (it includes templates
@@ -128,7 +128,7 @@ class Renderer:
                 size = _RESPONSE_BYTES + _CHARACTER_BYTES * self.limits.characters
                 response = process.call({**request, "seconds": self.limits.seconds}, self.limits.seconds, size)
             finally:
-                # A process that did not answer in time, or not in JSON, may be in any state.
+                # A process that did not respond in time, or not in JSON, may be in any state.
                 self._release(process, is_usable=response is not None)
             return response
 
@@ -136,7 +136,7 @@ class Renderer:
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("the renderer is closed")
-            # The system may kill a process that is idle, such as for want of memory.
+            # The system may kill a process that is idle, for example for lack of memory.
             while self._idle:
                 process = self._idle.pop()
                 if process.is_alive():

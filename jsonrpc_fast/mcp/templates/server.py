@@ -110,7 +110,7 @@ class TemplateFolder(Provider):
                 yield_on_timeout=True,
                 stop_event=stop,
             ):
-                # The first reading may still go on: two at once would do the work twice.
+                # The first reading may still be in progress: two at once would do the work twice.
                 await self._read()
                 changes = await asyncio.to_thread(self._templates.refresh)
                 if changes.prompts:

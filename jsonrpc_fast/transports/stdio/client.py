@@ -283,7 +283,7 @@ class StdioClient(Connection):
         for name, value in (env or {}).items():
             # In the environment of a process, what follows the first = is the value.
             if "=" in checked_path("a name in env", name):
-                raise ValueError("a name in env must not hold =")
+                raise ValueError("a name in env must not contain =")
             checked_path("a value in env", value)
         place = None if cwd is None else checked_path("cwd", cwd)
         check_seconds("exit_seconds", exit_seconds, may_be_none=False)

@@ -65,7 +65,7 @@ def test_an_entry(entry: dict[str, Any], expected: ServerEntry, monkeypatch: pyt
         ({"url": "http://a", "auth": {"CLIENT_SECRET": "secret"}}, "auth that is not a string"),
         ({"url": "http://a", "auth": "secret secret"}, 'must be "oauth", a bearer token, or an Auth'),
         ({"command": "a", "env": {"A": "${NONE}"}}, "needs the variable NONE"),
-        ({"command": "a", "args": ["${input:secret}"]}, "no variable of the environment"),
+        ({"command": "a", "args": ["${input:secret}"]}, "not an environment variable"),
         ({"command": "a", "args": ["${workspaceFolder}"]}, "workspaceFolder"),
         ("secret", "must be an object"),
     ],

@@ -46,10 +46,10 @@ def a_large_file(path: Path) -> None:
 
 BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "large": (a_large_file, "is too large"),
-    "a pipe": (lambda path: os.mkfifo(path, 0o600), "is no file"),
-    "a folder": (lambda path: path.mkdir(0o700), "is no file"),
+    "a pipe": (lambda path: os.mkfifo(path, 0o600), "is not a file"),
+    "a folder": (lambda path: path.mkdir(0o700), "is not a file"),
     "a loop": (lambda path: path.symlink_to(path), r"cannot be read: Too many levels of symbolic links"),
-    "a device": (lambda path: path.symlink_to("/dev/zero"), "is no file"),
+    "a device": (lambda path: path.symlink_to("/dev/zero"), "is not a file"),
     "a shared folder": (lambda path: path.parent.chmod(0o777), r"other users can write to .*: make it yours alone"),
     "a folder of a group": (lambda path: path.parent.chmod(0o770), r"other users can write to .*: make it yours alone"),
     "a folder that is a file": (

@@ -301,7 +301,7 @@ def changed(**members: Any) -> dict[str, Any]:
         ({"swagger": "2.0"}, "must be one of OpenAPI 3"),
         (changed(servers=[]), "pass url="),
         (changed(servers=[{"url": "/v1"}]), "pass url="),
-        (changed(paths={"/a/{b}": {"get": {}}}), r"GET /a/\{b\}.*no parameter"),
+        (changed(paths={"/a/{b}": {"get": {}}}), r"GET /a/\{b\}.*not a parameter"),
         (changed(paths={"/a": {"get": {"operationId": "x"}, "put": {"operationId": "x"}}}), "x is already registered"),
         (changed(paths={"/a": {"post": {"requestBody": {"content": {"text/xml": {}}}}}}), "must be JSON"),
         (changed(paths={"/a": {"get": {"parameters": [{"name": "c", "in": "cookie", "required": True}]}}}), "a cookie"),
