@@ -1,4 +1,4 @@
-"""The development commands: `nox -l` lists them, `nox -s NAME` runs one, and what stands after `--` is passed on.
+"""The development commands: `nox -l` lists them, `nox -s NAME` runs one, and what follows `--` is passed on.
 
 Rules:
 - A session runs in the active environment, which has the extra `dev`. Only the sessions that test an installation, or
@@ -247,7 +247,7 @@ def leave_sources(session: nox.Session) -> None:
 
 
 def commit_time() -> str:
-    """Return SOURCE_DATE_EPOCH: as it is set, or else the time of the last commit."""
+    """Return SOURCE_DATE_EPOCH: the variable, or the time of the last commit if it is not set."""
     if "SOURCE_DATE_EPOCH" in os.environ:
         return os.environ["SOURCE_DATE_EPOCH"]
     command = ("git", "log", "-1", "--format=%ct")
@@ -258,7 +258,7 @@ def source_archive(session: nox.Session) -> Path:
     """Return the source distribution in `dist`."""
     archives = list(DIST.glob("*.tar.gz"))
     if len(archives) != 1:
-        session.error("dist/ does not hold one source distribution: run `nox -s build` first")
+        session.error("dist/ must contain one source distribution: run `nox -s build` first")
     return archives[0]
 
 
@@ -274,13 +274,13 @@ def build_packages(session: nox.Session, sources: Path, target: Path, **env: str
     """Build the source distribution, the wheel of this Python and the pure one from a folder of sources."""
     shutil.rmtree(target, ignore_errors=True)
     env = {"SOURCE_DATE_EPOCH": commit_time(), **env}
-    os.umask(0o022)  # wheels hold the modes of some files
+    os.umask(0o022)  # wheels contain the modes of some files
     with session.chdir(sources):
         session.run("python", "-m", "build", "-n", "-s", "-o", str(target), env=env, silent=True)
         build = ("pip", "wheel", "--no-deps", "--no-build-isolation", "-w", str(target), ".")
         for choice in ("yes", "no"):
             for earlier in Path("build").glob("lib*"):
-                shutil.rmtree(earlier)  # it may hold modules that are gone
+                shutil.rmtree(earlier)  # it may contain modules that are gone
             session.run(*build, env={**env, "JSONRPC_FAST_EXTENSION": choice}, silent=True)
     recompress(session, target)
 
@@ -294,7 +294,7 @@ def built_wheel(session: nox.Session) -> Path:
     """Return the wheel with the core in `dist`."""
     found = [wheel for wheel in DIST.glob("*.whl") if not wheel.name.endswith("-py3-none-any.whl")]
     if len(found) != 1:
-        session.error("dist/ does not hold one wheel with the core: run `nox -s build` first")
+        session.error("dist/ must contain one wheel with the core: run `nox -s build` first")
     return found[0]
 
 
@@ -339,7 +339,7 @@ def python_that_watches_threads() -> str | None:
 
 
 def run_tests_on(session: nox.Session, wheel: Path, backend: str, *options: str) -> None:
-    """Install a wheel, and run the tests where there are no sources that could hide it."""
+    """Install a wheel, and run the tests where no sources can hide it."""
     session.install(f"jsonrpc_fast[test] @ {wheel.as_uri()}")
     sources = unpack(source_archive(session), temporary_folder(session) / "sources")
     shutil.rmtree(sources / "jsonrpc_fast")
@@ -413,7 +413,7 @@ def without_orjson(session: nox.Session) -> None:
 def free_threaded(session: nox.Session) -> None:
     """Run the tests of the codec and of the framings, and the threads, on a Python without the GIL, where there is one.
 
-    What stands after `--` is for the threads.
+    What follows `--` goes to the threads.
     """
     session.install("-e", ".", *FREE_THREADED_TOOLS, env={"JSONRPC_FAST_EXTENSION": "yes"})
     session.run(*PYTEST, "tests/codec", "tests/framing")
@@ -462,14 +462,14 @@ def pyodide(session: nox.Session) -> None:
 def pure(session: nox.Session) -> None:
     """Run the tests with the pure backend chosen, as on a machine without a compiler.
 
-    What runs on both backends anyway, or tests the core as a module, does not depend on the choice, and is left out.
+    Tests that run on both backends anyway, or that test the core as a module, are left out: the choice does not matter.
     """
     session.run(*PYTEST, "tests", "--pure-only", "--without-impl", *session.posargs, env={"JSONRPC_FAST_PURE": "1"})
 
 
 @nox.session
 def nightly(session: nox.Session) -> None:
-    """Run everything that takes long, one session after the other; `-- fuzz guided` chooses some."""
+    """Run everything that takes long, one session after another; `-- fuzz guided` chooses some."""
     names = {name for name, *_ in NIGHTLY}
     unknown = set(session.posargs) - names - {name.partition("-")[0] for name in names}
     if unknown:
@@ -481,7 +481,7 @@ def nightly(session: nox.Session) -> None:
 
 @nox.session
 def mutants(session: nox.Session) -> None:
-    """Put small faults into the code that carries the rules, and count those that the tests find."""
+    """Put small faults into the code that implements the rules, and count those that the tests find."""
     session.run("python", "tests/isolated/mutants.py", *session.posargs)
 
 
@@ -506,7 +506,7 @@ def portable(session: nox.Session) -> None:
 
 @nox.session
 def leaks(session: nox.Session) -> None:
-    """Call each function of the codec a million times, on both backends: neither memory nor objects are left."""
+    """Call each function of the codec a million times, on both backends: no memory and no objects leak."""
     session.run("python", "-m", "tests.isolated.leaks", *session.posargs)
     session.run("python", "-m", "tests.isolated.leaks", *session.posargs, env={"JSONRPC_FAST_PURE": "1"})
 
@@ -539,7 +539,7 @@ def guided(session: nox.Session) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Run the fuzz targets for a minute; `-- --seconds 600 --seed 7` changes that, `-- --help` shows the rest."""
+    """Run the fuzz targets for a minute; `-- --seconds 600 --seed 7` changes that, `-- --help` shows all options."""
     session.run("python", "-m", "tests.fuzz", "--seconds", "60", *session.posargs)
 
 
@@ -559,7 +559,7 @@ def hooks(session: nox.Session) -> None:
 
 @nox.session
 def allocations(session: nox.Session) -> None:
-    """Let each allocation fail, for a minute as the core is and for one with the sanitizers; `-- --seconds 600`."""
+    """Let each allocation fail, for a minute on the plain core and for one with the sanitizers; `-- --seconds 600`."""
     session.run("python", "-m", "tests.isolated.allocations", *session.posargs)
     session.run("python", "-m", "tests.isolated.allocations", *session.posargs, env=sanitized(session))
 
@@ -584,7 +584,7 @@ def thread_sanitizer(session: nox.Session) -> None:
     copy_sources(THREAD_SANITIZED)
     session.chdir(THREAD_SANITIZED)
     env = {"PYTHONPATH": os.pathsep.join([str(tools), str(THREAD_SANITIZED)])}
-    # setuptools alone takes minutes under the sanitizer.
+    # setuptools itself takes minutes under the sanitizer.
     folder = Path("jsonrpc_fast", "codec")
     session.run("python", "-m", "cython", "-o", "core.c", str(folder / "_core.pyx"), env=env)
     code = "from sysconfig import *; print(get_path('include'), get_config_var('EXT_SUFFIX'))"
@@ -600,7 +600,7 @@ def thread_sanitizer(session: nox.Session) -> None:
 
 @nox.session
 def hostile(session: nox.Session) -> None:
-    """Measure hostile inputs on both backends: within their bounds, and the core not slower than the pure backend."""
+    """Measure hostile inputs on both backends: all are within bounds, and the core no slower than the pure backend."""
     session.run("python", "-m", "tests.isolated.hostile_inputs", *session.posargs)
     session.run("python", "-m", "tests.isolated.hostile_ratios")
 
@@ -626,7 +626,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(venv_backend="virtualenv")
 def docs_alone(session: nox.Session) -> None:
-    """Build the site where no library of an adapter is installed."""
+    """Build the site where no adapter's library is installed."""
     session.install("-e", ".[docs]", env={"JSONRPC_FAST_EXTENSION": "no"})
     session.run("sphinx-build", "-W", "--keep-going", "-q", "docs", str(temporary_folder(session) / "site"))
 
@@ -639,7 +639,7 @@ def pictures(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure the speed table: every ratio beside its bar."""
+    """Measure the speed table: every ratio with its bar."""
     session.run("python", "-m", "benchmarks.report", *session.posargs)
 
 
@@ -701,7 +701,7 @@ def pythons(session: nox.Session) -> None:
 
 
 def lowest_versions() -> list[str]:
-    """Return a constraint for each dependency of the package and its extras: the lowest version that is allowed."""
+    """Return a constraint to the lowest allowed version for each dependency of the package and its extras."""
     project = nox.project.load_toml(ROOT / "pyproject.toml")["project"]
     extras = project["optional-dependencies"]
     required = re.findall(r'"(orjson>=[^;]+);', (ROOT / "setup.py").read_text(encoding="utf-8"))
@@ -730,15 +730,15 @@ def build(session: nox.Session) -> None:
 
 @nox.session(venv_backend="virtualenv")
 def reproducible(session: nox.Session) -> None:
-    """Build again what is in `dist`, from the unpacked source distribution: the same bytes come out.
+    """Build the contents of `dist` again from the unpacked source distribution: the bytes must be the same.
 
-    The folder and the hash seed are others.
+    The folder and the hash seed differ.
     """
     session.install(*BUILD_TOOLS)
     folder = temporary_folder(session)
     other = folder / "again"
     sources = unpack(source_archive(session), folder / "a folder with another path")
-    (sources / "setup.cfg").unlink()  # generated, and the list of sources would have it
+    (sources / "setup.cfg").unlink()  # generated, and would be in the list of sources
     build_packages(session, sources, other, PYTHONHASHSEED="7")
     names = sorted(path.name for path in DIST.iterdir())
     if len(names) != 3 or filecmp.cmpfiles(DIST, other, names, shallow=False)[0] != names:
@@ -755,7 +755,7 @@ def check_packages(session: nox.Session) -> None:
     wheels = sorted(DIST.glob("*.whl"))
     pure = [wheel for wheel in wheels if wheel.name.endswith("-py3-none-any.whl")]
     if len(pure) != 1 or len(wheels) != 2:
-        session.error(f"dist/ does not hold a pure wheel and one other: {', '.join(wheel.name for wheel in wheels)}")
+        session.error(f"dist/ must contain a pure wheel and one other: {', '.join(wheel.name for wheel in wheels)}")
     session.run("twine", "check", "--strict", str(archive), *map(str, wheels))
     session.run("check-wheel-contents", *map(str, wheels))
     if (ROOT / ".git").exists():
@@ -810,7 +810,7 @@ def release_wheels(session: nox.Session) -> None:
 
 @nox.session(venv_backend="virtualenv")
 def check_release(session: nox.Session) -> None:
-    """Check that `dist` holds all packages of a release, of the version in the tag: `-- v1.2.3`."""
+    """Check that `dist` contains all packages of a release, with the version in the tag: `-- v1.2.3`."""
     if len(session.posargs) != 1:
         session.error("name the tag: `nox -s check_release -- v1.2.3`")
     [tag] = session.posargs

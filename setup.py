@@ -7,7 +7,7 @@ JSONRPC_FAST_EXTENSION   yes    build the core; a failure is fatal (release jobs
 An older core is removed before anything is built, so it cannot be mistaken for the new one. If the core is not built,
 the reason is stored in the package, for `python -m jsonrpc_fast info`.
 
-Nothing is written beside the sources. Cython's C file and the finished core stay in `build/core/KEY`, where the key is
+Nothing is written next to the sources. Cython's C file and the finished core stay in `build/core/KEY`, where the key is
 a checksum of the sources, of this file and of Cython's release: the same sources are not translated again, nor compiled
 again with the same settings (`--force` does both). Where that folder cannot be written, they are in the build's own.
 
@@ -15,7 +15,7 @@ A docstring of the core that ends with a reference, such as `_pure.decode`, gets
 backend instead. It takes one line there, so the numbers of lines in tracebacks are those of the sources.
 
 orjson is a dependency where it can be installed, which no marker tells of a free-threaded Python: what is built there
-does not ask for it. The core is for CPython alone: elsewhere nothing is compiled, unless it is required.
+does not ask for it. The core is only for CPython: elsewhere nothing is compiled, unless it is required.
 
 The core has no symbols; `build_ext --debug` keeps them. With SOURCE_DATE_EPOCH, the same sources and
 tools give the same bytes in any folder: setuptools does so for wheels, `SourceArchive` for the source distribution.
@@ -57,7 +57,7 @@ SETTINGS = ("CFLAGS", "CPPFLAGS", "LDFLAGS", "ARCHFLAGS", "MACOSX_DEPLOYMENT_TAR
 
 
 class Core:
-    """The result of the build. `fault` is the reason why there is no core, or None."""
+    """The result of the build. `fault` says why there is no core; None if there is one."""
 
     fault = None
 

@@ -1,4 +1,4 @@
-"""The bars: how fast each work must be, beside how fast it is, and its rank among the contestants."""
+"""The bars: how fast each operation must be, how fast it is, and its rank among the contestants."""
 
 from __future__ import annotations
 

@@ -4,10 +4,10 @@
 
 Each application runs in a process of its own, and all take turns in every round. One load tool sends the same requests
 to all: some connections, one request in flight on each. The processor time of the server's processes is read from
-/proc, so Linux is needed. The best round counts: many short rounds are robust on a loaded machine. After some rounds
-all servers are restarted, because the memory layout of a process makes a difference of up to a fifth.
+/proc, so Linux is needed. The best round is reported: many short rounds are robust on a loaded machine. After some
+rounds all servers are restarted, because the memory layout of a process makes a difference of up to a fifth.
 
-The ceiling is an application that receives the body and answers constant bytes.
+The ceiling is an application that receives the body and responds with constant bytes.
 """
 
 from __future__ import annotations

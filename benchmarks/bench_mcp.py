@@ -1,8 +1,8 @@
 """Compare the adapter with the stdio transport of the MCP SDK, under its servers: `python -m benchmarks.bench_mcp`.
 
 Each server is a process. This process writes tools/call lines to its pipe, keeps 1 or 32 of them in flight, and only
-counts the line feeds that it receives. The two servers take turns, round by round, and the best round of each counts.
-Then both are restarted.
+counts the line feeds that it receives. The two servers take turns, round by round, and the best round of each is
+reported. Then both are restarted.
 """
 
 from __future__ import annotations

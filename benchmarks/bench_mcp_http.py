@@ -1,12 +1,12 @@
-"""Compare the MCP server over Streamable HTTP with the one of the MCP SDK: `python -m benchmarks.bench_mcp_http`.
+"""Compare the MCP server over Streamable HTTP with the MCP SDK's: `python -m benchmarks.bench_mcp_http`.
 
 All servers run under uvicorn, each in a process of its own, with the same tools, and take turns in every round. One
 load tool sends the same calls to all, over 1 or 32 connections with one call in flight on each. Each connection has a
-session of its own where the revision has sessions. An application that only reads and writes the JSON shows the
-ceiling: what uvicorn and the load tool leave. The processor time of the server is read from /proc, so Linux is
-needed. The best round counts.
+session of its own where the revision has sessions. An application that only reads and writes the JSON shows the ceiling
+that uvicorn and the load tool set. The processor time of the server is read from /proc, so Linux is needed. The best
+round is reported.
 
-The memory of a session is what the server's process grows by while sessions begin, divided by their number. Their
+The memory of a session is the growth of the server's process while sessions begin, divided by their number. Their
 connections are closed then.
 """
 

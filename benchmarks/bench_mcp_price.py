@@ -5,7 +5,7 @@
 
 Each server is a process with the same async tool: over stdio, and over HTTP with uvicorn, uvloop and httptools. One
 load tool sends the same calls to all of them (revision 2025-11-25), with 1 or 32 in flight, in turn, round by round,
-and the best round of each counts. The processor time is read from /proc, so Linux is needed.
+and the best round of each is reported. The processor time is read from /proc, so Linux is needed.
 
 The SDK 1 and fastmcp have environments of their own (tests/peers/venvs.py). Where one cannot be made, its rows are
 left out, and a line says so.
@@ -116,7 +116,7 @@ def over_stdio(python: str, function: str) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def over_http(python: str, function: str) -> Iterator[Any]:
-    """Run a server on a port. Yields as `over_stdio`."""
+    """Run a server on a port. Yields what `over_stdio` yields."""
     port = free_port()
     with running([python, str(HERE / "mcp_price_servers.py"), function, str(port)]) as process:
         server = bench_mcp_http.Server(function, process.pid, await_port(process, port))

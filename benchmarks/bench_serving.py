@@ -1,8 +1,8 @@
 """Compare what a served request costs a session and a bare protocol: `python -m benchmarks.bench_serving`.
 
 Each server is a process of its own and echoes params on TCP. This process keeps 64 requests in flight on one
-connection. The figure is the processor time of the server, which the system accounts for. The servers of a loop take
-turns, round by round, and the best round counts. After some rounds all servers are restarted, because the memory layout
+connection. The figure is the processor time of the server, as the system measures it. The servers of a loop take turns,
+round by round, and the best round is reported. After some rounds all servers are restarted, because the memory layout
 of a process makes a difference.
 """
 

@@ -1,7 +1,7 @@
 """Measure round trips of sessions and the cost of a deadline: `python -m benchmarks.bench_sessions`.
 
-Client and server run in one loop: the time is that of both together, and a second processor does not help.
-All contestants of a channel are open at the same time and take turns in every round. The minimum of all rounds counts.
+Client and server run in one loop: the time is the sum of both, and a second processor does not help. All contestants of
+a channel are open at the same time and take turns in every round. The minimum of all rounds is reported.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Throughput with one thread and with two: `python -m benchmarks.bench_threads`.
 
-Each run adds the figures of its Python to threads.json: run it with one that has the GIL, and with one without it.
-`--plot` draws the picture and writes the table of docs/threads.md. The package alone is needed; what else is installed
-is compared.
+Each run adds the figures of its Python to threads.json: run it on one with the GIL and on one without it. `--plot`
+draws the picture and writes the table of docs/threads.md. Only the package is needed; the other libraries that are
+installed are compared.
 
-All threads of a sample begin together, and it ends with the last of them. The loop around the calls is one of C: that
-of the interpreter is slower without the GIL, and would count as a part of each call. The best of many short samples
-counts: other work on the machine takes processors from some of them.
+All threads of a sample begin together, and it ends with the last of them. The loop around the calls is written in C:
+the interpreter's is slower without the GIL, and would be part of the time of each call. The best of many short samples
+is reported: other work on the machine takes processors from some of them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Compare echo servers on TCP, each in its own process: `python -m benchmarks.bench_transports`.
 
-One connection keeps 64 requests in flight. This process only counts the line feeds that it receives and sends as many
-new requests, so most of the time is the server's. The servers take turns, round by round, and the best round counts.
-After some rounds all servers are restarted, because the memory layout of a process makes a difference.
+One connection keeps 64 requests in flight. This process only counts the line feeds that it receives and sends that many
+new requests, so most of the time is the server's. The servers take turns, round by round, and the best round is
+reported. After some rounds all servers are restarted, because the memory layout of a process makes a difference.
 
-The rate is what a client sees, and includes the work of both processes. The processor time of the server, which the
-system accounts for, is the steadier figure.
+The rate is what a client sees, and includes the work of both processes. The processor time of the server, as the system
+measures it, is the steadier figure.
 """
 
 from __future__ import annotations

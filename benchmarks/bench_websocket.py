@@ -1,9 +1,9 @@
 """Compare what a call over WebSocket costs a client: `python -m benchmarks.bench_websocket`.
 
 All clients call the same echo server, which is a process of its own and does not compress. The figure is the processor
-time of this process for a call, with a result that is a list of Python objects in the end. The clients take turns,
-round by round, and the best round counts. With one call in flight most of the time is the system's, for the writing and
-the reading of a socket, which is the same for all.
+time of this process for a call, until its result is a list of Python objects. The clients take turns, round by round,
+and the best round is reported. With one call in flight the system takes most of the time, to write to a socket and read
+from it, which is the same for all.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ async def time_calls(call: Call, params: Any, in_flight: int, calls: int) -> flo
 
 
 async def measure(uri: str, rounds: int, milliseconds: float) -> Seconds:
-    """Let the clients take turns. Each of their turns takes about so many milliseconds."""
+    """Let the clients take turns. Each turn takes about that many milliseconds."""
     found: Seconds = {}
     async with contextlib.AsyncExitStack() as stack:
         clients = {name: await stack.enter_async_context(open_client(uri)) for name, open_client in CLIENTS.items()}

@@ -29,7 +29,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Show each contest: the time of an operation, and its multiple of what orjson alone takes."""
+    """Show each contest: the time of an operation, and its ratio to orjson's own time."""
     for group, times in config.stash[TIMES].items():
         terminalreporter.section(group, sep="-")
         orjson = times.get("orjson")

@@ -1,4 +1,4 @@
-"""The messages by name: those in ../shared/corpora/bench beside the repository, else generated ones like them."""
+"""The messages by name: those in ../shared/corpora/bench, or generated ones like them if it is missing."""
 
 from __future__ import annotations
 

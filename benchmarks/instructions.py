@@ -5,7 +5,7 @@ makes the same objects from a form that needs no parsing.
 
 Rules:
   - one process under callgrind runs all calls; a call of the C function `getppid` before and after each ends a dump;
-  - a call runs N times and 3N times, and the difference counts, so that the loop around it does not.
+  - a call runs N times and 3N times, and the difference is reported, which excludes the loop around it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The memory that a decoded message keeps, as tracemalloc counts it: all that Python's allocator gave for it.
+"""The memory that a decoded message keeps, as tracemalloc counts it: everything that Python allocated for it.
 
 The text is released after decoding, so a contestant that keeps it, or a part of it, pays for that. Strings that are
 made once and shared by all messages, such as the names of members, are made before the measurement.

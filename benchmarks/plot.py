@@ -44,7 +44,7 @@ def plot(figures: dict[str, Any], output: Path) -> None:
     for place, (title, ratios) in enumerate(panels):
         _draw_panel(grid.flat[place], title, ratios, slots[place // columns])
     everything = [ratio for _, ratios in panels for ratio in ratios.values()]
-    # Leave room for the numbers beside the bars.
+    # Leave room for the numbers next to the bars.
     grid.flat[0].set_xlim(min(everything) / 2.5, max(everything) * 2)
     figure.suptitle("Time taken, as a multiple of what orjson alone takes (left of the line is faster)", fontsize=15)
     # A name and its version stay on one line.

@@ -1,7 +1,7 @@
 """Measure every contestant and show the ratios that the codec promises: `python -m benchmarks.report`.
 
-All contestants run in one process, in turn in every round, and the minimum of many rounds counts: other work on the
-machine affects all of them alike. Times are per operation. A sample is as many operations as fill about 1 ms.
+All contestants run in one process, in turn in every round, and the minimum of many rounds is reported: other work on
+the machine affects all of them alike. Times are per operation. A sample is as many operations as fill about 1 ms.
 """
 
 from __future__ import annotations

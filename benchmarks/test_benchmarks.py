@@ -158,7 +158,7 @@ def test_the_contestants_of_every_bar_are_entered(report: Any) -> None:
     for bar in report.bars.bars():
         found = entered[bar.work, bar.payload]
         assert bar.contestant in found
-        # A library for requests alone does not read a response.
+        # A library only for requests does not read a response.
         assert found.intersection(bar.opponents)
 
 

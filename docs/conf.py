@@ -87,7 +87,7 @@ html_static_path = ["static"]
 html_extra_path = ["llms.txt"]
 html_css_files = ["site.css"]
 
-copybutton_prompt_text = "$ "  # of a console, the commands alone are copied
+copybutton_prompt_text = "$ "  # only the commands of a console are copied
 copybutton_line_continuation_character = "\\"
 
 myst_heading_anchors = 4

@@ -213,7 +213,7 @@ def no_descriptor_left() -> Iterator[None]:
 
 @pytest.fixture
 def no_child_left() -> Iterator[None]:
-    """The test leaves neither a child nor a zombie, beside those of earlier tests, such as a resource tracker."""
+    """The test leaves neither a child nor a zombie, except those of earlier tests, such as a resource tracker."""
     before = _children()
     yield
     assert _children() <= before
@@ -224,7 +224,7 @@ def _descriptors() -> int:
 
 
 def _children() -> set[str]:
-    """Return the ids of the children of this process, of any of its threads, beside the one that forks."""
+    """Return the ids of the children of this process, of any of its threads, except the one that forks."""
     found: set[str] = set()
     for path in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError):  # the thread has ended

@@ -256,7 +256,7 @@ async def test_followers_survive_a_redis_that_starts_again_with_its_data(server:
 
 
 async def test_at_random_each_follower_gets_every_event(server: RedisServer) -> None:
-    """Followers at two workers come and go at random, and connections to Redis are cut in between."""
+    """Followers at two workers join and leave at random, and connections to Redis are cut in between."""
     chance = random.Random(1)
     sent: dict[str, list[tuple[str, bytes]]] = {f"s/{number}": [] for number in range(4)}
 

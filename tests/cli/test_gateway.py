@@ -160,7 +160,7 @@ async def test_clients_over_http(servers: Path) -> None:
         async with (
             connect(url) as one,
             connect(url) as other,
-        ):  # requests that stand alone, of clients that look the same
+        ):  # single requests of clients that look the same
             pids = [value_of(await client.call_tool("good.pid", {})) for client in (one, other)]
             assert pids[0] == pids[1]
 

@@ -181,7 +181,7 @@ def calls(impl: ModuleType, payload: Any, **options: Any) -> list[Callable[[], b
 
 
 def calls_and_answers(impl: ModuleType, payload: Any, **options: Any) -> list[Callable[[], bytes]]:
-    """As `writers`, and responses, which become an error if a payload cannot be written."""
+    """Like `writers`, with responses, which become an error if a payload cannot be written."""
     return [
         *calls(impl, payload, **options),
         lambda: impl.respond(impl.Request(1, "m"), lambda _: impl.Response(1, payload), **options),
@@ -384,7 +384,7 @@ class TestValuesThatCannotBeWritten:
             for call in calls(impl, [value], default=default):
                 with pytest.raises(EncodeError, match=r"^Recursion limit reached$"):
                     call()
-        # What is beside, not inside, does not add up, and `default` decides about what is passed to it.
+        # Siblings do not add to the depth, and `default` decides about what is passed to it.
         for call in calls(impl, [[Left(tuples), Left(tuples)], tuples], default=default):
             assert orjson.loads(call())
         for call in calls(

@@ -68,7 +68,7 @@ def test_decimals_and_default() -> None:
         ('{"\\\\u006asonrpc":1,"xjsonrpc":1,"jsonrpc2":1,"Jsonrpc":1}', None),
         ('[[{"jsonrpc":"2.0"}],"jsonrpc"]', None),
         ('"jsonrpc"', None),
-        # What is no message.
+        # What is not a message.
         ('{"jsonrpc":"1.0","id":1,"method":"m"}', True),
         ('{"jsonrpc":null}', True),
         ('{"jsonrpc":"2.0","jsonrpc":"2.0"}', True),

@@ -27,7 +27,7 @@ from ..support.tables import rows
 
 
 def run(impl: ModuleType, script: str, *options: str) -> str:
-    """The output of a script in which `impl` is the backend; it must exit by itself, with code 0."""
+    """The output of a script in which `impl` is the backend; it must exit on its own, with code 0."""
     needs.require_processes()
     begin = f"{MARK}import faulthandler, {impl.__name__} as impl\nfaulthandler.enable()\n"
     command = [sys.executable, *options, "-c", begin + textwrap.dedent(script)]
@@ -512,7 +512,7 @@ METACLASS = """
 
     Keyed = type("Keyed", (), {Key(): 1})
     for cls in (Plain, Keyed):
-        for first in ([], ["x" * 600]):  # the second lets orjson write the object alone
+        for first in ([], ["x" * 600]):  # the second lets orjson write only the object
             for call in (
                 lambda: impl.encode_result(1, items),
                 lambda: impl.encode_request(1, "m", items),

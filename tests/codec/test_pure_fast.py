@@ -1,4 +1,4 @@
-"""The law of the fast path of the pure backend: `decode` returns what it returns without it."""
+"""The fast path of the pure backend changes no result: `decode` returns what it returns without it."""
 
 from __future__ import annotations
 

@@ -154,8 +154,8 @@ CHANGES: Final = [
     *[("an error", ERROR, name) for name in ("id", "error", "has_error_code", "has_error_message")],
 ]
 MEANT: Final = {
-    ("has_error_code", False): ("code", "no integer of 64 bits"),
-    ("has_error_message", False): ("message", "no string"),
+    ("has_error_code", False): ("code", "not a 64-bit integer"),
+    ("has_error_message", False): ("message", "not a string"),
 }
 COLUMNS: Final = ("LENIENT", "JSONRPC_1", "LSP", "MCP_2024_11_05", "MCP_2025_11_25")
 
@@ -229,7 +229,7 @@ def test_limits() -> None:
 
 
 def test_each_code_of_a_message_is_shown() -> None:
-    """The other codes belong to streams and to what a profile of one's own asks for."""
+    """The only code that is missing belongs to streams."""
     missing = [name for name in jsonrpc_fast.ParseErrorCode.__members__ if f"`{name}`" not in PAGE]
     assert missing == ["INVALID_FRAMING"]
 

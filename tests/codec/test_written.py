@@ -103,7 +103,7 @@ class TestNumbers:
                   for power in range(-323, 308)]  # fmt: skip
         powers = [2.0**power for power in range(-1074, 1024)]
         for power in powers:
-            # The doubles beside a power of two are at different distances from it.
+            # The doubles next to a power of two are at different distances from it.
             bits = struct.unpack("q", struct.pack("d", power))[0]
             values += struct.unpack("3d", struct.pack("3q", bits - 1, bits, bits + 1))
         values += [0.0, sys.float_info.max, sys.float_info.min, 5e-324, float("inf"), float("nan"), 123456789012345.6]
@@ -216,7 +216,7 @@ class TestContainers:
                     impl.encode_many([impl.Response(1, "a"), impl.Response(2, payload)])
 
     def test_dicts_of_every_form(self, impl: ModuleType) -> None:
-        """With deleted members, with a table of their own or of a class, of names alone or not, small and large."""
+        """With deleted members, their own table or that of a class, with or without other keys, small and large."""
 
         class Plain:
             pass
@@ -340,7 +340,7 @@ class TestGuardPages:
 
     A str, an int, a float, a tuple and bytes are one block of memory each, so that a copy of it is a value, too: it is
     placed at either end of a page between two that cannot be read. The same is done with the array of a list. What
-    cannot be placed: a dict, which the core reads through `PyDict_Next` alone; and the output, which begins on the C
+    cannot be placed: a dict, which the core reads only through `PyDict_Next`; and the output, which begins on the C
     stack and goes on in a bytes object. The sanitizers watch the output (docs/proof.md), as does CPython's debug
     allocator in `test_the_output_keeps_inside_its_memory`.
     """

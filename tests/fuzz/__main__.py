@@ -41,7 +41,7 @@ MAX_SECONDS: Final = 1.0
 """Maximum processor time of one input."""
 MAX_GROWTH_BYTES: Final = 200 * 1024 * 1024
 MAX_STORED: Final = 40
-"""How many inputs of one target are stored beside the targets."""
+"""How many inputs of one target are stored next to the targets."""
 MAX_STORED_BYTES: Final = 500
 MAX_KINDS: Final = 4000
 """Maximum number of inputs in the corpus of one target."""
@@ -90,7 +90,7 @@ class Fuzzer:
                 self.run(data)
 
     def fuzz(self, end: float, inputs: float) -> None:
-        """Run new inputs until a time, or until there were so many in all. Raises what a finding raises."""
+        """Run new inputs until a time, or until that many have run in all. Raises what a finding raises."""
         while self.inputs < inputs and time.monotonic() < end:
             for _ in range(16):
                 self.run(self._next())
@@ -149,7 +149,7 @@ def read_corpus(directory: Path, name: str) -> Iterator[bytes]:
 
 
 def write_corpus(directory: Path, fuzzer: Fuzzer, maximum: int, max_bytes: int = MAX_INPUT_BYTES) -> None:
-    """Store the corpus of a target: so many inputs, of all lengths up to a maximum."""
+    """Store the corpus of a target: that many inputs, of all lengths up to a maximum."""
     directory.mkdir(parents=True, exist_ok=True)
     inputs = [data for data in set(fuzzer.corpus.values()) if len(data) <= max_bytes]
     inputs.sort(key=lambda data: (len(data), data))
@@ -186,7 +186,7 @@ def run_targets(
                         raise Finding(difference)
                     continue
                 if name not in fuzzers:
-                    # The inputs of a target depend on the seed alone, not on the time that other targets took.
+                    # The inputs of a target depend only on the seed, not on the time that other targets took.
                     rng = random.Random(f"{seed} {name}")
                     fuzzers[name] = Fuzzer(name, targets[name], rng, directories)
                 fuzzer = fuzzers[name]

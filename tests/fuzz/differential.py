@@ -113,7 +113,7 @@ def value_disagreement(text: bytes) -> str | None:
     try:
         expected = orjson.loads(text)
     except orjson.JSONDecodeError:
-        # What is no value may still be one with members behind it.
+        # What is not a value may still be one with members behind it.
         slow = _core._decode_slow(message, JSONRPC, False)
         if shown(_core, found) != shown(_core, slow):
             return f"fast {found!r}, slow {slow!r}"

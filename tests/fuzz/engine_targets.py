@@ -1,4 +1,4 @@
-"""The target of what stands in for orjson: it reads and writes what orjson does, with the same errors."""
+"""The target of the substitute for orjson: it reads and writes what orjson does, with the same errors."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ DEFAULTS: Final = [repr, repr, lambda value: [type(value).__name__], lambda valu
 
 
 def standard(data: bytes) -> Hashable:
-    """orjson and what stands in for it read a text alike, or write a value alike."""
+    """orjson and its substitute read a text alike, or write a value alike."""
     if not data:
         return None
     if not data[0] & 1:

@@ -150,7 +150,7 @@ HANDLERS: Final = _AnyMethod({"sync": _sync, "async": _async, "failing": _failin
 
 
 def session(data: bytes) -> Hashable:
-    """The same as `engine` with a session and its functions, which leaves no task and no timer."""
+    """Like `engine`, with a session and its functions, which leave no task and no timer."""
     return run(_session(data)) if len(data) >= 2 else None
 
 

@@ -434,7 +434,7 @@ async def test_a_prepared_dispatcher_takes_messages_and_texts_and_returns_a_resp
 
 
 class Cancelled(BaseException):
-    """As trio has it."""
+    """Like trio's."""
 
 
 @rows("failure", [KeyboardInterrupt, asyncio.CancelledError, Cancelled])

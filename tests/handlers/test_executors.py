@@ -84,7 +84,7 @@ async def test_an_executor_of_threads(pool: ThreadPoolExecutor) -> None:
 
 
 async def test_a_batch_runs_in_several_threads(pool: ThreadPoolExecutor) -> None:
-    barrier = threading.Barrier(2)  # one thread alone would wait for ever
+    barrier = threading.Barrier(2)  # a single thread would wait forever
     handlers = Handlers()
     handlers.register("meet", lambda: barrier.wait(20) >= 0, executor=pool)
     reply = json.loads(await handlers.dispatch_async(f"[{CALL % ('meet', '[]')},{CALL % ('meet', '[]')}]"))

@@ -15,7 +15,7 @@ from ..support.tables import rows
 
 
 class Cancelled(BaseException):
-    """As trio has it."""
+    """Like trio's."""
 
 
 @rows(

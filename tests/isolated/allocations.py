@@ -86,14 +86,14 @@ from ..fuzz.mutate import message as mutated_message  # noqa: E402
 from ..fuzz.objects import Objects  # noqa: E402
 
 SUCCESSES: Final = 4
-"""After so many calls in a row without a MemoryError all allocations of a call have failed."""
+"""After this many calls in a row without a MemoryError, all allocations of a call have failed."""
 MOST: Final = 3000
 SPANS: Final = (10**9, 2, 1)
 SWEEPS: Final = (4, 8, 16, 32, 64, 128)
-"""What adds a block to the memory in use for each sweep of each of these series is lost, and not kept for later.
+"""A block that each sweep of each of these series adds to the memory in use has leaked, and is not kept for later.
 
-The interpreter keeps some tens of blocks by chance in a series of any length, so only a long series tells them from
-what each sweep loses.
+The interpreter keeps some tens of blocks by chance in a series of any length, so only a long series distinguishes them
+from a leak in each sweep.
 """
 NEW_PROFILE: Final = "feed with a new profile"
 NOT_JUDGED: Final = {

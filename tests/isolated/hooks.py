@@ -10,8 +10,8 @@ Rules:
 - A hook clears, refills or extends a container of the call, calls the codec again, or raises.
 - A call returns or raises an exception, but never SystemError. What it writes is JSON, line by line, and afterwards the
   codec works as before.
-- While orjson writes, hooks leave the containers alone and do not raise: orjson crashes then (docs/security.md). So
-  orjson's function is wrapped before the codec is imported, and this module needs a process of its own.
+- While orjson writes, hooks neither change the containers nor raise: orjson would crash (docs/security.md). So orjson's
+  function is wrapped before the codec is imported, and this module needs a process of its own.
 """
 
 from __future__ import annotations

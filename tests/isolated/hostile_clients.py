@@ -4,7 +4,7 @@
 
 `asgi` is a WebSocket endpoint under uvicorn, which has bounds of its own: it is not tried beyond a maximum.
 
-One after the other, while the good client calls all the time:
+One after another, while the good client calls all the time:
 
     idle      many connections that send nothing (for WebSocket: after their handshake)
     refused   a flood of connections beyond the maximum

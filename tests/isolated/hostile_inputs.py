@@ -40,7 +40,7 @@ TEXT_BYTES: Final = 100_000
 MAX_BYTES: Final = 400
 """Maximum memory per byte."""
 MIN_SECONDS: Final = 0.0005
-"""Growth is not judged where the larger input takes less time."""
+"""Growth is ignored where the larger input takes less time."""
 BEGIN: Final = "<!-- python -m tests.isolated.hostile_inputs -->"
 END: Final = "<!-- end of hostile inputs -->"
 

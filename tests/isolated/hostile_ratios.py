@@ -1,11 +1,11 @@
-"""The law of hostile inputs: on none, in no framing, eager or raw, is the core slower than the pure backend.
+"""The core is not slower than the pure backend on any hostile input, in any framing, eager or raw.
 
-    python -m tests.isolated.hostile_ratios              # print the slowest; exit status 1 if the law is broken
+    python -m tests.isolated.hostile_ratios              # print the slowest; exit status 1 if the core is slower
     python -m tests.isolated.hostile_ratios --inputs sse
 
 Both backends read each input of `hostile_codec.py` in turn, in one process. The ratio is that of the minima of several
-rounds, in processor time. An input of which the core reads a byte in less than MIN_NANOSECONDS cannot stall anybody,
-and is not judged.
+rounds, in processor time. An input is ignored if the core reads a byte of it in less than MIN_NANOSECONDS, because it
+cannot stall anything.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Ratio(NamedTuple):
 
 
 def measure(source: Input, way: str, data: bytes) -> Ratio:
-    """Measure one way of reading an input, again if the first measurement breaks the law."""
+    """Measure one way of reading an input, again if the core is slower in the first measurement."""
     for _ in range(ATTEMPTS):
         best = {_core: float("inf"), _pure: float("inf")}
         for _ in range(ROUNDS):

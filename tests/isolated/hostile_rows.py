@@ -35,7 +35,7 @@ class Row(NamedTuple):
         name: What it is.
         size: About how many bytes the smaller one has.
         make: Makes it in a size.
-        ways: Each reads it in another way, and returns how it ends. The slowest one counts.
+        ways: Functions that each read it in another way, and return how it ends. The slowest is reported.
     """
 
     layer: str

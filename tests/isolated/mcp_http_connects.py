@@ -1,6 +1,6 @@
-"""Clients of MCP over HTTP that come and go: what is left of them. `python -m tests.isolated.mcp_http_connects`.
+"""What clients of MCP over HTTP leave behind: `python -m tests.isolated.mcp_http_connects`.
 
-Clients connect one after the other, then many at a time, make a call and leave. Afterwards both processes must have the
+Clients connect one after another, then many at a time, make a call and leave. Afterwards both processes must have the
 descriptors, the tasks and about the memory that they had before. Linux is needed.
 """
 

@@ -8,11 +8,11 @@ Rules:
 - The operators are those of cosmic-ray. The bodies of functions are mutated, not their annotations and defaults.
 - A mutant has a key: its part, file, function, operator and line of code, and the place in the line. The sample is the
   `count` keys of each part with the lowest hash, so it does not change with other lines.
-- Each mutant runs with the tests of its part alone, those of the codec on the pure backend. It is killed if a test
-  fails or takes too long. What a test does in another Python process is not mutated.
+- Each mutant runs only with the tests of its part, those of the codec on the pure backend. It is killed if a test fails
+  or takes too long. What a test does in another Python process is not mutated.
 - The tests of a part are collected once. For each mutant the process forks, and the child puts the code of the mutated
   function in the place of the other. No file is written.
-- With `--same-as`, a mutant whose line is no longer there is reported as lost, and counts on neither side.
+- With `--same-as`, a mutant whose line is no longer there is reported as lost, and is counted on neither side.
 """
 
 from __future__ import annotations

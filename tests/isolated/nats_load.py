@@ -3,7 +3,7 @@
 python -m tests.isolated.nats_load
 python -m tests.isolated.nats_load --calls 1000000 --kills 50
 
-killed       two workers; one after the other is killed with SIGKILL and started again while calls are in flight.
+killed       two workers; each in turn is killed with SIGKILL and started again while calls are in flight.
              Every call settles once, with its own result or with an exception
 stopped      the same with SIGTERM: the workers serve what they have, and no call fails
 stream       killed again, with JetStream: the broker sends what a killed worker had to the other, and no call fails

@@ -140,7 +140,7 @@ class FarEnd:
 
 
 class Quiet:
-    """Hooks of the far end: a connection or a message that is cut off is no fault here."""
+    """Hooks of the far end: a connection or a message that is cut off is not a fault here."""
 
     def fault(self, error: BaseException) -> None:
         if not isinstance(error, EXPECTED):

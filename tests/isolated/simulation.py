@@ -4,8 +4,8 @@
     python -m tests.isolated.simulation --seed 7 --trace        # repeats one, with all its events
     python -m tests.isolated.simulation --sessions --seed 7     # repeats one of whole sessions
 
-Most conversations are between two engines alone. One in twenty is between whole sessions, on a loop with a virtual
-clock. A seed that fails is printed with the command that repeats it.
+Most conversations are between two engines. One in twenty is between whole sessions, on a loop with a virtual clock. A
+seed that fails is printed with the command that repeats it.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def command(folder: Path) -> list[str]:
-    """Return a command that serves the folder, in a shell that writes the exit code beside the folder."""
+    """Return a command that serves the folder, in a shell that writes the exit code next to the folder."""
     serve = [sys.executable, "-m", "jsonrpc_fast", "serve", "--template-dir", str(folder)]
     return ["sh", "-c", '"$@"; echo $? > "$0"', str(folder.parent / "exit"), *serve]
 

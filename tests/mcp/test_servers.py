@@ -114,7 +114,7 @@ async def test_a_server_of_another_library(server: str, mode: str, version: str)
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_requests_and_notifications_of_a_server(mode: str) -> None:
-    """Pages, completion, roots, sampling, input by state alone, errors with data and subscriptions."""
+    """Pages, completion, roots, sampling, input without state on the server, errors with data and subscriptions."""
 
     notifications: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
     sample = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "4"}}

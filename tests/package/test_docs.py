@@ -150,7 +150,7 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
 
 
 def test_the_readme_has_no_picture_of_the_repository() -> None:
-    """A package index shows the README alone."""
+    """A package index shows only the README."""
     text = README.read_text(encoding="utf-8")
     pictures = re.findall(r"!\[[^\]]*\]\(([^)\s]+)", text) + re.findall(r"""src=["']?([^"'\s>]+)""", text)
     assert [picture for picture in pictures if not picture.startswith("https://")] == []

@@ -1,4 +1,4 @@
-"""Imports go strictly downward, and there is no circle of files or of folders. All of it is read from the sources.
+"""Imports go strictly downward, and there is no cycle of files or folders. All of it is read from the sources.
 
 Imports for type checkers count like any others: a reader follows them too. `python -m tests.package.test_layers` prints
 the figures.

@@ -1,4 +1,4 @@
-"""The npm packages that some peers need, installed once for all tests beside their package.json.
+"""The npm packages that some peers need, installed once for all tests next to their package.json.
 
     subprocess.run(node_command("some_client.mjs", "its argument"))
 

@@ -1,4 +1,4 @@
-"""A language server of pygls over stdio, on the adapter or on pygls alone ("own"), and on uvloop ("uvloop")."""
+"""A language server of pygls over stdio, on the adapter or on plain pygls ("own"), and on uvloop ("uvloop")."""
 
 from __future__ import annotations
 

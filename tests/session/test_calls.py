@@ -291,7 +291,7 @@ def test_a_repr_does_not_show_the_answer() -> None:
 
 
 def seconds_per_call(pending: int) -> float:
-    """Time to add and expire one call beside `pending` others with random deadlines."""
+    """Time to add and expire one call among `pending` others with random deadlines."""
     numbers = random.Random(pending)
     tracked = new_calls(max_calls=10**7)
     for _ in range(pending):

@@ -217,7 +217,7 @@ def test_raw_payloads() -> None:
 
 
 class Shouting(Convention):
-    """A convention of a user."""
+    """A user's convention."""
 
     methods = frozenset({"STOP"})
     cancelled_error = (1, "STOPPED")
@@ -243,7 +243,7 @@ def test_the_convention_of_acp() -> None:
 
 
 class Raising(LspConvention):
-    """A convention of a user that fails."""
+    """A user's convention that fails."""
 
     methods = frozenset({"$/cancelRequest", "rpc.goodbye"})
 
@@ -263,7 +263,7 @@ class Raising(LspConvention):
 
 
 class Unwritable(LspConvention):
-    """A convention of a user whose params are not JSON."""
+    """A user's convention whose params are not JSON."""
 
     def cancellation(self, id: int | str, reason: str | None) -> tuple[str, dict[str, Any]]:
         return "$/cancelRequest", {"id": object()}

@@ -228,7 +228,7 @@ CONVENTIONS = [JsonRpcConvention(), LspConvention(), McpConvention()]
 @rows("convention", CONVENTIONS)
 @rows("max_handlers", [1, 5])
 async def test_pings_do_not_wait(convention: Convention, max_handlers: int) -> None:
-    """Neither behind the ordered one nor behind what waits for it; alone, and in a batch."""
+    """Neither behind the ordered one nor behind what waits for it; single, and in a batch."""
     log = Log()
     options = {"convention": convention, "max_handlers": max_handlers, "max_inbox": 2}
     async with session_and_wire(with_order(log), **options) as (_, wire):

@@ -9,7 +9,7 @@ Invariants:
   does not read, except one message each time it has read.
 - Slots, waiting messages, their bytes, the counts of a group, and refusals to a peer that does not read are bounded.
 - There is a timer for the earliest deadline, and a side that drains reports when it has served everything.
-- At the end nothing is left: no call, request, handler, byte or count; and reading goes on.
+- At the end nothing is left: no call, request, handler, byte or count; and reading continues.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class Client:
     """One request to an application, and the events that come back, whose order is checked.
 
     Args:
-        body: The body; a list is received in so many parts. At `LEFT` the client is gone, at None it sends no more.
+        body: The body; a list is received in its parts. At `LEFT` the client is gone, at None it sends no more.
         headers: Pairs of bytes. The host is example.org if they have none.
         scope: Changes of the scope.
 

@@ -1,4 +1,4 @@
-"""Pages in headless Chromium. A page reports what it found by a POST to the address in its query, as `report`."""
+"""Pages in headless Chromium. A page reports what it found by a POST to the address in its query, `report`."""
 
 from __future__ import annotations
 

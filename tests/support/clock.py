@@ -14,7 +14,7 @@ Rules:
 With real sockets and processes a test moves the clock of asyncio's loop itself:
 
     move = moving_clock()
-    move(60)  # the timers of the next minute are due; the clock runs on by itself, too
+    move(60)  # the timers of the next minute are due; the clock also runs on its own
 """
 
 from __future__ import annotations

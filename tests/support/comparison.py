@@ -1,4 +1,4 @@
-"""The one comparison of the two backends: what a call returns or raises, written alike for equal outcomes alone."""
+"""The comparison of the two backends: what a call returns or raises, written alike only for equal outcomes."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Hostile messages and values, with which an adapter is held against its library alone.
+"""Hostile messages and values, with which an adapter is compared with its library.
 
-The law for adapters:
+Rules for adapters:
   - what an adapter writes, it reads;
-  - a request is answered as the library answers it; what the library leaves unanswered may get an error;
-  - a call ends where it ends with the library, with the same result or an error, and with the connection at the latest.
+  - a request gets the response that the library gives; what gets no response from the library may get an error;
+  - a call ends wherever it ends with the library, with the same result or an error, and when the connection ends at the
+    latest.
 """
 
 from __future__ import annotations

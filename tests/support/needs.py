@@ -78,7 +78,7 @@ def require_processes() -> None:
 
 
 def summary(reasons: Counter[str]) -> list[str]:
-    """Return the lines that say why tests were skipped, those for want of a program or of an extra together."""
+    """Return the lines that say why tests were skipped, with those that lack the same program or extra together."""
     programs: Counter[str] = Counter()
     extras: dict[str, Counter[str]] = {}
     lines = []

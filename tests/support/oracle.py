@@ -1,6 +1,6 @@
 """`orjson`: what the codec's reading and writing of JSON is compared with.
 
-Where orjson cannot be had it is the module that stands in for it: `tests/codec/test_standard.py` compares the two.
+Where orjson cannot be installed, it is the module that replaces it: `tests/codec/test_standard.py` compares the two.
 """
 
 from __future__ import annotations

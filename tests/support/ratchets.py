@@ -1,4 +1,4 @@
-"""Finds what the tests do without in their sources: waits in real time, private uses, and clocks read too early."""
+"""Finds in the tests' sources what they must not do: wait in real time, use private names, read clocks too early."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from .places import PACKAGE, TESTS
 
 OF_BOTH_BACKENDS: Final = {"codec/test_fast_path.", "codec/test_paths.", "codec/test_serving."}
-"""The tests of what the backends have alike beside the public functions; the core's sources are no Python."""
+"""The tests of what both backends have besides the public functions; the core's sources are not Python."""
 OF_OTHERS: Final = {
     ("adapters/nats/connection.py", "_transport"),
     ("adapters/nats/service.py", "_closed"),
@@ -36,9 +36,9 @@ VIRTUAL: Final = ("simulation",)
 PROGRAMS: Final = ("isolated", "fuzz", "peers/adapters", "peers/conformance")
 """Folders of what no test waits for: programs that run for minutes by hand, and every night."""
 OF_SLOW_TESTS: Final = ("peers/aiorpcx_server.py", "peers/sample_server.py")
-"""Programs that slow tests alone start."""
+"""Programs that only slow tests start."""
 POLLING: Final = ("support/waiting.py", "support/clock.py")
-"""The home of waiting for a condition, a millisecond at a time, and that of sleeping in virtual time."""
+"""The modules that wait for a condition, a millisecond at a time, and that sleep in virtual time."""
 
 
 def sources(pattern: re.Pattern[str]) -> Iterator[tuple[str, ast.Module]]:

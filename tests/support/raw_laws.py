@@ -1,4 +1,4 @@
-"""The laws of what is passed on, as an oracle for fuzz targets and property tests.
+"""The laws of messages that are passed on, as an oracle for fuzz targets and property tests.
 
 - `json.loads` accepts each `Raw`, and reads from it the value of the plain decode.
 - What a gateway writes from a raw message decodes to the message that it passes on. A reader that takes the last of
@@ -271,7 +271,7 @@ def _difference(module: ModuleType, line: bytes, message: Any, profile: Profile)
 
 
 def _shape(members: dict[str, Any]) -> dict[str, object]:
-    """Return the members of a message as values that are equal for equal types and values alone, in any order."""
+    """Return the members of a message as values that are equal only for equal types and values, in any order."""
     return {
         name: _shape(value) if name == "error" and isinstance(value, dict) else exactly(value)
         for name, value in members.items()

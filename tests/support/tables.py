@@ -3,7 +3,7 @@
     @rows("text, code", [(b"{", "MALFORMED_JSON"), pytest.param(b"", "MALFORMED_JSON", id="empty")])
     def test_faults(impl, text, code): ...
 
-`rows` takes what `pytest.mark.parametrize` takes, and can stand several times above a test, for each combination.
+`rows` takes what `pytest.mark.parametrize` takes, and can be applied several times to a test, for each combination.
 Tables that a test makes from its fixtures use `table`:
 
     with table() as row:
@@ -13,7 +13,7 @@ Tables that a test makes from its fixtures use `table`:
 
 Rules:
 - A row that fails does not end its table. The report has the identifier of each such row, its place and its error, and
-  the traceback of the first one. `pytest --row IDENTIFIER` checks the rows of that identifier alone.
+  the traceback of the first one. `pytest --row IDENTIFIER` checks only the rows with that identifier.
 - A table whose rows are all skipped is skipped. An empty table fails. A second row of an identifier gets a number.
 - Fixtures are made once for a table, except `monkeypatch`, which is undone after each row. What `caplog` and `capsys`
   have collected is cleared before each row.

@@ -213,7 +213,7 @@ async def test_one_write_for_each_turn(written: list[bytes]) -> None:
     await turns()
     assert at_one.events == [Response(0, None), Response(1, None), Response(2, None)]
     one.send(Notification("n", ["x" * 70_000]))
-    assert len(written[2]) > 70_000  # so many bytes are written before the end of the turn
+    assert len(written[2]) > 70_000  # that many bytes are written before the end of the turn
     await one.disconnect()
     await other.wait_closed()
 

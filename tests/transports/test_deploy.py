@@ -46,7 +46,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
 
 @asynccontextmanager
 async def workers_at(listening: socket.socket) -> AsyncIterator[Start]:
-    """Start workers. At the end each one gets SIGTERM, and must end by itself without a word."""
+    """Start workers. At the end each one gets SIGTERM, and must end on its own without any output."""
     started: list[asyncio.subprocess.Process] = []
 
     async def start(command: list[str]) -> asyncio.subprocess.Process:

@@ -1,4 +1,4 @@
-"""The heartbeat: any sign of life counts, a peer without one is lost, and this side's own pauses are not the peer's."""
+"""The heartbeat: any data is a sign of life, a peer without one is lost, and pauses of this side do not count."""
 
 from __future__ import annotations
 

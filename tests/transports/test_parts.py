@@ -1,4 +1,4 @@
-"""A part of a task is cancelled alone, and a cancellation of the task goes on."""
+"""A part of a task is cancelled alone, and a cancellation of the task propagates."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ ATTEMPTS: Final = 5  # processor time is noisy, too: it depends on what else use
 PIECE_BYTES: Final = 256 * 1024
 
 Flood = Callable[[int], bytes]
-"""Returns about so many bytes."""
+"""Returns about that many bytes."""
 Prepare = Callable[[socket.socket], Awaitable[bytes]]
 """Does the handshakes of a connection, and returns what to send then."""
 

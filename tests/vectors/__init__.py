@@ -61,7 +61,7 @@ def read(name: str) -> list[dict[str, Any]]:
 
 
 def described(item: Any) -> Description:
-    """Return a result of a row as `describe` writes it."""
+    """Return the result of a row as `describe` writes it."""
     if isinstance(item, list):
         return [described(each) for each in item]
     if "fault" in item:

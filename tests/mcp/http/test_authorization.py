@@ -221,7 +221,7 @@ def test_an_invalid_argument_is_refused(options: dict[str, Any], error: type[Exc
     [
         ({"scope": "a b"}, {"a", "b"}),
         ({"scope": " a  b "}, {"a", "b"}),
-        ({"scope": "a\tb\u00a0c"}, {"a\tb\u00a0c"}),  # a blank alone stands between scopes
+        ({"scope": "a\tb\u00a0c"}, {"a\tb\u00a0c"}),  # only a blank separates scopes
         ({"scp": ["a"]}, {"a"}),
         ({"scopes": ("a",)}, {"a"}),
         ({"scope": None}, set()),

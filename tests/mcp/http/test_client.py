@@ -112,7 +112,7 @@ async def test_a_stream_of_events_answers_a_request() -> None:
 
 
 async def test_an_error_in_an_event_of_type_error() -> None:
-    """Some servers send it so. The specification has no such event, and what is no response in one is passed over."""
+    """Some servers send it so. The specification has no such event, and one that is not a response is skipped."""
     errors = [
         b'event: error\ndata: {"jsonrpc":"2.0","id":%d,"error":{"code":-32000,"message":"quota"}}\n\n',
         b'event: error\ndata: {"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"quota"}}\n\n',

@@ -1,4 +1,4 @@
-"""Clients that come and go leave nothing behind, and neither do those whose loop ends."""
+"""Clients that disconnect leave nothing behind, and neither do those whose loop ends."""
 
 from __future__ import annotations
 

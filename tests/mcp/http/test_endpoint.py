@@ -1,4 +1,4 @@
-"""MCP over HTTP on real sockets, with plain requests: sessions, streams, requests that stand alone, refusals."""
+"""MCP over HTTP on real sockets, with plain requests: sessions, streams, single requests, refusals."""
 
 from __future__ import annotations
 

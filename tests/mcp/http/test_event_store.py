@@ -194,7 +194,7 @@ async def test_nothing_is_left_of_streams_that_are_gone() -> None:
 
 
 async def test_at_random_each_follower_gets_every_event_or_is_told() -> None:
-    """Followers that come and go at random, with a store that is too small for what is appended."""
+    """Followers join and leave at random, with a store that is too small for what is appended."""
     chance = random.Random(1)
     store = MemoryEventStore(max_events=40)
     sent: dict[str, list[tuple[str, bytes]]] = {f"s/{number}": [] for number in range(4)}

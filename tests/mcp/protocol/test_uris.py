@@ -172,7 +172,7 @@ def test_uri_template(template: str, uri: str, values: dict[str, str] | None) ->
         # 3.2.9
         ("?fixed=yes{&x}", "?fixed=yes&x=1024", {"x": "1024"}),
         ("?fixed=yes{&x}", "?fixed=yes", {}),
-        # Expressions one after the other.
+        # Expressions in sequence.
         (
             "repo://{owner}{/path*}{?ref}",
             "repo://ann/a/b.py?ref=main",

@@ -1,9 +1,9 @@
-"""Runs the conformance suite: two releases of it, against the server and the client beside this file.
+"""Runs the conformance suite: two releases of it, against the server and the client next to this file.
 
 Rules:
   - Each scenario runs for each revision that the suite lists for it. Scenarios of extensions run at the latest one.
-  - A scenario fails if a check fails or warns. It is skipped if the suite skips all of its checks. The
-    checks of messages against the schema of the revision count, too.
+  - A scenario fails if a check fails or warns. It is skipped if the suite skips all of its checks. This includes the
+    checks of messages against the schema of the revision.
 """
 
 from __future__ import annotations

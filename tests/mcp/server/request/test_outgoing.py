@@ -1,4 +1,4 @@
-"""What a server sends to a client of its own accord: log messages, and their levels."""
+"""What a server sends to a client unprompted: log messages, and their levels."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ LAX = {
         ({"ints": [str(number) for number in range(100)]}, {"ints": [*range(100)]}),
         ({"choice": "2"}, {"choice": 2}),
         ({"a/b~c": "1"}, {"a/b~c": 1}),
-        # A string that the schema accepts stays one, beside one that it does not.
+        # A string that the schema accepts stays one, next to one that it does not accept.
         ({"int": "3", "any": "4", "either": "5", "list": ["6"]}, {"int": 3, "any": "4", "either": "5", "list": ["6"]}),
     ],
 )
