@@ -7,7 +7,6 @@ the build.
 from __future__ import annotations
 
 import os
-import zlib
 
 PLACES = ("", "_core_parts/")
 KINDS = (".pyx", ".pxd", ".pxi")
@@ -18,6 +17,8 @@ def checksum(folder: str) -> int | None:
     names = [
         f"{place}{name}" for place in PLACES for name in os.listdir(os.path.join(folder, place)) if name.endswith(KINDS)
     ]
+    import zlib  # here: a wheel has no sources to compare
+
     found = 0
     for name in sorted(names):
         with open(os.path.join(folder, name), "rb") as source:
