@@ -170,7 +170,7 @@ def impl(request: pytest.FixtureRequest) -> ModuleType:
 def backends(pytestconfig: pytest.Config) -> tuple[ModuleType, ModuleType]:
     """Both backends: the core, the plain Python."""
     if is_pure_only(pytestconfig):
-        pytest.skip("one backend alone was asked for: there is nothing to compare")
+        pytest.skip("only one backend was requested: there is nothing to compare")
     return load_backend("cython"), load_backend("python")
 
 

@@ -79,7 +79,7 @@ def test_a_collector_callback_that_clears_the_parsed_dict(impl: ModuleType) -> N
 
 @needs.CPYTHON
 @pytest.mark.skipif(
-    bool(sysconfig.get_config_var("Py_GIL_DISABLED")), reason="without the GIL a few objects make no collection"
+    bool(sysconfig.get_config_var("Py_GIL_DISABLED")), reason="without the GIL few objects do not trigger a collection"
 )
 def test_a_collector_callback_that_begins_the_decoder_again(impl: ModuleType) -> None:
     script = """

@@ -157,7 +157,7 @@ def test_numpy_values_need_orjson() -> None:
 
 USED = """
 import sys
-sys.modules["orjson"] = None  # as if it was not installed
+sys.modules["orjson"] = None  # as if it were not installed
 from jsonrpc_fast import decode, encode_result
 from jsonrpc_fast.cli.main import main
 text = encode_result(1, {"b": (1.5, "x"), "a": {2}}, default=list, option=32, delimited=False)

@@ -32,7 +32,7 @@ INPUTS = 60
 @pytest.fixture(autouse=True)
 def needs_core(pytestconfig: pytest.Config) -> None:
     if is_pure_only(pytestconfig):
-        pytest.skip("one backend alone was asked for: there is nothing to compare")
+        pytest.skip("only one backend was requested: there is nothing to compare")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -102,7 +102,7 @@ _FAULTS: Final = {
     "resource": "the metadata of the server is malformed, or is that of another server",
     "issuer": "the metadata of the authorization server is missing, malformed, or that of another issuer",
     "registration": "the authorization server did not register this client: ask its owner for a client_id",
-    "redirect": "the browser came back without a code, or from another issuer than the one that was asked",
+    "redirect": "the browser came back without a code, or from an issuer other than the one requested",
     "token": "the authorization server gave no token that can be used",
 }
 """What failed at each step of the SDK."""

@@ -1,8 +1,8 @@
 """The events of an endpoint's streams, in the user's `EventStore`.
 
 Rules:
-  - When the store fails, the stream continues without ids. A client that tries to resume it gets an error, and not a
-    part with a gap.
+  - When the store fails, the stream continues without ids. A client that tries to resume it gets an error instead of a
+    stream with a gap.
   - A failure is an exception, even one that `EventStore` does not name, a foreign cancellation, or a result of another
     type. It is reported, except the two by which a store says that it cannot be read. SystemExit ends the process.
   - A request that reads the store is refused when that fails: 410 if events are missing, otherwise 503.
@@ -78,7 +78,7 @@ class EventLog:
         if stream.name == name:  # a stream of a session gets a new name with each GET
             stream.name = None
             stream.is_stored = stream.is_resumable = stream.wants_close = False
-        # Bounded, because the names of a store that fails for hours are never asked for again.
+        # Bounded, because the names of a store that fails for hours are never requested again.
         self._lost[name] = None
         if len(self._lost) > _MAX_LOST:
             self._lost.popitem(last=False)

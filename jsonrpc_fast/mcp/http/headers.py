@@ -226,7 +226,7 @@ def check_modern(headers: Mapping[bytes, bytes], message: Request, admitted: Adm
     is_plain = type(version) is str and (named is None or type(named) is str)  # a list cannot be found in a set
     if is_plain and CLIENT_CAPABILITIES_KEY in meta and fields in admitted:
         return named
-    # Here, and again in the handshake: only here is the status 400, as the transport asks.
+    # Here, and again in the handshake: only here is the status 400, as the transport requires.
     for key in (PROTOCOL_VERSION_KEY, CLIENT_CAPABILITIES_KEY):
         if key not in meta:
             raise invalid_params(f"_meta lacks {key}")

@@ -8,7 +8,7 @@ Rules:
     responses.
   - A message about a request that has had its response goes to the stream of the session.
   - Messages are put without waiting; one writer at a time takes them out. A stream keeps a bounded number of bytes.
-    Beyond that, messages are dropped. A response is never dropped, and not counted.
+    Beyond that, messages are dropped. Responses are never dropped, and their size is not counted.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class MessageStream:
         owner = self._owner
         assert owner is not None
         if id is not UNSET:
-            if id not in self.pending:  # a second response, such as of a program that is relayed
+            if id not in self.pending:  # a second response, such as one from a relayed program
                 return
             self.pending.discard(id)
             owner.streams.pop(id, None)
@@ -136,7 +136,7 @@ class MessageStream:
 
     def put(self, data: bytes) -> None:
         """Add a message that is not a response, unless the stream is full or has ended."""
-        # A message beyond the bound is put into an empty stream, or it could never be sent.
+        # A message beyond the bound is put into an empty stream: otherwise it could never be sent.
         if self.is_ended or self.is_detached or (self._messages and self.size + len(data) > self._max_bytes):
             return
         if self._messages is None:
@@ -177,7 +177,7 @@ class MessageStream:
         self.is_detached = True
         self._messages, self._response = None, b""
         self._count(-self.size)
-        if self._owner is not None and self._owner.is_shared:  # without a session the rest cannot be asked for
+        if self._owner is not None and self._owner.is_shared:  # without a session the rest cannot be requested
             self._owner.cancel_requests()
 
     async def wait_until_stored(self) -> None:
@@ -316,7 +316,7 @@ class HttpTransport(Transport):
                 stream.put(text)
             return
         listener = self.listener
-        if listener.request is None:  # many clients never send a GET: the latest messages are worth most
+        if listener.request is None:  # many clients never send a GET: the latest messages matter most
             while len(listener) and (listener.size + len(text) > MAX_KEPT_BYTES or len(listener) >= MAX_KEPT_MESSAGES):
                 listener.take_first()
         listener.put(text)

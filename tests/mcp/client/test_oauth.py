@@ -536,13 +536,13 @@ HOSTILE: dict[str, tuple[str, Callable[[World], Any], str, int]] = {
     "mix-up": (
         "/authorize",
         lambda here: redirecting(code=SECRET, iss="https://evil.example"),
-        "from another issuer than the one that was asked",
+        "from an issuer other than the one requested",
         1,
     ),
     "an empty issuer": (
         "/authorize",
         lambda here: redirecting(code=SECRET, iss=""),
-        "from another issuer than the one that was asked",
+        "from an issuer other than the one requested",
         1,
     ),
     "an empty code": ("/authorize", lambda here: redirecting(code=""), "came back without a code", 1),

@@ -36,7 +36,7 @@ RELEASES: Final = ("0.1", "0.2")
 LATEST: Final = "2025-11-25"
 DRAFT: Final = "2026-07-28"
 OTHERS: Final = ("2025-03-26", "2025-06-18", DRAFT)
-"""The revisions that scenarios made for another one run at, too."""
+"""The revisions at which scenarios made for another revision run, too."""
 RUN_SECONDS: Final = 1200
 _CLIENT_MILLISECONDS: Final = 600_000  # the clients of one run start at the same time and wait for each other
 _START_SECONDS: Final = 60
@@ -46,7 +46,7 @@ Side = Literal["server", "client"]
 
 UNFIT: Final[dict[tuple[Side, str], str]] = {
     ("client", "auth/2025-03-26-oauth-metadata-backcompat"): (
-        "the issuer in the metadata is not the one that was asked (RFC 8414, section 3.3), so the SDK's provider stops"
+        "the issuer in the metadata is not the one requested (RFC 8414, section 3.3), so the SDK's provider stops"
     ),
 }
 """Scenarios that do not pass, and why."""
@@ -286,5 +286,5 @@ def _mark(result: Result | None) -> str:
 
 
 def is_unfit(result: Result) -> bool:
-    """Whether a scenario does not pass and cannot: see UNFIT."""
+    """Whether a scenario fails and cannot pass: see UNFIT."""
     return result.outcome != "pass" and (result.side, result.scenario) in UNFIT

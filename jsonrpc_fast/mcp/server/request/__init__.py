@@ -5,7 +5,8 @@ context         `Context`: the request of a function, and messages to the client
 outgoing        requests, notifications and log messages to the client
 inputs          requests to modern clients, in several rounds
 request_state   what a modern client carries from round to round
-tasks           one task: a tool whose call continues after its response task_store      all tasks of a server, and the
-requests about them subscriptions   the changes that a client is notified of lifespan        what the server opens
-before it serves
+tasks           one task: a tool whose call continues after its response
+task_store      all tasks of a server, and the requests about them
+subscriptions   the changes that a client is notified of
+lifespan        what the server opens before it serves
 """

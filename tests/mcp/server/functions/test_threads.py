@@ -1,4 +1,4 @@
-"""Functions in a thread: the loop goes on, the context works from the thread, cancellation."""
+"""Functions in a thread: the loop continues, the context works from the thread, cancellation."""
 
 from __future__ import annotations
 
