@@ -235,17 +235,23 @@ def test_arguments_after_the_dashes_belong_to_the_server() -> None:
     assert done.stdout == b"['--log', 'x', '--', '-h']\n"
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_signals_are_passed_on(name: str, processes: list[subprocess.Popen[bytes]]) -> None:
-    number = getattr(signal, name)
+@pytest.mark.parametrize(
+    ("names", "status"),
+    [(["SIGINT"], 7), (["SIGTERM"], 7), (["SIGHUP"], 7), (["SIGINT"] * 2, 137)],
+    ids=["SIGINT", "SIGTERM", "SIGHUP", "a second interrupt kills a server that ignores them"],
+)
+def test_signals_are_passed_on(names: list[str], status: int, processes: list[subprocess.Popen[bytes]]) -> None:
+    number = getattr(signal, names[0])
     server = python(f"""
         import signal, sys, time
-        def end(number, frame):
+        def note(number, frame):
             print("asked", flush=True)
-            sys.exit(7)
-        signal.signal(signal.{name}, end)
+            if {len(names)} == 1:
+                sys.exit(7)
+        signal.signal({number}, note)
         print("ready", flush=True)
-        time.sleep(60)
+        while True:
+            time.sleep(60)
     """)
     process = subprocess.Popen(
         tapped(*server),
@@ -260,36 +266,10 @@ def test_signals_are_passed_on(name: str, processes: list[subprocess.Popen[bytes
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     process.send_signal(number)
-    assert process.stdout.read() == b"asked\n"
-    assert process.wait(SECONDS) == 7
-
-
-def test_a_second_interrupt_kills_a_server_that_ignores_them(processes: list[subprocess.Popen[bytes]]) -> None:
-    server = python("""
-        import signal, time
-        def note(number, frame):
-            print("asked", flush=True)
-        signal.signal(signal.SIGINT, note)
-        print("ready", flush=True)
-        while True:
-            time.sleep(60)
-    """)
-    process = subprocess.Popen(
-        tapped(*server),
-        env=ENVIRONMENT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # the tests may run under nohup
-    )
-    processes.append(process)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"ready\n"
-    process.send_signal(signal.SIGINT)
     assert process.stdout.readline() == b"asked\n"
-    process.send_signal(signal.SIGINT)
-    assert process.wait(SECONDS) == 137
+    for _ in names[1:]:
+        process.send_signal(number)
+    assert process.wait(SECONDS) == status
 
 
 def test_a_client_that_leaves() -> None:

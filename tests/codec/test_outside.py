@@ -27,7 +27,7 @@ from jsonrpc_fast.framing.sse import Event, EventDecoder
 from jsonrpc_fast.profile import JSONRPC, LENIENT, LSP, PRESETS, Limits, Profile
 from jsonrpc_fast.validator import JsonRpcValidator
 
-from ..support.chunks import bytewise
+from ..support.chunks import bytewise, is_utf_8
 from ..support.describe import Description, describe, error, fault, payload, request
 from ..support.oracle import orjson
 from ..support.tables import rows
@@ -503,14 +503,6 @@ def expected_in(place: str, value: Any) -> Description:
     return ("Result", 1, 0 if place == "an unknown member" else value)
 
 
-def is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def test_json_texts(impl: ModuleType, outside: Path) -> None:
     exceptions = LONE_SURROGATES | BEYOND_A_DOUBLE
     met = set()
@@ -533,7 +525,7 @@ def test_json_texts(impl: ModuleType, outside: Path) -> None:
                 if place == "result":
                     assert payload(raw_item.result) == ("Raw", text.strip(b" \t\n\r"))
             else:
-                code = "MALFORMED_JSON" if is_utf8(message) else "INVALID_UTF8"
+                code = "MALFORMED_JSON" if is_utf_8(message) else "INVALID_UTF8"
                 assert describe(item)[1:3] == (code, -32700), message
                 assert describe(raw_item) == describe(item), message
         if is_valid:

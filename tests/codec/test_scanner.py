@@ -23,6 +23,7 @@ from jsonrpc_fast.codec._scanner import Envelope, Malformed, ScannedValue, scan
 from jsonrpc_fast.profile import JSONRPC, Limits
 
 from ..fuzz.mutate import mutants
+from ..support.chunks import is_utf_8
 from ..support.describe import Description, describe, fault, fill, notification, request, result, text_fault
 from ..support.examples import scaled_examples
 from ..support.oracle import orjson
@@ -48,14 +49,6 @@ def torn(text: bytes, edits: list[tuple[int, int | None]], end: int) -> bytes:
         if raw:
             raw[at % len(raw) : at % len(raw) + 1] = b"" if byte is None else bytes([byte])
     return bytes(raw)
-
-
-def is_utf_8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def fault_of(text: bytes, any_width: bool = False) -> int | None:

@@ -13,6 +13,7 @@ from jsonrpc_fast.framing.detector import frames_of as frames_splitter
 from jsonrpc_fast.framing.frames import FRAMINGS, Frame, frame
 from jsonrpc_fast.framing.lines import LineFrames
 
+from ..support.chunks import cut
 from ..support.memory import measured
 from ..support.tables import rows
 
@@ -35,15 +36,6 @@ def frames_of(chunks: list[bytes], limit: int) -> list[Frame]:
 
 def too_large(line: int | None, offset: int, head: bytes) -> Frame:
     return Frame(head, line, offset, ParseErrorCode.MESSAGE_TOO_LARGE)
-
-
-def cut(data: bytes, sizes: list[int]) -> list[bytes]:
-    """The data in chunks of these sizes, then the rest."""
-    chunks = []
-    for size in sizes:
-        chunks.append(data[:size])
-        data = data[size:]
-    return [*chunks, data]
 
 
 def expected_frames(data: bytes, limit: int) -> list[Frame]:

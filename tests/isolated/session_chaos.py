@@ -37,8 +37,6 @@ from jsonrpc_fast import Notification, ParseError
 from jsonrpc_fast.errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
 from jsonrpc_fast.session import (
     Gap,
-    Goodbye,
-    LspConvention,
     ReconnectingSession,
     Session,
     SessionContext,
@@ -56,6 +54,7 @@ from jsonrpc_fast.transports import (
 )
 from jsonrpc_fast.transports.websocket import WebSocketClient, WebSocketServer
 
+from ..simulation.end import FullConvention
 from ..support import loops
 from ..support.certificates import contexts_of, write_certificates
 from ..support.ledger import Ledger
@@ -68,18 +67,6 @@ HANG_SECONDS: Final = 300.0
 """How much longer than planned a round may take: on a busy machine each start of a far end takes half a minute."""
 EXPECTED: Final = (OSError, StateError, RpcError, ParseError)
 """The faults that may be reported. A ParseError is the last message of an end that was killed."""
-
-
-class ChaosConvention(LspConvention):
-    """Cancellation and progress of LSP, and a goodbye."""
-
-    methods = LspConvention.methods | {"$/goodbye"}
-
-    def goodbye(self, last: Any) -> Any:
-        return "$/goodbye", {"last": last}
-
-    def read(self, method: str, params: Any) -> Any:
-        return Goodbye(params["last"]) if method == "$/goodbye" else super().read(method, params)
 
 
 # The far end, in another process.
@@ -123,7 +110,7 @@ class FarEnd:
             "drop": transport.disconnect,
         }
         async with Session(
-            transport, handlers, convention=ChaosConvention(), close_seconds=0.5, hooks=Quiet()
+            transport, handlers, convention=FullConvention(), close_seconds=0.5, hooks=Quiet()
         ) as session:
             await session.wait_closed()
         for task in publishing:
@@ -261,7 +248,7 @@ class Round:
         client = ReconnectingSession(
             self.make_transport,
             {"echo": lambda value: value},
-            convention=ChaosConvention(),
+            convention=FullConvention(),
             hooks=self.ledger,
             min_delay_seconds=0.001,
             max_delay_seconds=0.05,

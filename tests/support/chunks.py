@@ -1,4 +1,4 @@
-"""Streams in chunks."""
+"""Bytes: streams in chunks, and whether they are UTF-8."""
 
 from __future__ import annotations
 
@@ -13,3 +13,11 @@ def cut(data: bytes, sizes: list[int]) -> list[bytes]:
         chunks.append(data[:size])
         data = data[size:]
     return [*chunks, data]
+
+
+def is_utf_8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

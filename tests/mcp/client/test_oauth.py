@@ -439,6 +439,7 @@ def redirecting(**parameters: str) -> Any:
     return answer
 
 
+BAD_ADDRESS = "an address that is malformed or without https"
 HOSTILE: dict[str, tuple[str, Callable[[World], Any], str, int]] = {
     "another resource": (
         RESOURCE,
@@ -446,72 +447,27 @@ HOSTILE: dict[str, tuple[str, Callable[[World], Any], str, int]] = {
         "the metadata of the server is malformed, or is that of another server",
         0,
     ),
-    "another issuer": (
-        METADATA,
-        lambda here: here.metadata(issuer="https://evil.example"),
-        "the metadata of the authorization server is missing, malformed, or that of another issuer",
-        0,
-    ),
-    "no PKCE": (
-        METADATA,
-        lambda here: here.metadata(code_challenge_methods_supported=None),
-        "does not say that it supports PKCE",
-        0,
-    ),
-    "plain PKCE": (
-        METADATA,
-        lambda here: here.metadata(code_challenge_methods_supported=["plain"]),
-        "does not say that it supports PKCE",
-        0,
-    ),
-    "authorization without https": (
-        METADATA,
-        lambda here: here.metadata(authorization_endpoint="http://evil.example/authorize"),
-        "an address that is malformed or without https",
-        0,
-    ),
-    "a fragment": (
-        METADATA,
-        lambda here: here.metadata(authorization_endpoint=f"{here.base}/authorize#x"),
-        "an address that is malformed or without https",
-        0,
-    ),
-    "a user in the address": (
-        METADATA,
-        lambda here: here.metadata(authorization_endpoint="https://good.example@evil.example/authorize"),
-        "an address that is malformed or without https",
-        0,
-    ),
-    "a script for the browser": (
-        METADATA,
-        lambda here: here.metadata(authorization_endpoint="javascript://localhost/%0aalert(1)"),
-        "an address that is malformed or without https",
-        0,
-    ),
-    "a file for the browser": (
-        METADATA,
-        lambda here: here.metadata(authorization_endpoint="file:///etc/passwd"),
-        "an address that is malformed or without https",
-        0,
-    ),
-    "tokens without https": (
-        METADATA,
-        lambda here: here.metadata(token_endpoint="http://evil.example/token"),
-        "an address that is malformed or without https",
-        0,
-    ),
-    "registration nowhere": (
-        METADATA,
-        lambda here: here.metadata(registration_endpoint="http://a\x00b/"),
-        "an address that is malformed or without https",
-        0,
-    ),
-    "an endless address": (
-        METADATA,
-        lambda here: here.metadata(authorization_endpoint=f"https://example.org/{'x' * 100_000}"),
-        "an address that is malformed or without https",
-        0,
-    ),
+    **{
+        name: (METADATA, lambda here, changes=changes: here.metadata(**changes), text, 0)  # type: ignore[misc]
+        for name, text, changes in (
+            ("another issuer", "missing, malformed, or that of another issuer", {"issuer": "https://evil.example"}),
+            ("no PKCE", "does not say that it supports PKCE", {"code_challenge_methods_supported": None}),
+            ("plain PKCE", "does not say that it supports PKCE", {"code_challenge_methods_supported": ["plain"]}),
+            ("registration nowhere", BAD_ADDRESS, {"registration_endpoint": "http://a\x00b/"}),
+            ("tokens without https", BAD_ADDRESS, {"token_endpoint": "http://evil.example/token"}),
+            *[
+                (f"authorization at {address[:50]}", BAD_ADDRESS, {"authorization_endpoint": address})
+                for address in (
+                    "http://evil.example/authorize",
+                    "https://good.example/authorize#fragment",
+                    "https://good.example@evil.example/authorize",
+                    "javascript://localhost/%0aalert(1)",
+                    "file:///etc/passwd",
+                    f"https://example.org/{'x' * 100_000}",
+                )
+            ],
+        )
+    },
     "endless metadata": (METADATA, lambda here: StreamingResponse(endless()), "is too large", 0),
     "compressed metadata": (
         METADATA,
