@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from ...codec import Notification
 from ...codes import ErrorCode, McpErrorCode
@@ -29,7 +29,6 @@ from ..protocol.meta import (
     MISSING_SERVER_REQUESTS,
     PROTOCOL_VERSION_KEY,
     SERVER_INFO_KEY,
-    HandshakeResult,
     method_not_found,
     object_members,
 )
@@ -98,17 +97,8 @@ class SendRequest:
         return min((seconds for seconds in (self.timeout_seconds, left) if seconds is not None), default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The last step of the handshake.
-
-    Attributes:
-        server: The facts about the server.
-        notification: A notification to send; None if the revision has none.
-    """
-
-    server: ServerContext
-    notification: Notification | None = None
+Step: TypeAlias = "SendRequest | Notification | None"
+"""What follows in the handshake: a request, or the last step: a notification, and None if the revision has none."""
 
 
 class ClientHandshake:
@@ -122,6 +112,8 @@ class ClientHandshake:
                 step = handshake.failed(error)
             else:
                 step = handshake.succeeded(result)
+        if step is not None:
+            …                                       # send the notification
 
     Args:
         info: The client's name and version.
@@ -168,7 +160,7 @@ class ClientHandshake:
             return self._discover(self._modern_versions[-1])
         return self._initialize()
 
-    def succeeded(self, result: object) -> SendRequest | Done:
+    def succeeded(self, result: object) -> Step:
         """Return the step after the result of the last request.
 
         Raises:
@@ -177,7 +169,7 @@ class ClientHandshake:
         members = object_members(result)
         return self._initialized(members) if self._asked == "initialize" else self._discovered(members)
 
-    def failed(self, error: RpcError | CallTimeout | HttpStatusError) -> SendRequest | Done:
+    def failed(self, error: RpcError | CallTimeout | HttpStatusError) -> Step:
         """Return the step after an error, an HTTP status or a timeout of the last request.
 
         Raises:
@@ -215,24 +207,21 @@ class ClientHandshake:
         self._modern_versions = []
         return self._initialize()
 
-    def receive_request(self, method: str) -> ServerContext | HandshakeResult:
-        """Decide how to serve a request of the server.
-
-        Returns:
-            The context for a handler, or the result if the handshake itself serves the request.
+    def receive_request(self, method: str) -> dict[str, Any] | None:
+        """Return the result of a request of the server that the handshake itself serves; None if a handler does.
 
         Raises:
             RpcError: The error to send: the method is unknown, or the handshake is not done.
         """
         server = self.server
+        if server is not None and method in MISSING_SERVER_REQUESTS[server.revision.version]:
+            raise method_not_found()
+        if method == "ping":
+            return {}
         # Up to 2025-11-25 only pings may be sent before the handshake is done ("Lifecycle").
         if server is None:
-            if method == "ping":
-                return HandshakeResult({})
             raise RpcError(ErrorCode.INVALID_REQUEST, "the session is not initialized")
-        if method in MISSING_SERVER_REQUESTS[server.revision.version]:
-            raise method_not_found()
-        return HandshakeResult({}) if method == "ping" else server
+        return None
 
     def _discover(self, version: str) -> SendRequest:
         self._asked = "server/discover"
@@ -259,7 +248,7 @@ class ClientHandshake:
             CLIENT_CAPABILITIES_KEY: self._capabilities.to_dict(version),
         }
 
-    def _initialized(self, result: dict[str, Any]) -> Done:
+    def _initialized(self, result: dict[str, Any]) -> Notification:
         version = result.get("protocolVersion")
         if not isinstance(version, str) or version not in self._legacy_versions:
             raise HandshakeError("the server chose a version that this client does not support")
@@ -269,9 +258,9 @@ class ClientHandshake:
         except ValueError as fault:
             raise HandshakeError(f"the server sent an invalid result for initialize: {fault}") from None
         self.server = ServerContext(REVISIONS[version], capabilities, info, _text(result.get("instructions")))
-        return Done(self.server, Notification("notifications/initialized"))
+        return Notification("notifications/initialized")
 
-    def _discovered(self, result: dict[str, Any]) -> SendRequest | Done:
+    def _discovered(self, result: dict[str, Any]) -> Step:
         version = latest_common(_strings(result.get("supportedVersions")) or (), self._modern_versions)
         fault = _NO_COMMON_VERSION
         if version is not None:
@@ -283,7 +272,7 @@ class ClientHandshake:
                 instructions = _text(result.get("instructions"))
                 info = _server_info(result, version)
                 self.server = ServerContext(REVISIONS[version], capabilities, info, instructions, self._meta(version))
-                return Done(self.server)
+                return None
         if self._legacy_versions:
             return self._initialize()
         raise HandshakeError(fault)

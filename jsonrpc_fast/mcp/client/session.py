@@ -27,11 +27,11 @@ from ...session import McpConvention, SessionContext, SessionOptions
 from ...transports.protocol import Transport, is_strict_enough
 from ...validator import JsonRpcValidator
 from ..protocol.capabilities import ClientCapabilities, Elicitation, Roots, Sampling
-from ..protocol.meta import MAX_INPUTS, HandshakeResult, method_not_found
+from ..protocol.meta import MAX_INPUTS, method_not_found
 from ..protocol.records import EmptyObject
 from ..protocol.versions import Revision
 from ..session import McpSession
-from .handshake import ClientHandshake, Done, SendRequest
+from .handshake import ClientHandshake, SendRequest, Step
 from .limits import seconds_left
 from .results import invalid_result
 
@@ -85,7 +85,7 @@ class ClientSession(McpSession):
         """Report a fault of the server that no call raises."""
         self._engine.hooks.peer_fault(fault)
 
-    async def shake_hands(self, step: SendRequest | Done, deadline: float = inf) -> None:
+    async def shake_hands(self, step: Step, deadline: float = inf) -> None:
         """Perform the handshake.
 
         Args:
@@ -114,8 +114,8 @@ class ClientSession(McpSession):
                 step = self._handshake.failed(error)
             else:
                 step = self._handshake.succeeded(result)
-        if step.notification is not None:
-            await self.notify(step.notification.method, step.notification.params)
+        if step is not None:
+            await self.notify(step.method, step.params)
 
     def _ping(self, seconds: float) -> None:
         server = self._handshake.server
@@ -145,9 +145,9 @@ class ClientSession(McpSession):
             # The transport may have been made with another profile, which is looser than MCP's.
             if not _validator.validate_request(request.to_dict()).valid:
                 raise RpcError(ErrorCode.INVALID_REQUEST, RPC_MESSAGES[ErrorCode.INVALID_REQUEST])
-        decision = self._handshake.receive_request(context.method)
-        if isinstance(decision, HandshakeResult):
-            return decision.result
+        result = self._handshake.receive_request(context.method)
+        if result is not None:
+            return result
         function = self._request_handlers.get(context.method)
         if function is None:
             raise method_not_found()

@@ -54,7 +54,7 @@ from ..client.limits import Restarts, wait_until
 from ..client.results import all_pages
 from ..client.session import ClientSession
 from ..protocol.capabilities import ClientCapabilities, Implementation
-from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVEL_KEY, MAX_INPUTS, HandshakeResult, method_not_found
+from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, LOG_LEVEL_KEY, MAX_INPUTS, method_not_found
 from ..relay import RELAY_ERROR
 from .payloads import Tokens, as_raw, member, object_of, text_member, with_members, with_meta
 
@@ -154,9 +154,9 @@ class _Session(ClientSession):
     def serve(self, params: Any, context: SessionContext) -> Any:
         if not context.is_notification:
             # The handshake itself responds to `ping`, and refuses requests before `initialize` is done.
-            decision = self._rules.receive_request(context.method)
-            if isinstance(decision, HandshakeResult):
-                return decision.result
+            result = self._rules.receive_request(context.method)
+            if result is not None:
+                return result
         return self._receive_message(as_raw(params), context)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from jsonrpc_fast import Notification
 from jsonrpc_fast.errors import CallTimeout, HandshakeError, RpcError
-from jsonrpc_fast.mcp.client.handshake import ClientHandshake, Done, SendRequest, ServerContext
+from jsonrpc_fast.mcp.client.handshake import ClientHandshake, SendRequest, Step
 from jsonrpc_fast.mcp.protocol.capabilities import ClientCapabilities, Implementation, ServerCapabilities
 from jsonrpc_fast.mcp.protocol.meta import HandshakeResult
 from jsonrpc_fast.mcp.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, VERSIONS
@@ -65,16 +65,15 @@ def test_legacy_client(corpora: Path) -> None:
     )
     schema_of(corpora, "2025-11-25", "InitializeRequestParams").validate(call.params)
     assert handshake.server is None
-    ready = handshake.succeeded(INITIALIZED)
-    assert isinstance(ready, Done)
-    assert ready.notification == Notification("notifications/initialized")
-    assert ready.server is handshake.server
-    assert (ready.server.revision.version, ready.server.instructions) == ("2025-11-25", "Be kind.")
-    assert ready.server.capabilities.supports("tools")
-    assert ready.server.info == Implementation(name="server", version="1")
-    assert ready.server.params() is None
-    assert ready.server.params({"a": 1}) == {"a": 1}
-    assert ready.server.params({"a": 1}, progressToken=3) == {"a": 1, "_meta": {"progressToken": 3}}
+    assert handshake.succeeded(INITIALIZED) == Notification("notifications/initialized")
+    server = handshake.server
+    assert server is not None
+    assert (server.revision.version, server.instructions) == ("2025-11-25", "Be kind.")
+    assert server.capabilities.supports("tools")
+    assert server.info == Implementation(name="server", version="1")
+    assert server.params() is None
+    assert server.params({"a": 1}) == {"a": 1}
+    assert server.params({"a": 1}, progressToken=3) == {"a": 1, "_meta": {"progressToken": 3}}
 
 
 def test_a_client_with_one_version() -> None:
@@ -126,10 +125,10 @@ def test_modern_client(corpora: Path) -> None:
     call = handshake.start()
     assert (call.method, call.timeout_seconds) == ("server/discover", None)
     schema_of(corpora, "2026-07-28", "RequestParams").validate(call.params)
-    ready = handshake.succeeded(DISCOVERED)
-    assert isinstance(ready, Done)
-    assert ready.notification is None
-    params = ready.server.params({"name": "x", "_meta": {"mine": 1}}, progressToken=3)
+    assert handshake.succeeded(DISCOVERED) is None
+    server = handshake.server
+    assert server is not None
+    params = server.params({"name": "x", "_meta": {"mine": 1}}, progressToken=3)
     assert params == {
         "name": "x",
         "_meta": {
@@ -172,7 +171,7 @@ def test_auto_falls_back(error: Any) -> None:
     call = handshake.failed(error)
     assert isinstance(call, SendRequest)
     assert call.method == "initialize"
-    assert isinstance(handshake.succeeded(INITIALIZED), Done)
+    assert isinstance(handshake.succeeded(INITIALIZED), Notification)
 
 
 @rows(
@@ -219,7 +218,7 @@ def test_auto_and_a_slow_modern_server() -> None:
     call = handshake.failed(unsupported("2026-07-28"))
     assert isinstance(call, SendRequest)
     assert call.method == "server/discover"
-    assert isinstance(handshake.succeeded(DISCOVERED), Done)
+    assert handshake.succeeded(DISCOVERED) is None
 
 
 def test_a_refused_initialize() -> None:
@@ -234,15 +233,15 @@ def test_server_info_is_optional() -> None:
     for meta in ({}, {"io.modelcontextprotocol/serverInfo": {"name": 5}}, 5):
         handshake = client()
         handshake.start()
-        ready = handshake.succeeded({**DISCOVERED, "_meta": meta})
-        assert isinstance(ready, Done)
-        assert ready.server.info is None
+        assert handshake.succeeded({**DISCOVERED, "_meta": meta}) is None
+        assert handshake.server is not None
+        assert handshake.server.info is None
 
 
 def test_requests_of_the_server_before_and_after_the_handshake() -> None:
     handshake = client()
     handshake.start()
-    assert handshake.receive_request("ping") == HandshakeResult({})
+    assert handshake.receive_request("ping") == {}
     with pytest.raises(RpcError) as caught:
         handshake.receive_request("roots/list")
     assert caught.value.code == -32600
@@ -254,15 +253,15 @@ def test_requests_of_the_server_before_and_after_the_handshake() -> None:
     handshake = client("legacy")
     handshake.start()
     handshake.succeeded(INITIALIZED)
-    assert handshake.receive_request("ping") == HandshakeResult({})
-    assert isinstance(handshake.receive_request("roots/list"), ServerContext)
+    assert handshake.receive_request("ping") == {}
+    assert handshake.receive_request("roots/list") is None
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy", "modern"])
 @rows("versions", [VERSIONS, HANDSHAKE_VERSIONS, MODERN_VERSIONS, ("2025-03-26",)])
 def test_every_client_with_every_server(mode: str, versions: tuple[str, ...]) -> None:
     ours, theirs = client(mode), ServerHandshake(SERVER, OFFERS, versions=versions)
-    step: SendRequest | Done = ours.start()
+    step: Step = ours.start()
     steps = 0
     try:
         while isinstance(step, SendRequest):
@@ -282,10 +281,12 @@ def test_every_client_with_every_server(mode: str, versions: tuple[str, ...]) ->
             ("modern", ("2025-03-26",)),
         ]
         return
-    if step.notification is not None:
-        assert theirs.receive_notification(step.notification.method)
-    context = theirs.receive_request("prompts/list", step.server.params())
+    if step is not None:
+        assert theirs.receive_notification(step.method)
+    server = ours.server
+    assert server is not None
+    context = theirs.receive_request("prompts/list", server.params())
     assert isinstance(context, RequestRules)
-    assert context.revision is step.server.revision
-    assert step.server.revision.version in versions
-    assert step.server.revision.is_modern is (mode != "legacy" and "2026-07-28" in versions)
+    assert context.revision is server.revision
+    assert server.revision.version in versions
+    assert server.revision.is_modern is (mode != "legacy" and "2026-07-28" in versions)
