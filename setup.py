@@ -174,7 +174,7 @@ class BuildCore(build_ext):
             for path, text in documented_sources().items():
                 place(own / path, text)
             home = os.getcwd()
-            os.chdir(own)  # the C file holds the paths of the sources as they are given
+            os.chdir(own)  # the C file contains the paths of the sources as they are given
             try:
                 [made] = cythonize([Extension(ext.name, [PYX])], build_dir="made", force=True)
                 text = Path(made.sources[0]).read_bytes()

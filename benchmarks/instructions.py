@@ -84,7 +84,7 @@ def measure() -> Counts | None:
         command = (valgrind, "-q", *options, sys.executable, "-m", "benchmarks.instructions", "--run")
         root = Path(__file__).resolve().parents[1]
         subprocess.run(command, cwd=root, check=True, stdout=subprocess.DEVNULL, timeout=300)
-        # A dump holds what ran since the mark before, so each second one is a call.
+        # A dump covers what ran since the previous mark, so every second one is a call.
         dumps = len(list(Path(folder).glob("calls.*")))
         totals = [_total(Path(f"{output}.{number}")) for number in range(2, dumps + 1, 2)]
     per_call = [(more - less) / (2 * REPEATS) for less, more in zip(totals[0::2], totals[1::2], strict=True)]

@@ -125,7 +125,7 @@ def terminal() -> Iterator[str]:
 
 
 def wrapped(line: str) -> Iterator[str]:
-    """Yield a line in pieces as wide as the terminal; a style goes on in the next one."""
+    """Yield a line in pieces as wide as the terminal; a style continues in the next one."""
     piece, width, style = "", 0, ""
     for code, char in re.findall(r"(\033\[[\d;]*m)|(.)", line):
         style = code or style

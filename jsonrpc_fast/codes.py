@@ -75,7 +75,7 @@ def error_band(code: int) -> ErrorBand:
 
 
 def is_error_code(value: object) -> TypeGuard[int]:
-    """Return whether `value` is a valid error code: an integer of 64 bits, because wider integers decode to floats."""
+    """Return whether `value` is a valid error code: a 64-bit integer, because wider integers decode to floats."""
     # True is an int in Python; 2**64 - 1 is the largest integer that orjson writes and reads.
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**64
 
@@ -183,7 +183,7 @@ class ParseErrorCode(enum.Enum):
     """`error` is not an object (section 5.1)."""
 
     INVALID_ERROR_CODE = "the code of the error is not a 64-bit integer"
-    """The `code` of an error is missing or not an integer of 64 bits (section 5.1)."""
+    """The `code` of an error is missing or not a 64-bit integer (section 5.1)."""
 
     INVALID_ERROR_MESSAGE = "the message of the error is not a string"
     """The `message` of an error is missing or not a string (section 5.1)."""

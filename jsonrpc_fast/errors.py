@@ -152,7 +152,7 @@ class RpcError(Exception):
     """An error response. A call raises the peer's; a handler raises one to send it.
 
     Args:
-        code: An int of 64 bits; `error_band` returns who allocates it.
+        code: A 64-bit int; `error_band` returns who allocates it.
         message: One sentence.
         data: Any JSON value; UNSET if absent.
 

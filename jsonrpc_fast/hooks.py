@@ -314,7 +314,7 @@ class _ObservedExchange(Exchange):
         prepared, started = self._hooks.call_prepared, self._hooks.call_started
         for id, method in self._calls.items():
             if prepared is not None:
-                # A hook that failed has returned None, and the call goes on without a trace.
+                # A hook that failed has returned None, and the call continues without a trace.
                 self._traces[id], self._carrier = prepared(id, method) or (None, {})
             elif started is not None and id is not None:
                 self._traces[id] = started(id, method)

@@ -268,7 +268,7 @@ class RedisEventStore:
     # Commands.
 
     async def _execute(self, *commands: _Command) -> list[Any]:
-        """Run commands in a pipeline. Return their responses, some of which may be exceptions.
+        """Run commands in a pipeline. Return their responses; some may be exceptions.
 
         Raises:
             ConnectionLost: Redis did not respond in time; some commands may have run.

@@ -35,7 +35,7 @@ def headers_of(given: Sequence[str], environment: Mapping[str, str]) -> dict[str
     """Return headers given as "NAME: VALUE", with environment variables in the values expanded.
 
     Raises:
-        ValueError: A header is malformed, or a variable is missing. The error's text holds no value.
+        ValueError: A header is malformed, or a variable is missing. The error's text contains no value.
     """
     headers = {}
     for text in given:

@@ -33,7 +33,7 @@ _PROGRAM_STATUSES: Final = {errno.ENOENT: NOT_FOUND, errno.EACCES: CANNOT_RUN, e
 
 
 class OutputError(Exception):
-    """stdout cannot be written: an OSError, the argument, of which the connection is not the cause."""
+    """stdout cannot be written: the argument is the OSError, which the connection did not cause."""
 
 
 def run_reporting(options: argparse.Namespace, extra: str, run: Callable[[], int]) -> int:

@@ -133,5 +133,5 @@ ServedCoroutine = backend.ServedCoroutine
 
 
 def decoded(value: Any) -> Any:
-    """Return the decoded value of a `Raw`, and anything else as it is."""
+    """Return the decoded value of a `Raw`, and anything else unchanged."""
     return value.decode() if type(value) is Raw else value

@@ -361,7 +361,7 @@ class Error(_Value):
     """The error object of a response (section 5.1).
 
     Args:
-        code: An int of 64 bits; a subclass of int becomes an int.
+        code: A 64-bit int; a subclass of int becomes an int.
         message: A short description.
         data: Any JSON value; UNSET if absent (None is `"data": null`).
         extra: Members that JSON-RPC does not define, by name.

@@ -14,8 +14,8 @@ Rules:
   - No function is recursive: a bytearray holds the closing brackets of the open containers.
 
 Theory of operation: the text is read token by token, but usual values in a row, or usual members, are one match of a
-regular expression. Such a match holds no bracket, no escape and no integer beyond 64 bits, and is never wrong: where it
-ends, the next token is read.
+regular expression. Such a match contains no bracket, no escape and no integer beyond 64 bits, and is never wrong: where
+it ends, the next token is read.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ def explained(error: EncodeError, method: str, params: Any, default: Default = N
 
 
 def _place_of(value: Any, default: Default, option: int) -> str:
-    """Return the JSON pointer to the first value that cannot be written, as deep as it is found."""
+    """Return the JSON pointer to the first value that cannot be written, as deep as can be determined."""
     place: list[str | int] = []
     left = _MAX_PARTS
     while isinstance(value, (dict, list, tuple)):

@@ -34,7 +34,7 @@ class Kinds(NamedTuple):
 
     Attributes:
         jsonrpc: The kind of the member, as are the next five.
-        has_error_code: The error has a code, which is an integer of 64 bits.
+        has_error_code: The error has a code, which is a 64-bit integer.
         has_error_message: The error has a message, which is a string.
         has_extra_in_error: The error has a member that JSON-RPC does not define.
         has_extra: The message has a member that JSON-RPC does not define.

@@ -57,7 +57,7 @@ class ConcatenatedFrames:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._at_start = True  # a byte order mark may follow, of which the buffer may hold a part
+        self._at_start = True  # a byte order mark may follow, and the buffer may hold a part of it
         self._place = _Place.BETWEEN
         self._depth = 0  # open brackets
         self._buffer = bytearray()  # the current frame

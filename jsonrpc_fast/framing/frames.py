@@ -22,7 +22,7 @@ MAX_SKIPPED_BYTES: Final = 2**32 - 1
 """The maximum size of a body over the limit that is skipped; a larger Content-Length ends the stream."""
 
 BLANK: Final = b" \t\r"
-"""A line of these bytes only is blank."""
+"""A line that consists only of these bytes is blank."""
 
 
 class Frame(NamedTuple):
@@ -62,7 +62,7 @@ def frame(
         payload = bytes(memoryview(payload))
     if framing == "newline":
         feed = payload.find(b"\n")
-        # `encode` writes the line feed already: the usual payload is returned as it is.
+        # `encode` writes the line feed already: the usual payload is returned unchanged.
         if feed == len(payload) - 1:
             return payload
         if feed < 0:

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def discard(work: Any) -> None:
-    """End an awaitable that will not be awaited. One that has ended stays as it is.
+    """End an awaitable that will not be awaited. One that has ended is left unchanged.
 
     CPython warns of coroutines that were never awaited, and a future may be at work.
     """

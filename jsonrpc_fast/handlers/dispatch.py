@@ -157,7 +157,7 @@ class Dispatch:
         return self._fail(item, error, self._delimited)
 
     def _decode(self, data: Any) -> Any:
-        """Return the messages of a JSON text; decoded messages are returned as they are."""
+        """Return the messages of a JSON text; decoded messages are returned unchanged."""
         if not isinstance(data, TEXTS):
             return data
         return decode(data, self._profile, raw=self._is_raw or self._reading.is_raw)

@@ -76,7 +76,7 @@ class RequestContext:
         return False
 
     def result_of(self, items: list[Any] | None) -> Any:
-        """Return the result that consists of items; of None, if they were sent."""
+        """Return the result made of the items, or of None if they were sent."""
         return items
 
     def without_token(self, params: Any, taken: Collection[str]) -> Any:
@@ -189,7 +189,7 @@ class Handler:
             RpcError: The params do not fit the signature (-32602).
             Exception: Whatever the function raises.
         """
-        # Fast path: the call itself checks the params. Only a TypeError is examined, and may as well be the function's
+        # Fast path: the call itself checks the params. Only a TypeError is examined, which may also be the function's
         # own.
         function = self.plain
         try:

@@ -48,7 +48,7 @@ def result_reader(returns: Any) -> Callable[[str, Any], Any]:
 
 
 def results_reader(returns: Any, methods: Sequence[str | None]) -> Callable[[list[Any]], list[Any]]:
-    """Return the function that converts the outcomes of a batch, in which exceptions stay as they are.
+    """Return the function that converts the outcomes of a batch, in which exceptions stay unchanged.
 
     Args:
         returns: One type for all results, or a list with one for each item.

@@ -20,8 +20,8 @@ class UserFailures:
             user = find_user(scope)
 
     Args:
-        reason: The text of the response, if the request is refused for a failure.
-        log: Called with the exception then. Without it every failure becomes an `Exception`.
+        reason: The text of the response if the request is refused because of a failure.
+        log: Called with the exception in that case. Without it every failure becomes an `Exception`.
 
     Raises:
         Refusal: The function raised it, or failed (500) and there is a `log`.

@@ -41,7 +41,7 @@ class Inflater:
         self._has_begun = False
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Decompress a chunk of the body and yield the result in pieces, of which one may be empty.
+        """Decompress a chunk of the body and yield the result in pieces. One of them may be empty.
 
         Raises:
             InvalidResponse: The chunk is malformed.

@@ -41,7 +41,7 @@ class ReadResponse:
         return HttpStatusError(self.status, dict(self.headers), self.body[:_SHOWN_BYTES])
 
     def fault(self, reason: str) -> HttpStatusError | InvalidResponse:
-        """Return the exception for an HTTP response that holds no response to the call."""
+        """Return the exception for an HTTP response that contains no response to the call."""
         return InvalidResponse(reason) if self.is_success else self.status_error()
 
 

@@ -611,7 +611,7 @@ class Engine:
         """Settle all calls as lost: there are no more responses. What was received is still being served.
 
         Args:
-            tells_peer: Whether the peer is notified that it need not go on with them, if the convention allows it.
+            tells_peer: Whether the peer is notified that it need not continue with them, if the convention allows it.
         """
         self.may_call = False
         self._driver.left()

@@ -1,7 +1,7 @@
 """The requests of the peer that are being served, and the responses to them.
 
 Rules:
-  - A batch gets one array of responses after the last of its requests, and none if it holds no requests (section 6).
+  - A batch gets one array of responses after the last of its requests, and none if it contains no requests (section 6).
   - The response to a request goes to the destination of the request; the array of a batch, to that of the batch.
   - The convention says what a cancelled request gets.
   - A request that is no longer registered, because the connection is lost, gets no response.

@@ -402,7 +402,7 @@ def test_json_of_several_files(tmp_path: Path) -> None:
     assert process.returncode == 2
 
 
-# The output holds no part of the input.
+# The output contains no part of the input.
 
 
 @rows("form", [[], ["--json"]])

@@ -1,4 +1,4 @@
-"""The command `run`: programs of other libraries as they are, with the adapters installed."""
+"""The command `run`: unchanged programs of other libraries, with the adapters installed."""
 
 from __future__ import annotations
 

@@ -349,7 +349,7 @@ def read(impl: ModuleType, framing: str, bound: int | None, interrupted: int, pl
     """Feed the chunks; a call that is interrupted must close the decoder, or leave the chunk unread.
 
     Returns:
-        Where the call was interrupted, or "", and the numbers of the items, or None of a decoder that was closed.
+        Where the call was interrupted, or "", and the numbers of the items, or None for a decoder that was closed.
     """
     decoder = decoder_of(impl, framing)
     found: list[Any] = []
@@ -397,9 +397,9 @@ def closed_decoders(impl: ModuleType, framing: str, bound: int | None, step: int
 def test_a_trace_function_that_raises(impl: ModuleType, framing: str, bound: int | None, step: int) -> None:
     """At every line, call and return of the package, in every chunk.
 
-    While a call checks its arguments the chunk stays unread; what it is about to return is lost, as of any function.
+    While a call checks its arguments the chunk stays unread; what it is about to return is lost, as with any function.
     """
-    # In a thread of its own: CPython 3.11 goes on handling an exception if a trace function raises as a handler begins.
+    # In a thread of its own: CPython 3.11 keeps handling an exception if a trace function raises as a handler begins.
     with ThreadPoolExecutor(1) as pool:
         closed = pool.submit(closed_decoders, impl, framing, bound, step).result()
     assert closed > 0 or impl.__name__.endswith("_core")

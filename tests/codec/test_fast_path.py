@@ -276,7 +276,7 @@ def test_characters_of_three_bytes_among_others() -> None:
 
 
 def test_made_strings_and_integers_are_those_of_python() -> None:
-    """As they are, and where more is done with them."""
+    """Unchanged, and where more is done with them."""
     for number in (257, 32767, 32768, 2**30 - 1, 2**30, 2**30 + 1, 2**60, -257, -(2**30)):
         found = _core.decode(RESULT % b"%d" % number).result
         expected = int(str(number))

@@ -285,7 +285,7 @@ class TestConversations:
 
     def test_raw_params(self, talk: Conversation) -> None:
         if talk.impl.Raw is not Raw:
-            pytest.skip("handlers know the Raw of the backend in use alone")
+            pytest.skip("handlers know only the Raw of the backend in use")
         message = talk.impl.decode(call(b'"add","params":[1,2]'), raw=True)
         assert talk.server.receive(message) == response(b"3")
         message = talk.impl.decode(call(b'"whole","params":[1,2]'), raw=True)

@@ -341,7 +341,7 @@ class TestGuardPages:
     A str, an int, a float, a tuple and bytes are one block of memory each, so that a copy of it is a value, too: it is
     placed at either end of a page between two that cannot be read. The same is done with the array of a list. What
     cannot be placed: a dict, which the core reads only through `PyDict_Next`; and the output, which begins on the C
-    stack and goes on in a bytes object. The sanitizers watch the output (docs/proof.md), as does CPython's debug
+    stack and continues in a bytes object. The sanitizers watch the output (docs/proof.md), as does CPython's debug
     allocator in `test_the_output_keeps_inside_its_memory`.
     """
 

@@ -37,7 +37,7 @@ from .objects import Objects
 VALUES = 24  # payloads that are compared for each message
 
 TEMPLATES = [(), (), (0,), (512, 64, 2**60), (1, 64, 2**60), (512, 0, 2**60), (1, 0, 2**60), (2, 2, 8)]
-"""Arguments of `_use_templates`: as it is, off, and at its limits."""
+"""Arguments of `_use_templates`: the default, off, and at its limits."""
 
 HEADERS_ENDS = [
     b"\r\n\r\n",

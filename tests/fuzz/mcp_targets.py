@@ -278,7 +278,7 @@ def schema(data: bytes) -> Hashable:
         return "ValueError", str(error)[:24]
     faults = compiled.faults(pair[1])
     check(len(faults) <= MAX_FAULTS, "too many faults", len(faults))
-    # What is wrong with an alternative is told with its path, which consists of names.
+    # A problem of an alternative is reported with its path, which consists of names.
     if CANARY not in json.dumps(pair[0]) and not any(CANARY in name for name in names):
         check(not any(CANARY in fault.message for fault in faults), "the value is in a fault", faults)
     return tuple(sorted({fault.keyword for fault in faults})[:3])

@@ -22,7 +22,7 @@ MAX_RUN_SECONDS: Final = 20.0
 
 
 class _Wire(Channel):
-    """Keeps what is written. If it is not taken, it is unwritten for ever."""
+    """Keeps what is written. If it is not taken, it stays unwritten."""
 
     def __init__(self) -> None:
         self.sent = bytearray()
@@ -118,7 +118,7 @@ def run(work: Coroutine[Any, Any, Hashable]) -> Hashable:
 
 @contextlib.contextmanager
 def _watched_log() -> Iterator[None]:
-    """Watch the log, which other tests in this process find as it was."""
+    """Watch the log, and leave it unchanged for other tests in this process."""
     loggers = [logging.getLogger(name) for name in {*_LEVELS, *_WATCHED}]
     before = [(logger, logger.level, logger.propagate) for logger in loggers]
     for name, level in _LEVELS.items():

@@ -549,7 +549,7 @@ async def test_a_batch_runs_concurrently_and_is_answered_in_order() -> None:
     events = [asyncio.Event() for _ in range(4)]
 
     async def wait(index: int) -> int:
-        # The last one begins: one after another, they would wait for ever.
+        # The last one begins: one after another, they would wait forever.
         if index < 3:
             await events[index + 1].wait()
         order.append(index)
@@ -836,7 +836,7 @@ def test_sync_dispatch_of_an_async_function(caplog: pytest.LogCaptureFixture) ->
     assert ASYNC.dispatch('{"jsonrpc":"2.0","method":"echo","params":[5]}') == b""
     reply = ASYNC.dispatch(f"[{call('sum', 1, [1])},{call('echo', 1, [5])}]")
     assert reply == b"[" + RESULT % b"1" + b"," + INTERNAL + b"]\n"
-    gc.collect()  # a coroutine that was never awaited is told now
+    gc.collect()  # a coroutine that was never awaited is reported now
     assert len(caplog.records) == 3
     assert "dispatch_async" in caplog.text
 

@@ -156,7 +156,7 @@ async def test_the_client_stays() -> None:
 
 @rows("milliseconds", [0, 1, 4, 5, 6, 9, 10, 11, 14])
 async def test_the_client_goes_at_any_time(milliseconds: int) -> None:
-    """Before the watch, while it begins, and when the function ends: a response or none, and the task goes on."""
+    """Before the watch, while it begins, and when the function ends: a response or none, and the task continues."""
     log.clear()
     client = Client(WAIT % b"0.01")
     asyncio.get_running_loop().call_later(milliseconds / 1000, client.gone.set)

@@ -121,11 +121,11 @@ def is_async(request: pytest.FixtureRequest) -> bool:
 @rows(
     "a, b, method, seen, outcome",
     [
-        # Nothing was served: any request goes on.
+        # Nothing was served: any request moves on.
         ([REFUSED], [], "set", "ab", "b"),
         (["ConnectTimeout"], [], "set", "ab", "b"),
         ([429], [], "set", "ab", "b"),
-        # It may have been served: only what may be repeated goes on.
+        # It may have been served: only a request that may be repeated moves on.
         ([BROKEN], [], "get", "ab", "b"),
         ([503], [], "get", "ab", "b"),
         ([502], [], "get", "ab", "b"),
@@ -388,7 +388,7 @@ def test_wrong_arguments(make: Callable[[], Any], error: type[Exception]) -> Non
 
 
 async def test_real_servers() -> None:
-    """One that is not there, one that is busy, and one that serves; with the transport of the library."""
+    """One that is down, one that is busy, and one that serves; with the transport of the library."""
     pytest.importorskip("uvicorn", reason="uvicorn is not installed")
     from ..support.asgi_servers import serving
 

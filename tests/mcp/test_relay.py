@@ -199,7 +199,7 @@ async def test_the_id_of_a_subscription_is_translated(left: End, right: End, fau
     acknowledged, changed = b"notifications/subscriptions/acknowledged", b"notifications/tools/list_changed"
     await right.send(SUBSCRIBED % (acknowledged, b"1"), SUBSCRIBED % (changed, b"1"))
     assert left.received() == [SUBSCRIBED % (acknowledged, b'"s"'), SUBSCRIBED % (changed, b'"s"')]
-    # An id that is not of a subscription stays as it is.
+    # An id that does not belong to a subscription stays unchanged.
     for strange in (b"2", b"3", b'"1"', b"null", b"{}"):
         await right.send(SUBSCRIBED % (acknowledged, strange))
         assert left.received() == [SUBSCRIBED % (acknowledged, strange)]

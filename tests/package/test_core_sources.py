@@ -1,4 +1,4 @@
-"""What the sources of the core must not hold."""
+"""What the core's sources must not contain."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def comprehensions(source: str) -> list[int]:
 def test_there_is_no_list_comprehension() -> None:
     """Cython 3.3 frees an item of a list comprehension twice where the list cannot grow for lack of memory."""
     if not SOURCES:
-        pytest.skip("the sources of the core are not there")
+        pytest.skip("the sources of the core are missing")
     assert {path.name: lines for path in SOURCES if (lines := comprehensions(path.read_text()))} == {}
 
 
@@ -65,7 +65,7 @@ def returns_of_handlers(source: str) -> list[int]:
 def test_no_handler_of_an_exception_returns() -> None:
     """Cython 3.3 drops the reference to a traceback there without a look: it is NULL where its allocation failed."""
     if not SOURCES:
-        pytest.skip("the sources of the core are not there")
+        pytest.skip("the sources of the core are missing")
     assert {path.name: lines for path in SOURCES if (lines := returns_of_handlers(path.read_text()))} == {}
 
 
@@ -83,7 +83,7 @@ def with_statements(source: str) -> list[int]:
 def test_there_is_no_with_statement() -> None:
     """Cython 3.3 crashes there after an exception without a traceback, because the memory for one was missing."""
     if not SOURCES:
-        pytest.skip("the sources of the core are not there")
+        pytest.skip("the sources of the core are missing")
     assert {path.name: lines for path in SOURCES if (lines := with_statements(path.read_text()))} == {}
 
 
@@ -96,7 +96,7 @@ def test_the_core_names_the_functions_of_the_package_that_it_calls() -> None:
     """Its head says what is held where Python code runs."""
     core = PACKAGE / "codec" / "_core.pyx"
     if not core.exists():
-        pytest.skip("the sources of the core are not there")
+        pytest.skip("the sources of the core are missing")
     _, head, code = core.read_text().split('"""', 2)
     named = set(re.findall(r"`(\w+)`", head))
     assert (

@@ -1,4 +1,4 @@
-"""The documentation site: each public name is in the API reference, and the first steps work as they are written.
+"""The documentation site: each public name is in the API reference, and the first steps work as written.
 
 `nox -s docs` builds the site. It fails if a name below has no entry, or if a link leads nowhere.
 """
@@ -157,7 +157,7 @@ def test_the_readme_has_no_picture_of_the_repository() -> None:
 
 
 def test_the_two_commands_of_the_readme() -> None:
-    """`.ci/run` runs them as they are written: the installation and the tests."""
+    """`.ci/run` runs them as written: the installation and the tests."""
     blocks = re.findall(r"^```sh\n(.*?)^```$", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     first, second, *_ = "".join(blocks).splitlines()
     assert first.startswith(

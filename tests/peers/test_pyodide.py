@@ -39,7 +39,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The pure wheel of these sources."""
     pytest.importorskip("setuptools", minversion="77", reason="setuptools 77 reads all of pyproject.toml")
     if not (ROOT / "setup.py").exists():
-        pytest.skip("the sources are not there")
+        pytest.skip("the sources are missing")
     folder = tmp_path_factory.mktemp("wheel")
     build = ["setup.py", "-q", "egg_info", "-e", str(folder), "build", "-b", str(folder / "build")]
     build += ["bdist_wheel", "-d", str(folder)]

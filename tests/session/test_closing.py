@@ -485,7 +485,7 @@ async def test_a_handler_with_a_timeout_whose_task_has_not_begun_is_closed(turns
                 await asyncio.sleep(0)
             wire.other.abort()
             await session.wait_closed()
-        gc.collect()  # a coroutine that was never awaited is told now
+        gc.collect()  # a coroutine that was never awaited is reported now
     assert [str(each.message) for each in warned] == []
 
 

@@ -656,7 +656,7 @@ async def test_what_the_peer_has_not_read_before_its_goodbye_is_sent_once_more()
         assert await asyncio.gather(*unread) == [2, [4, None, 8]]
         late = [client.call("add", [5, 5]), client.notify("add", [6, 6])]
         assert await asyncio.gather(*late) == [10, None]
-        assert not begun.done()  # it goes on in the first session
+        assert not begun.done()  # it continues in the first session
         peers.hold.set_result(None)
         assert await begun == 0
         await peers.sessions[0].wait_closed()

@@ -353,7 +353,7 @@ async def test_one_that_fails_lets_the_later_ones_begin(fails: BaseException) ->
 
 
 async def test_its_calls_are_answered_while_later_messages_wait() -> None:
-    """Reading goes on, however many messages wait. Those without room are refused; the handler needs room, too."""
+    """Reading continues, however many messages wait. Those without room are refused; the handler needs room, too."""
     log = Log()
 
     async def change(context: SessionContext) -> None:

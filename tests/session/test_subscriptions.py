@@ -1,4 +1,4 @@
-"""Subscriptions: results are routed by their ids, none is lost silently, and slow readers are told."""
+"""Subscriptions: results are routed by their ids, none is lost silently, and slow readers get an error."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, NoReturn
 START: Final = 1000.0
 """The time of a new world."""
 MAX_STEPS: Final = 50_000
-"""Events after which a conversation is taken for one that goes on forever."""
+"""The number of events after which a conversation is taken for endless."""
 
 
 class Violation(AssertionError):

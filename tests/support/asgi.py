@@ -9,7 +9,7 @@ from typing import Any, Final
 
 JSON = (b"content-type", b"application/json")
 LEFT: Final = b"the client disconnects"
-"""A part of a body, at which the client is gone."""
+"""A part of a body that stands for the client's disconnection."""
 
 
 @dataclass

@@ -91,7 +91,7 @@ def run_here(
 def run_here_in_bytes(
     *arguments: str | bytes | Path, data: bytes = b"", cwd: Path | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Do the same, and return the outputs as they are."""
+    """Do the same, and return the outputs unchanged."""
     words = [os.fsdecode(argument) for argument in arguments]
     return _run_here(lambda: main(words), words, data, cwd)
 

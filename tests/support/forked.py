@@ -38,6 +38,6 @@ def forked(test: Callable[..., None]) -> Callable[..., None]:
         with open(reader, encoding="utf-8", errors="replace") as pipe:
             report = pipe.read()
         _, code = os.waitpid(child, 0)
-        assert code == 0, report or f"the process has ended with {code}"
+        assert code == 0, report or f"the process ended with {code}"
 
     return run

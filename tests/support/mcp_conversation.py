@@ -125,7 +125,7 @@ class Conversation:
         return result
 
     async def settle(self) -> None:
-        """Wait until sent messages have arrived and been answered."""
+        """Wait until the messages sent have arrived and have their responses."""
         await settle()
 
 

@@ -85,7 +85,7 @@ def body_of(events: Events) -> bytes:
 
 
 class Gate:
-    """A server whose functions wait until the test lets them go on.
+    """A server whose functions wait until the test lets them continue.
 
     Attributes:
         server: The server.

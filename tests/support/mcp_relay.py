@@ -33,7 +33,7 @@ class End:
         await settle()
 
     async def half_close(self) -> None:
-        """End the stream to the relay, and go on receiving."""
+        """End the stream to the relay, and keep receiving."""
         self.transport.channel.finish()
         await settle()
 

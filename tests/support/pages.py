@@ -2,7 +2,7 @@
 
 - Each block of code is a script. One that begins with `# NAME.py` is saved under that name for the blocks after it.
 - In a block of the language `console`, `$ ` begins a command, and its output stands below it; `...` is any output.
-  `uvicorn` goes on while the rest of the page runs.
+  `uvicorn` continues while the rest of the page runs.
 - `pip install` stands in the text, or in a block of a shell.
 """
 

@@ -62,7 +62,7 @@ class Table:
 
     @contextmanager
     def __call__(self, identifier: object) -> Iterator[None]:
-        """Check a row. If it fails, the error is kept for the report, and the test goes on."""
+        """Check a row. If it fails, the error is kept for the report, and the test continues."""
         __tracebackhide__ = True
         name = identifier if isinstance(identifier, str) else _short(identifier)
         self._count += 1

@@ -132,7 +132,7 @@ async def test_a_cancellation_of_connect_goes_on(is_closed: bool, is_open: bool)
 
 
 async def test_closing_while_connecting_leaves_the_task_as_it_was() -> None:
-    """It goes on after `connect`, and a timeout around it works."""
+    """It continues after `connect`, and a timeout around it works."""
     channel = SlowChannel()
     transport = Connection(channel)
 
@@ -559,7 +559,7 @@ async def test_an_echo_with_a_slow_reader_stays_bounded() -> None:
     async def most_buffered(pauses: bool) -> int:
         one, other, at_one, _ = await started()
         other.pauses_when_blocked = pauses
-        one.pauses_when_blocked = False  # goes on reading: otherwise both may wait for each other
+        one.pauses_when_blocked = False  # keeps reading: otherwise both may wait for each other
         other.onmessage = lambda message: other.send([message, message])  # type: ignore[list-item]
         one.pause_reading()
         line = encode_notification("n", ["x" * 1000])

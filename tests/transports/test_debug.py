@@ -1,4 +1,4 @@
-"""The debug log: its lines, how it is turned on, and that it holds no payload."""
+"""The debug log: its lines, how it is turned on, and that it contains no payload."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ COUNTS_CANCELLATIONS = sys.version_info >= (3, 11)
 
 
 class Work:
-    """A task with a part that waits until it is cancelled, unless `catches`: then the part goes on after that."""
+    """A task with a part that waits until it is cancelled, unless `catches`: then the part continues after that."""
 
     def __init__(self, catches: bool = False) -> None:
         self.part: TaskPart

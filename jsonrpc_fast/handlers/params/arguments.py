@@ -27,7 +27,7 @@ from .types import MsgspecType, PydanticType, ValueType, msgspec_module, type_of
 # Classes whose values need no conversion, if no constraint is attached.
 _PLAIN: Final = (str, int, float, bool, types.NoneType)
 _SHARED: Final = (*_PLAIN, bytes)
-"""The types of defaults that msgspec passes on as they are."""
+"""The types of defaults that msgspec passes on unchanged."""
 
 
 class Arguments:
@@ -225,7 +225,7 @@ def parameters_of(function: Callable[..., Any], hints: Mapping[str, Any]) -> dic
 
 
 def without_partial(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that a `functools.partial` calls; other functions as they are."""
+    """Return the function that a `functools.partial` calls, and other functions unchanged."""
     while isinstance(function, functools.partial):
         function = function.func
     return function

@@ -58,8 +58,8 @@ def connect(
 
     Entering the `async with` block raises ProgramStartError, an OSError, if the system cannot start the program,
     HandshakeError if the handshake fails, ConnectionLost and CallTimeout, within the `timeout` of the options; and
-    SignInError: a sign-in in the browser has a limit of its own, and `timeout` begins after it. A program that failed
-    has been ended then. The text of an error about it, and `program` of the error, show the command, the exit status,
+    SignInError: a sign-in in the browser has a limit of its own, and `timeout` begins after it. By then, a program that
+    failed has been ended. The text of an error about it, and `program` of the error, show the command, the exit status,
     the last lines of stderr, and the first lines of its stdout that are not messages.
 
     If a program ends on its own, the calls in flight fail with ConnectionLost. The next call starts it again. State of

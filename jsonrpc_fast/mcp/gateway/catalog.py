@@ -5,7 +5,7 @@ Rules:
     contain them: a URI belongs to the server that lists it, or whose template it matches; otherwise each server is
     asked, in order. If two servers have the same URI, it belongs to the first.
   - A list waits `list_seconds` for each server. One that is slower, or fails, is left out. When a slow server has
-    responded, the client is told that the list has changed.
+    responded, the client is notified that the list has changed.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class Gateway(Served):
             -32000.
         idle_seconds: How long a server may be idle until it is ended; None: no limit.
         list_seconds: How long a list waits for a server. One that is slower, as it may be at its first start, is left
-            out; the client is told that the list has changed when it has responded.
+            out; the client is notified that the list has changed when it has responded.
         state_key: As in `Server`: signs or encrypts the `requestState` of clients of 2026-07-28.
         timeout: Seconds until a request is given up that neither side cancels; None: never.
         max_message_bytes: Maximum size of a message of either side; by default that of the profile.
@@ -408,7 +408,7 @@ class GatewayConnection(ClientConnection):
 
     def changed(self, method: str, params: Raw) -> None:
         if len(self._changes) < _MAX_CHANGES and self._handshake.may_send(Notification(method)):
-            # A dict for its order: the client is told of each change once, the oldest first.
+            # A dict for its order: the client is notified of each change once, the oldest first.
             self._changes[method, bytes(params)] = None
             if self._telling is None or self._telling.done():
                 self._telling = asyncio.ensure_future(self._tell_changes())

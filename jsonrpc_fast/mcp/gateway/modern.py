@@ -445,7 +445,7 @@ class ModernClient(CatalogClient):
                 call.connection.send(method, params, call.destination)
 
     def changed(self, method: str, params: Raw) -> None:
-        # A connection with several subscriptions is told once: it knows which of them asked.
+        # A connection with several subscriptions is notified once: it knows which of them asked.
         for tell in set(self.listeners.values()):
             tell(method, params)
 

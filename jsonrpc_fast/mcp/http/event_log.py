@@ -124,7 +124,7 @@ class EventLog:
 def _reading() -> Iterator[None]:
     try:
         yield
-    # `EventStore` names two exceptions, by which a store says that it is not there, or has dropped the events.
+    # `EventStore` names two exceptions, by which a store says that it is unavailable, or has dropped the events.
     except EventsLost:
         raise no_events() from None
     except _FAILURES as error:

@@ -84,6 +84,6 @@ def _encode(text: object, keeps_reserved: bool) -> str:
         raise TypeError(f"the items of a list or a dict must be strings, not {type(text).__name__}")
     if not keeps_reserved:
         return quote(text, safe="", errors="surrogateescape")
-    pieces = _TRIPLET.split(text)  # encoded characters stay as they are
+    pieces = _TRIPLET.split(text)  # encoded characters stay unchanged
     pieces[::2] = [quote(piece, safe=_RESERVED_CHARACTERS, errors="surrogateescape") for piece in pieces[::2]]
     return "".join(pieces)

@@ -71,7 +71,7 @@ def _is_valid(uri: str) -> bool:
 def _has_host(uri: str) -> bool:
     try:
         return bool(urlsplit(uri).hostname)
-    except ValueError:  # the brackets hold no IP address
+    except ValueError:  # the brackets contain no IP address
         return False
 
 

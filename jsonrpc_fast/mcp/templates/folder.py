@@ -127,7 +127,7 @@ def _candidates(root: str) -> Iterator[tuple[str, str]]:
     entries = 0
     for directory, folders, names in os.walk(root):
         # Sorted, so that a limit leaves out the same files each time.
-        # Hidden folders hold no templates: `.git` may hold thousands of files.
+        # Hidden folders contain no templates: `.git` may contain thousands of files.
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for file in sorted(names):
             entries += 1

@@ -45,7 +45,7 @@ class Program:
         """Start the program with these files.
 
         Raises:
-            OSError: It, or its working directory, cannot be used.
+            OSError: The program or its working directory cannot be used.
         """
         # Not with the loop's function: in uvloop the child inherits its pipes twice, and a cancelled task loses it.
         try:
@@ -89,8 +89,8 @@ class Child:
         self._waiters = Waiters()
         self._pidfd = -1
         _running.add(self)
-        # A pidfd becomes readable when the process ends (pidfd_open(2)). It needs no thread, and no handler of SIGCHLD,
-        # of which a process has only one.
+        # A pidfd becomes readable when the process ends (pidfd_open(2)). It needs no thread, and no handler of SIGCHLD:
+        # a process can have only one.
         if sys.platform == "linux":
             with contextlib.suppress(OSError):  # a sandbox may refuse it
                 self._pidfd = os.pidfd_open(process.pid)

@@ -43,7 +43,7 @@ MIN_PRIVATE_FD: Final = 64
 Received = Callable[[bytes], None]
 """Called by a reader on the loop's thread with each chunk, and with `b""` at the end."""
 Failed = Callable[[OSError], None]
-"""Called by a reader or writer on the loop's thread, with the reason why it cannot go on."""
+"""Called by a reader or writer on the loop's thread, with the reason why it cannot continue."""
 Drained = Callable[[], None]
 """Called by a writer on the loop's thread, when there are fewer unwritten bytes."""
 
@@ -130,7 +130,7 @@ def duplicate(descriptor: int) -> int:
 def add_watch(
     add: Callable[[int, Callable[[], object]], None], descriptor: int, callback: Callable[[], object]
 ) -> None:
-    """Call `add_reader` or `add_writer` of a loop, and leave O_NONBLOCK as it is: uvloop sets it."""
+    """Call `add_reader` or `add_writer` of a loop, and leave O_NONBLOCK unchanged: uvloop sets it."""
     is_blocking = sys.platform != "win32" and os.get_blocking(descriptor)
     add(descriptor, callback)
     if is_blocking and not os.get_blocking(descriptor):

@@ -211,7 +211,7 @@ async def test_a_call_that_is_cancelled_at_any_moment_frees_its_server() -> None
 
 
 async def test_what_a_server_with_a_handshake_is_sent() -> None:
-    """Nothing that only 2026-07-28 has, and the numbers as they were."""
+    """Nothing that only 2026-07-28 has, and unchanged numbers."""
     script = Scripted({**NO_PROBE, "tools/call": {"content": [], "resultType": "input_required", "_meta": {"a": 1}}})
     async with modern(Gateway({"bad": script})) as client:
         meta = {"_meta": {"own": 1}, "inputResponses": {}}

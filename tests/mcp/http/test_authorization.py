@@ -1,4 +1,4 @@
-"""Bearer tokens: who gets in, what the others are told, and whose a session is."""
+"""Bearer tokens: who gets access, what the others are told, and who owns a session."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ def test_the_limit_of_a_lifespan_is_checked(value: Any) -> None:
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_tasks_end_before_the_lifespan(revision: str) -> None:
-    """A task goes on after its request, with the value of the lifespan; when the application closes, it ends first."""
+    """A task continues after its request, with the value of the lifespan, and ends before the lifespan does."""
     server, events = counting()
     seen = asyncio.Event()
 

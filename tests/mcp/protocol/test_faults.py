@@ -1,4 +1,4 @@
-"""The words for a value that does not match a schema: enough to mend it, bounded, and without the value."""
+"""The text about a value that does not match a schema: enough to fix it, bounded, and without the value."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ class TaskStore:
             self._runs.add(current)
             current.add_done_callback(self._runs.discard)
             current.add_done_callback(lambda run: _report_end(run, task))
-            created.update(task.describe())  # now it is "working", which the client is told first
+            created.update(task.describe())  # now it is "working", and the client is notified of that first
             started.set_result(task)
             return task
 
