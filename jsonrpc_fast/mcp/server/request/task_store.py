@@ -180,11 +180,7 @@ class TaskStore:
                 context.require(capability)
             return support != "forbidden" and context.client_capabilities.supports(capability)
         # Tasks came with 2025-11-25, and left the protocol for an extension in the next revision.
-        if context.revision.version != _LEGACY_VERSION:
-            if support == "required":
-                raise RpcError(ErrorCode.METHOD_NOT_FOUND, "the tool runs only as a task")
-            return False
-        is_wanted = context.params.get("task") is not None
+        is_wanted = context.revision.version == _LEGACY_VERSION and context.params.get("task") is not None
         if is_wanted and support == "forbidden":
             raise RpcError(ErrorCode.METHOD_NOT_FOUND, "the tool does not run as a task")
         if not is_wanted and support == "required":
