@@ -41,7 +41,7 @@ def headers_of(given: Sequence[str], environment: Mapping[str, str]) -> dict[str
     for text in given:
         name, colon, value = text.partition(":")
         missing = [found for found in _VARIABLE.findall(value) if found not in environment]
-        # A missing variable is not replaced by nothing: the server would refuse an empty token, and not say why.
+        # A missing variable is not replaced by "": the server would refuse an empty token without saying why.
         if missing:
             raise ValueError(f"the environment has no variable {missing[0]}")
         value = _VARIABLE.sub(lambda found: environment[found[1]], value).strip(" \t")

@@ -269,7 +269,7 @@ class Dispatch:
 
     def _join(self, responses: list[bytes]) -> bytes:
         text = b",".join(filter(None, responses))
-        # Section 6: without any response, the server sends nothing at all, and not an empty array.
+        # Section 6: without any response, the server sends nothing at all, not even an empty array.
         if not text:
             return b""
         return b"[" + text + (b"]\n" if self._delimited else b"]")

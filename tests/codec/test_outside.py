@@ -333,7 +333,7 @@ def test_events(outside: Path) -> None:
 
 
 def test_events_at_their_limit(outside: Path) -> None:
-    """Data at the limit is read, one byte more is not, and the events around it are unaffected."""
+    """Data at the limit is read, data one byte larger is not, and the events around it are unaffected."""
     tried = 0
     for record in records(outside / "sse.ndjson"):
         # An event over the limit is reported at once, even if the end of the stream cuts it off. Here, the
@@ -545,7 +545,7 @@ def numbers(outside: Path, is_wanted: Callable[[str], bool]) -> Iterator[str]:
 
 
 def is_json(name: str) -> bool:
-    """Whether a list of numbers holds JSON. (ext) and (fail) do not, nor do the literals; (inf) is beyond a double."""
+    """Whether a list contains JSON numbers. (ext) and (fail) do not, nor do the literals; (inf) is beyond a double."""
     return name.startswith(("int", "real")) and not any(word in name for word in ("(ext)", "(fail)", "(inf)"))
 
 

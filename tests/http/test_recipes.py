@@ -130,8 +130,8 @@ def test_flask(scripts: dict[str, Path]) -> None:
     app = load(scripts["flask_app"]).app
 
     @app.before_request
-    def read_body() -> None:  # as what logs or signs
-        if int(request.headers.get("content-length") or 0) < 1000:  # Flask would refuse a body that is not all there
+    def read_body() -> None:  # like middleware that logs or signs requests
+        if int(request.headers.get("content-length") or 0) < 1000:  # Flask would refuse an incomplete body
             request.get_data()
 
     check_sync(app)
@@ -141,7 +141,7 @@ def test_flask(scripts: dict[str, Path]) -> None:
 
 
 def check_chunked(url: str) -> None:
-    """The server of the standard library does not read chunks, and neither do frameworks of WSGI there."""
+    """The server of the standard library does not read chunks, and neither do WSGI frameworks on it."""
     body = b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}'
     found = httpx.post(url, content=iter([body[:20], body[20:]]), headers={"content-type": "application/json"})
     assert (found.status_code, found.text) == (411, "The request must declare the length of its body.\n")

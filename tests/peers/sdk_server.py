@@ -1,6 +1,6 @@
 """A server of the MCP SDK 1 or 2 with a tool that returns a text: sdk_server.py sdk|adapter FOLDER…
 
-The argument `size` of the tool is a key of TEXTS. The folders are added to the path of Python.
+The argument `size` of the tool is a key of TEXTS. The folders are added to `sys.path`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def call_tool(_: Any, params: Any) -> Any:
 
 
 def make_server() -> Server[Any]:
-    """Return the server, in the way of the installed SDK."""
+    """Return the server, made as the installed SDK requires."""
     if hasattr(Server, "call_tool"):
         server: Any = Server("texts")
 

@@ -37,7 +37,7 @@ from ..waiters import Waiters
 READ_BYTES: Final = 256 * 1024
 """How many bytes are read from a socket at a time. A message that arrives in one piece is decoded in place.
 
-Each connection has a buffer of this size, of which the system allocates only the used part (not on Windows).
+Each connection has a buffer of this size; the system allocates only the part that is used (not on Windows).
 """
 
 # A lost machine is noticed after two minutes. The defaults of Linux are two hours, 75 seconds and 9 probes (tcp(7)).
@@ -81,7 +81,7 @@ Connect = Callable[[asyncio.BufferedProtocol], Awaitable[None]]
 
 
 class Meter:
-    """Counts the bytes that a socket receives and sends. The one of a server bounds them (admission.py).
+    """Counts the bytes that a socket receives and sends. A server's meter bounds them (admission.py).
 
     Attributes:
         traffic: The bytes received and sent since the last check.
@@ -260,7 +260,7 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
 
 
 class LayeredChannel(Channel):
-    """A channel over the one of a socket, such as TLS and WebSocket. It begins with a handshake.
+    """A channel over the channel of a socket, such as TLS and WebSocket. It begins with a handshake.
 
     Args:
         socket: The channel below.
@@ -405,7 +405,7 @@ class SocketTransport(Connection):
     def peer_certificate(self) -> dict[str, Any] | None:
         """The verified certificate of the peer, as `ssl.SSLSocket.getpeercert` returns it.
 
-        None without TLS, and if the peer sent none: a server asks for one if its context has `verify_mode` set.
+        None without TLS, and if the peer sent none: a server requests one if its context has `verify_mode` set.
         """
         return None if self.socket.tls is None else self.socket.tls.getpeercert() or None
 

@@ -118,7 +118,7 @@ class TestServices:
         assert min(counts) > 20
 
     async def test_a_service_stops_without_its_server(self, server: NatsServer) -> None:
-        """It does not wait for a server that is gone or hangs, and gets no messages when that is there again."""
+        """It does not wait for a server that is gone or hangs, and gets no messages when the server is back."""
         options: dict[str, Any] = {"error_cb": nothing, "reconnect_time_wait": 0.05, "max_reconnect_attempts": -1}
         async with connected(server, **options) as worker, connected(server, **options) as connection:
             for leave, come_back in ((server.pause, server.resume), (server.kill, server.start)):
@@ -239,7 +239,7 @@ class TestServices:
                 await service.stop(grace_seconds=0)
 
     async def test_each_text_is_answered_in_its_form(self, server: NatsServer) -> None:
-        """Also where it is refused."""
+        """Even where it is refused."""
         profile = JSONRPC_1.replace(batches=True)
         handlers = {"add": sum_of, "wait": forever}
         async with connected(server) as connection:
@@ -323,7 +323,7 @@ class TestStreams:
             stream = connection.jetstream()
             await stream.add_stream(name="jobs", subjects=["s"])
             client = ServiceClient(connection, "s", jetstream=stream, timeout=10)
-            await client.notify("note", [1])  # stored, although no service is there
+            await client.notify("note", [1])  # stored, although no service is running
             call = asyncio.create_task(client.call("add", [1, 2]))
             async with Service(connection, "s", {"note": found.append, "add": sum_of}, jetstream=stream):
                 assert await call == 3
@@ -454,7 +454,7 @@ class TestStreams:
 
 
 def test_consumer_names() -> None:
-    """Characters that a name may not hold do not make two subjects one."""
+    """Characters that a name must not contain do not merge two subjects."""
     subjects = ["a.b", "a_b", "a.*", "a.>", "a", "x" * 300, "x" * 299, "ä", "ö"]
     names = [consumer_name(queue, subject) for queue in ("q", "q-a", "q.a", "q a") for subject in subjects]
     assert len(set(names)) == len(names)

@@ -144,7 +144,7 @@ async def test_an_idle_server_is_ended_and_starts_again() -> None:
         assert text_of(await client.call_tool("one_price", {"item": "tea"})) == "one: tea"
         await client.call("resources/subscribe", {"uri": "shop://one/stock"})
         await asyncio.sleep(100)
-        assert gateway.running  # it tells of changes
+        assert gateway.running  # it reports changes
 
 
 async def test_a_server_is_ended_for_another_one_only_if_it_is_idle() -> None:
@@ -372,7 +372,7 @@ async def test_an_idle_server_of_a_client_without_a_handshake_is_ended() -> None
 
 REQUESTS = 600
 CODES = {None, -5, -32000, -32021, -32022, -32600, -32601, -32602}
-"""The codes of responses: -5 is a tool's, and -32600 is what a server with a handshake has for a missing capability."""
+"""The codes of responses: -5 is a tool's, and a server with a handshake sends -32600 for a missing capability."""
 JUNK = [None, True, 5, 1.5, "", "x", [], {}, {"a": 1}, 2**53, "shop://one/stock", "one_ask"]
 SAID = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "yes"}}
 METHODS = [

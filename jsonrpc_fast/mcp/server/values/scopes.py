@@ -14,11 +14,11 @@ def as_scopes(scopes: object, name: str = "scopes") -> frozenset[str]:
     """Return scopes as a set.
 
     Args:
-        scopes: What was given.
+        scopes: The scopes, as an iterable of strings.
         name: Its name in the error's text.
 
     Raises:
-        TypeError: They are not several strings.
+        TypeError: They are not an iterable of strings.
     """
     found: list[Any] = [None]
     if isinstance(scopes, Iterable) and not isinstance(scopes, (str, Mapping)):
