@@ -58,24 +58,6 @@ print(json.dumps(found))
     assert json.loads(run.stdout.splitlines()[-1]) == expected
 
 
-async def test_web3_async(node: Server) -> None:
-    pytest.importorskip("web3")
-    script = f"""
-import asyncio
-from web3 import AsyncWeb3
-async def main():
-    provider = AsyncWeb3.AsyncHTTPProvider({node.url!r})
-    w3 = AsyncWeb3(provider)
-    found = await asyncio.gather(*[w3.eth.get_balance({ADDRESS!r}) for _ in range(20)])
-    print(set(found) == {{{BALANCE}}}, await w3.eth.chain_id)
-    await provider.disconnect()
-asyncio.run(main())
-"""
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.splitlines()[-1] == "True 1337"
-
-
 def test_viem(node: Server) -> None:
     folder = PEERS / "viem"
     command = [install(folder), str(folder / "http_client.mjs"), node.url]
