@@ -156,7 +156,6 @@ SOAKS = (
     ("transport_soak",),
     ("stream_memory",),
     ("tls_closes",),
-    ("mcp_http_connects",),
     ("mcp_hostile",),
 )
 """Programs of tests/isolated that run for minutes, and their arguments."""

@@ -121,15 +121,6 @@ def test_streams(impl: ModuleType, batch: list[tuple[Any, ...]], size: int) -> N
     assert read == messages
 
 
-@given(parts=PARTS)
-def test_across_the_backends(backends: tuple[ModuleType, ModuleType], parts: tuple[Any, ...]) -> None:
-    core, pure = backends
-    line = core.encode(make(core, parts))
-    assert line == pure.encode(make(pure, parts))
-    assert same(pure.decode(line), make(pure, parts))
-    assert same(core.decode(line), make(core, parts))
-
-
 @given(
     id=st.one_of(st.integers(), TEXT),
     method=TEXT.filter(bool),

@@ -1,4 +1,4 @@
-"""The client against real servers: those of other libraries, and one of this package."""
+"""The client against real servers, those of other libraries."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import pytest
 
 from jsonrpc_fast import ErrorCode
 from jsonrpc_fast.errors import CallTimeout, ConnectionLost, RpcError
-from jsonrpc_fast.mcp.client import Client, connect
-from jsonrpc_fast.mcp.protocol.capabilities import ClientCapabilities, Implementation
-from jsonrpc_fast.mcp.server.server import Server
+from jsonrpc_fast.mcp.client import connect
+from jsonrpc_fast.mcp.protocol.capabilities import ClientCapabilities
 from jsonrpc_fast.profile import MCP_2025_11_25
-from jsonrpc_fast.transports.memory import memory_pair
 from jsonrpc_fast.transports.stdio.client import StdioClient
 
 from ..peers.node import node_command
@@ -164,48 +162,3 @@ async def test_an_extension_of_an_sdk_server() -> None:
         begun = await client.call_tool("slow")
         assert (begun["resultType"], begun["taskId"]) == ("task", "t1")
         assert (await client.call("tasks/get", {"taskId": "t1"}))["status"] == "completed"
-
-
-def own_server() -> Server:
-    server = Server("own", "1.0", instructions="Try.")
-
-    @server.tool()
-    def add(a: int, b: int) -> int:
-        return a + b
-
-    @server.prompt()
-    def greet(name: str) -> str:
-        return f"Hello {name}"
-
-    @server.resource("memo://{name}")
-    def memo(name: str) -> str | None:
-        return {"one": "first"}.get(name)
-
-    return server
-
-
-async def use_own_server(client: Client) -> None:
-    assert client.server.info == Implementation(name="own", version="1.0")
-    assert [tool["name"] for tool in await client.list_tools()] == ["add"]
-    assert (await client.call_tool("add", {"a": 1, "b": 2}))["content"] == [{"type": "text", "text": "3"}]
-    faulty = await client.call_tool("add", {"a": 1, "b": "two"})
-    assert (faulty["isError"], "/b" in faulty["content"][0]["text"]) == (True, True)
-    with pytest.raises(RpcError):
-        await client.call_tool("nothing")
-    got = await client.get_prompt("greet", {"name": "Bob"})
-    assert got["messages"] == [{"role": "user", "content": {"type": "text", "text": "Hello Bob"}}]
-    assert (await client.read_resource("memo://one"))["contents"][0]["text"] == "first"
-    assert [template["uriTemplate"] for template in await client.list_resource_templates()] == ["memo://{name}"]
-    with pytest.raises(RpcError):
-        await client.read_resource("memo://two")
-    await client.ping()
-
-
-@pytest.mark.parametrize("mode", ["auto", "legacy", "2024-11-05", "2025-03-26", "2025-06-18", "2026-07-28"])
-async def test_our_own_server(mode: str) -> None:
-    server = own_server()
-    ours, theirs = memory_pair(profile=server.profile)
-    serving = asyncio.create_task(server.run(theirs))
-    async with connect(ours, mode=mode) as client:
-        await use_own_server(client)
-    await serving

@@ -348,17 +348,6 @@ async def test_requests_share_a_sign_in_and_do_not_wait_for_each_other() -> None
         assert here.visits == 1
 
 
-async def test_the_time_of_the_person_is_not_that_of_the_connection() -> None:
-    move = moving_clock()
-
-    def slowly(address: str) -> None:
-        move(120)
-        here.visit(address)
-
-    async with world() as here, here.connect(here.browser(open_browser=slowly), timeout=20) as client:
-        assert await text_of(client, "read") == "anna"
-
-
 async def test_a_person_who_does_not_come_back_is_waited_for_until_a_limit_with_a_name() -> None:
     async with world() as here:
         auth = here.browser(open_browser=lambda address: None, sign_in_seconds=0.3)

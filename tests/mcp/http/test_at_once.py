@@ -281,17 +281,6 @@ async def test_a_client_that_leaves_finds_the_response_in_the_store() -> None:
     await app.close()
 
 
-async def test_a_modern_client_that_leaves_cancels_the_tool() -> None:
-    tools = Tools()
-    app = McpEndpoint(tools.server)
-    exchange, task = await wait_in(app, None)
-    await tools.entered.wait()
-    exchange.gone.set()
-    await task
-    assert (tools.outcome, exchange.sent) == ("cancelled", [])
-    await app.close()
-
-
 @rows("seconds", [0.0, 5.0])
 @rows("is_modern", [False, True])
 async def test_a_server_that_cancels_the_request_cancels_the_tool(is_modern: bool, seconds: float) -> None:

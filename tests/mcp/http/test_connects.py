@@ -7,11 +7,13 @@ import sys
 
 import pytest
 
-from ...isolated.mcp_http_connects import MODES, run
+from jsonrpc_fast import mcp
+
 from ...support.asgi_servers import serving
 from ...support.forking import MARK
 from ...support.mcp_http import Gate
 from ...support.tables import rows
+from ...support.waiting import eventually
 
 pytestmark = [
     pytest.mark.time_limit(80),
@@ -19,14 +21,21 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("mode", [MODES[0], *[pytest.param(mode, marks=pytest.mark.slow) for mode in MODES[1:]]])
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+@pytest.mark.usefixtures("no_descriptor_left")
 async def test_clients_that_come_and_go_leave_nothing(mode: str) -> None:
-    """A small run of `tests.isolated.mcp_http_connects`."""
-    pytest.importorskip("uvicorn")
-    first, *others = await run(mode, 5, 4)
-    for own, served in others:
-        assert (own.files, own.tasks) == (first[0].files, first[0].tasks)
-        assert (served.files, served.tasks) == (first[1].files, first[1].tasks)
+    gate = Gate()
+
+    async def use() -> None:
+        async with mcp.connect(f"{url}/mcp", mode=mode) as client:
+            assert (await client.call_tool("add", {"a": 2, "b": 3}))["structuredContent"] == {"result": 5}
+
+    async with serving(gate.server.asgi_app()) as url:
+        before = asyncio.all_tasks()
+        for _ in range(5):
+            await asyncio.gather(*[use() for _ in range(4)])
+        await eventually(lambda: not gate.server.connections)
+        assert asyncio.all_tasks() <= before
 
 
 CLOSED_LOOP = (
