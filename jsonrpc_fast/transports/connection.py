@@ -295,10 +295,7 @@ class Connection(Transport):
             self._outbox.linger_turns = 0
             self._outbox.flush()
             self._stop(State.CLOSING)
-            seconds = self._drain_seconds if isinstance(drain_seconds, Unset) else drain_seconds
-            self.keep_closing()
-            if seconds is not None:
-                self._closing_timer = self._loop.call_later(seconds, self._on_drain_timeout)
+            self._limit_closing(self._drain_seconds if isinstance(drain_seconds, Unset) else drain_seconds)
             self.finish_channel()
 
     def finish_channel(self) -> None:
@@ -335,6 +332,8 @@ class Connection(Transport):
         """
         if not isinstance(drain_seconds, Unset):
             self._drain_seconds = drain_seconds  # `onstop` may close later, and without this limit
+            if self._state is State.CLOSING:
+                self._limit_closing(drain_seconds)
         if self._state is not State.RUNNING or (self.onstop is None and self.onend is None):
             self.begin_closing()
             return
@@ -346,6 +345,11 @@ class Connection(Transport):
         else:
             self.pause_reading()
             self.report_end()
+
+    def _limit_closing(self, seconds: float | None) -> None:
+        self.keep_closing()
+        if seconds is not None:
+            self._closing_timer = self._loop.call_later(seconds, self._on_drain_timeout)
 
     def keep_closing(self) -> None:
         """Cancel the timer, because the channel bounds the rest of its end itself."""

@@ -620,25 +620,27 @@ async def test_close_gives_up_after_drain_seconds() -> None:
 @rows(
     "option, asked, seconds", [(5.0, 0.5, 0.5), (5.0, 60.0, 60.0), (5.0, 0.0, 0.0), (None, 7.0, 7.0), (3.0, UNSET, 3.0)]
 )
-@rows("closes_later", [False, True])
+@rows("closes", ["before", "at once", "later"])
 async def test_a_stop_limits_the_writing(
-    option: float | None, asked: float | Unset, seconds: float, closes_later: bool
+    option: float | None, asked: float | Unset, seconds: float, closes: str
 ) -> None:
-    """Also if a user, such as a session, closes the connection: 2 seconds later, or at once."""
+    """Also if a user, such as a session, closes the connection: 2 seconds later, at once, or before the stop."""
     loop = asyncio.get_running_loop()
     one, other, at_one, _ = await started(drain_seconds=option)
     other.pause_reading()
     one.send(Notification("n", ["x" * 1_000_000]))
-    delay = 2.0 if closes_later else 0.0
+    delay = 2.0 if closes == "later" else 0.0
 
     def on_stop(grace_seconds: float | None) -> None:
-        if closes_later:
+        if delay:
             loop.call_later(delay, one.begin_closing)
         else:
             one.begin_closing()
 
     one.onstop = on_stop
     began = loop.time()
+    if closes == "before":
+        one.begin_closing()
     one.request_stop(10.0, asked)
     await one.wait_closed()
     assert loop.time() - began == pytest.approx(delay + seconds, abs=0.01)
