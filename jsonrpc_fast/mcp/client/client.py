@@ -421,7 +421,9 @@ class Client:
 
         Raises:
             StateError: The server has no tasks, or the client does not declare the extension.
+            TypeError, ValueError: `ttl_ms` is not an int, or less than 1.
         """
+        check_count("ttl_ms", ttl_ms, 1)
         is_modern = self.server.revision.is_modern
         needed = f"extensions.{TASKS_EXTENSION}" if is_modern else "tasks.requests.tools.call"
         if not self.server.capabilities.supports(needed) or (is_modern and not self._declares_extensions):

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ..._checks import check_seconds
 from ..._logs import logger_of
 from ..._typing import Unpack
 from ...codec import Notification, ParseError, Request, decode, encode
@@ -244,7 +245,11 @@ class McpEndpoint:
 
         Args:
             grace_seconds: How long functions that run may take. The requests of those that do not end get an error.
+
+        Raises:
+            TypeError, ValueError: `grace_seconds` is not a duration.
         """
+        check_seconds("grace_seconds", grace_seconds, may_be_none=False)
         self.is_closing = True
         loop = asyncio.get_running_loop()
         deadline = loop.time() + grace_seconds

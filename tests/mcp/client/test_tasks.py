@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -119,3 +119,6 @@ async def test_a_client_that_does_not_declare_the_extension_starts_no_task() -> 
 async def test_the_lifetime_that_a_legacy_client_asks_for() -> None:
     async with connected("2025-11-25") as (client, _, _):
         assert (await client.start_task("wait", ttl_ms=5000)).last["ttl"] == 5000
+        for wrong in (0, "5000", float("nan"), 2**70):
+            with pytest.raises((TypeError, ValueError), match="ttl_ms must be"):
+                await client.start_task("wait", ttl_ms=cast("int", wrong))

@@ -243,10 +243,15 @@ async def test_closing_does_not_wait_for_a_lifespan_that_hangs(
     await eventually(lambda: not ignores_cancelling or done[-1] == "end")
 
 
-@rows("value", [-1, "1", float("nan")])
-def test_the_limit_of_a_lifespan_is_checked(value: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match="lifespan_seconds"):
-        Server("test", "1").asgi_app(lifespan_seconds=value)
+@rows("value", [-1, "1", float("nan"), 10**400])
+async def test_durations_are_checked(value: Any) -> None:
+    server = Server("test", "1")
+    with pytest.raises((TypeError, ValueError), match="lifespan_seconds must be"):
+        server.asgi_app(lifespan_seconds=value)
+    with pytest.raises((TypeError, ValueError), match="grace_seconds must be"):
+        await server.asgi_app().close(value)
+    with pytest.raises((TypeError, ValueError), match="grace_seconds must be"):
+        server.serve_http(grace_seconds=value)
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
