@@ -73,9 +73,8 @@ def _pattern(text: bytes) -> re.Pattern[bytes]:
 _TAIL_BYTES: Final = 128
 # A request without params that is shorter than this, its method aside, has no space for the shortest duplicate: an id.
 _ANOTHER_ID_BYTES: Final = len('{"jsonrpc":"2.0","id":0,"id":0,"method":""}')
-# The members before the payload and after it, in the orders that writers use. A member has several places, each of them
-# optional: `_read_message` requires that one has a version, and at most one an id.
-_head = _pattern(rb'S\{S(V)?(?:I)?(V)?(?:M)?(V)?(?:I)?(?:"(params|result|error)"S:S|\})').match
+# The members before the payload, in any order: none of them matches where its group has matched before.
+_head = _pattern(rb'S\{S(?:(?(1)(?!)|(V))|(?(2)(?!)|I)|(?(3)(?!)|M)){0,3}(?:"(params|result|error)"S:S|\})').match
 _tail = _pattern(rb"(V)?(?:I)?\}").fullmatch
 _next_item = _pattern(rb'\}S,S(?=\{S"(?:jsonrpc|id|method|params|result|error)")').search
 
@@ -272,28 +271,22 @@ def _read_by_pattern(text: bytes, rules: Rules, raw: bool) -> Message | list[Mes
 
 def _read_message(text: bytes, head: re.Match[bytes], last: int, rules: Rules, raw: bool) -> Message | None:
     """The valid message that begins with `head` and ends with the brace text[last]; None for any other input."""
-    version, id_token, second_version, method_token, third_version, second_id_token, name = head.groups()
+    version, id_token, method_token, name = head.groups()
     at = head.end()
     end = last
-    if version is None or id_token is None:
-        fourth_version = third_id_token = None
-        if name is not None:
-            has_version = version is not None or second_version is not None or third_version is not None
-            # The members that are still missing may follow the payload: the id, or without a version also `jsonrpc`.
-            quoted = _QUOTED["id" if has_version else "jsonrpc"]
-            place = text.rfind(quoted, max(at, last - _TAIL_BYTES), last)
-            tail = None if place < 0 else _tail(text, place, last + 1)
-            if tail is not None:
-                fourth_version, third_id_token = tail.groups()
-                end = at + len(text[at:place].rstrip(_SPACE)) - 1
-                if end < at or text[end] != _COMMA:
-                    return None
-        # Section 4: `jsonrpc` once, and at most one id; a message without id is a notification.
-        versions = (version, second_version, third_version, fourth_version)
-        if versions.count(None) != 3 or (id_token, second_id_token, third_id_token).count(None) < 2:
-            return None
-        id_token = id_token or second_id_token or third_id_token
-    elif second_version is not None or third_version is not None or second_id_token is not None:
+    if name is not None and (version is None or id_token is None):
+        # The members that are still missing may follow the payload: the id, or without a version also `jsonrpc`.
+        quoted = _QUOTED["jsonrpc" if version is None else "id"]
+        place = text.rfind(quoted, max(at, last - _TAIL_BYTES), last)
+        tail = None if place < 0 else _tail(text, place, last + 1)
+        if tail is not None:
+            late_version, late_id_token = tail.groups()
+            end = at + len(text[at:place].rstrip(_SPACE)) - 1
+            if end < at or text[end] != _COMMA or (version and late_version) or (id_token and late_id_token):
+                return None
+            version, id_token = version or late_version, id_token or late_id_token
+    # Section 4: `jsonrpc` is required; a message without id is a notification.
+    if version is None:
         return None
     if text[last : last + 1] != b"}":
         return None

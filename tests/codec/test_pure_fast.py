@@ -256,6 +256,8 @@ HEADS = [
     b'"jsonrpc":"2.0","method":"m","params":%b',
     b'"jsonrpc":"2.0","id":1,"error":%b',
     b'"method":"m","params":%b,"jsonrpc":"2.0"',
+    b'"id":"b","method":"m","jsonrpc":"2.0","params":%b',
+    b'"method":"m","jsonrpc":"2.0","id":12,"params":%b',
 ]
 PAYLOADS = [
     b"{}",
