@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -63,23 +61,3 @@ def test_a_program_and_its_end(code: str, status: int, output: str, errors: str)
 def test_the_process_is_a_child_in_the_folder_and_the_environment_that_were_asked_for() -> None:
     assert run(MARK + PARENT).stdout == run(PARENT).stdout
     assert forks.process is not None
-
-
-@pytest.fixture
-def is_forked(tmp_path: Path) -> Callable[..., bool]:
-    """Tell whether a process has the package already, with some options and settings."""
-
-    def ask(*options: str, **settings: str) -> bool:
-        code = f"{MARK}import sys\nprint('jsonrpc_fast' in sys.modules)"
-        command = [sys.executable, *options, "-c", code]
-        return subprocess.check_output(command, env=environment(**settings), timeout=SECONDS) == b"True\n"
-
-    return ask
-
-
-def test_what_an_interpreter_reads_at_its_beginning_starts_one(is_forked: Callable[..., bool], tmp_path: Path) -> None:
-    assert is_forked()
-    assert not is_forked("-X", "dev")
-    assert not is_forked(PYTHONPATH=str(tmp_path))
-    assert not is_forked(PYTHONIOENCODING="ascii")
-    assert not is_forked(JSONRPC_FAST_PURE="other than that of the tests")

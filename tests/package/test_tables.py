@@ -39,22 +39,6 @@ def test_every_row_is_checked_and_each_that_fails_is_reported() -> None:
     assert "AssertionError: even" in report
 
 
-def test_a_table_whose_rows_hold_passes() -> None:
-    rows("number", range(3), ids=str)(lambda number: None)()
-
-
-def test_the_error_of_the_first_row_is_the_cause() -> None:
-    error = KeyError("first")
-
-    @rows("number", [1, 2])
-    def test(number: int) -> None:
-        raise error if number == 1 else ValueError
-
-    with pytest.raises(RowsFailed) as caught:
-        test()  # type: ignore[call-arg]
-    assert caught.value.__cause__ is error
-
-
 def test_a_row_that_takes_too_long_is_the_last_one() -> None:
     """pytest-timeout ends one row, and would let the next one hang."""
     seen = []
@@ -83,25 +67,6 @@ def test_tables_multiply_and_leave_the_fixtures() -> None:
     assert sorted(seen) == [("f", 1, 3, 4), ("f", 1, 5, 6), ("f", 2, 3, 4), ("f", 2, 5, 6)]
 
 
-@rows("first", ["a", "b"])
-@rows("second", ["c"])
-def test_a_table_gets_its_fixtures(impl: Any, first: str, tmp_path: Any, second: str) -> None:
-    assert impl.decode(b"")
-    assert tmp_path.is_dir()
-    assert first + second in ("ac", "bc")
-
-
-class TestMethods:
-    @rows("number", [1, 2])
-    def test_a_method_has_its_instance(self, number: int) -> None:
-        assert isinstance(self, TestMethods)
-
-
-@rows("number", [1, 2])
-async def test_an_async_table_runs_each_row(number: int) -> None:
-    assert number in (1, 2)
-
-
 def test_an_async_row_that_fails_is_reported() -> None:
     @rows("number", [1, 2, 3])
     async def test(number: int) -> None:
@@ -124,10 +89,6 @@ def test_skipped_rows_do_not_fail() -> None:
 def test_a_table_is_skipped_if_all_its_rows_are() -> None:
     with pytest.raises(pytest.skip.Exception, match="not here"):
         rows("number", [1, 2])(lambda number: pytest.skip("not here"))()
-
-
-def test_what_pytest_fails_is_a_row_that_fails() -> None:
-    assert "Failed: no" in report_of(rows("number", [1])(lambda number: pytest.fail("no")))
 
 
 def test_an_empty_table_fails() -> None:
@@ -166,14 +127,3 @@ def test_a_table_made_in_a_test() -> None:
     assert report.startswith("2 of 4 rows fail")
     assert "[row 0]" in report
     assert "[row 2]" in report
-
-
-def test_logs_of_other_rows_are_cleared(caplog: pytest.LogCaptureFixture) -> None:
-    import logging
-
-    @rows("number", [1, 2])
-    def test(caplog: pytest.LogCaptureFixture, number: int) -> None:
-        logging.getLogger("jsonrpc_fast.tables").warning("row %d", number)
-        assert caplog.messages == [f"row {number}"]
-
-    test(caplog=caplog)  # type: ignore[call-arg]
