@@ -202,6 +202,22 @@ def virtual_time() -> Iterator[None]:
 
 
 @pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The bytes of each write to a channel in memory."""
+    from jsonrpc_fast.transports.memory import MemoryChannel
+
+    written: list[bytes] = []
+    write = MemoryChannel.write
+
+    def record(self: MemoryChannel, data: bytes) -> None:
+        written.append(data)
+        write(self, data)
+
+    monkeypatch.setattr(MemoryChannel, "write", record)
+    return written
+
+
+@pytest.fixture
 def no_descriptor_left() -> Iterator[None]:
     """The test closes each descriptor that it opens."""
     memory.collect()  # what earlier tests have left closes its descriptors now, not during the test

@@ -36,7 +36,6 @@ from pydantic_core import PydanticSerializationError
 from jsonrpc_fast import ParseError, ParseErrorCode, decode
 from jsonrpc_fast.adapters import mcp as adapter
 from jsonrpc_fast.transports import Connection, memory_pair
-from jsonrpc_fast.transports.memory import MemoryChannel
 
 from ..peers.node import node_command
 from ..peers.venvs import python_of
@@ -181,14 +180,7 @@ async def test_the_end_of_the_stream() -> None:
 
 
 @rows("ending", ["answer", "cancel", "silence", "loss"])
-async def test_a_session_sees_the_end_once_it_has_answered(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[bytes] = []
-    write = MemoryChannel.write
-
-    def noting(self: MemoryChannel, data: bytes) -> None:
-        written.append(data)
-        write(self, data)
-
+async def test_a_session_sees_the_end_once_it_has_answered(ending: str, written: list[bytes]) -> None:
     def answer(id: int) -> SessionMessage:
         return SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=id, result={}))
 
@@ -200,7 +192,7 @@ async def test_a_session_sees_the_end_once_it_has_answered(ending: str, monkeypa
         closing = asyncio.ensure_future(there.close())
         for _ in range(2 + (ending == "cancel")):
             await read_stream.receive()
-        monkeypatch.setattr(MemoryChannel, "write", noting)
+        written.clear()
         last = asyncio.ensure_future(read_stream.receive())
         await settle(50)
         assert not last.done()
@@ -308,14 +300,7 @@ async def test_reading_pauses_while_the_session_does_not_receive() -> None:
             assert (await read_stream.receive()).message.method == "x"
 
 
-async def test_answers_are_written_together_while_requests_are_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[bytes] = []
-    write = MemoryChannel.write
-
-    def noting(self: MemoryChannel, data: bytes) -> None:
-        written.append(data)
-        write(self, data)
-
+async def test_answers_are_written_together_while_requests_are_unanswered(written: list[bytes]) -> None:
     async with over_memory() as (read_stream, write_stream, there):
         for line in (
             b'{"jsonrpc":"2.0","id":1,"method":"a"}',
@@ -326,7 +311,7 @@ async def test_answers_are_written_together_while_requests_are_unanswered(monkey
             there.send(line)
         for _ in range(4):
             await read_stream.receive()
-        monkeypatch.setattr(MemoryChannel, "write", noting)
+        written.clear()
         for id in (1, 2):
             assert written == []
             await write_stream.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=id, result={})))
@@ -456,22 +441,6 @@ async def test_streams_of_the_caller_are_left_to_the_sdk() -> None:
         await write_stream.aclose()
         await read_stream.aclose()
     assert written.getvalue().encode() == PONG
-
-
-async def test_the_functions_may_replace_those_of_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp.server.stdio, "stdio_server", adapter.stdio_server)
-    monkeypatch.setattr(mcp.client.stdio, "stdio_client", adapter.stdio_client)
-
-    stdin, stdout = anyio.wrap_file(io.StringIO(PING.decode())), anyio.wrap_file(io.StringIO())
-    async with mcp.server.stdio.stdio_server(stdin, stdout) as (read_stream, write_stream):
-        assert (await read_stream.receive()).message.id == 1
-        await write_stream.aclose()
-        await read_stream.aclose()
-    script = 'import sys; sys.stdin.readline(); print(\'{"jsonrpc":"2.0","id":1,"result":{}}\')'
-    parameters = adapter.StdioServerParameters(command=sys.executable, args=["-c", script], encoding="ascii")
-    async with mcp.client.stdio.stdio_client(parameters) as (read_stream, write_stream):
-        await write_stream.send(SessionMessage(types.JSONRPCRequest(jsonrpc="2.0", id=1, method="ping")))
-        assert (await read_stream.receive()).message.id == 1
 
 
 @pytest.mark.slow  # the tests of the command `run` install it, too

@@ -31,18 +31,7 @@ from jsonrpc_fast.profile import JSONRPC, LSP, MCP_2025_11_25, Limits
 from jsonrpc_fast.types import UNSET
 
 from ..support.clock import moving_clock
-from ..support.dispatching import (
-    INTERNAL,
-    RESULT,
-    SECRET,
-    Pause,
-    call,
-    error,
-    exit_now,
-    fail,
-    misfit,
-    on_another_loop,
-)
+from ..support.dispatching import INTERNAL, RESULT, SECRET, Pause, call, error, exit_now, fail, misfit, on_another_loop
 from ..support.memory import collect
 from ..support.places import SPEC
 from ..support.tables import rows

@@ -35,13 +35,7 @@ from typing import Any, Final
 
 from jsonrpc_fast import Notification, ParseError
 from jsonrpc_fast.errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError
-from jsonrpc_fast.session import (
-    Gap,
-    ReconnectingSession,
-    Session,
-    SessionContext,
-    Subscriptions,
-)
+from jsonrpc_fast.session import Gap, ReconnectingSession, Session, SessionContext, Subscriptions
 from jsonrpc_fast.transports import (
     StdioClient,
     StdioServer,

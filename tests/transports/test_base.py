@@ -187,20 +187,6 @@ async def test_empty_texts_and_batches_are_not_sent() -> None:
     await other.wait_closed()
 
 
-@pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The bytes of each write."""
-    written: list[bytes] = []
-    write = MemoryChannel.write
-
-    def record(self: MemoryChannel, data: bytes) -> None:
-        written.append(data)
-        write(self, data)
-
-    monkeypatch.setattr(MemoryChannel, "write", record)
-    return written
-
-
 async def test_one_write_for_each_turn(written: list[bytes]) -> None:
     one, other, at_one, _ = await started()
     other.onmessage = lambda message: other.send(encode_result(message.id, None))  # type: ignore[union-attr]

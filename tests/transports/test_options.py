@@ -10,15 +10,7 @@ import pytest
 from jsonrpc_fast import Limits, ParseError, ParseErrorCode, decode
 from jsonrpc_fast.handlers import Handlers
 from jsonrpc_fast.session import Session
-from jsonrpc_fast.transports import (
-    StdioClient,
-    StdioServer,
-    TcpClient,
-    TcpServer,
-    UnixClient,
-    UnixServer,
-    memory_pair,
-)
+from jsonrpc_fast.transports import StdioClient, StdioServer, TcpClient, TcpServer, UnixClient, UnixServer, memory_pair
 
 from ..support.tables import rows
 from ..support.transports import echo

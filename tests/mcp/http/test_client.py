@@ -15,14 +15,7 @@ import pytest
 
 from jsonrpc_fast import mcp
 from jsonrpc_fast.codec import ParseError, Request, Response
-from jsonrpc_fast.errors import (
-    CallTimeout,
-    ConnectionLost,
-    HandshakeError,
-    HttpStatusError,
-    InvalidResponse,
-    RpcError,
-)
+from jsonrpc_fast.errors import CallTimeout, ConnectionLost, HandshakeError, HttpStatusError, InvalidResponse, RpcError
 from jsonrpc_fast.mcp.http import client as http_client
 from jsonrpc_fast.mcp.http import event_reader
 from jsonrpc_fast.mcp.http.client import MAX_OPEN_REQUESTS, StreamableHttpClient

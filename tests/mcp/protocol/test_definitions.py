@@ -5,14 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from jsonrpc_fast.mcp.protocol.definitions import (
-    Annotations,
-    Prompt,
-    Resource,
-    ResourceTemplate,
-    Tool,
-    ToolAnnotations,
-)
+from jsonrpc_fast.mcp.protocol.definitions import Annotations, Prompt, Resource, ResourceTemplate, Tool, ToolAnnotations
 from jsonrpc_fast.mcp.protocol.records import Record
 from jsonrpc_fast.mcp.protocol.versions import VERSIONS
 

@@ -15,10 +15,7 @@ import pytest
 from jsonrpc_fast import Notification, Request, Response
 from jsonrpc_fast.errors import ConnectionLost, ParseError, StateError
 from jsonrpc_fast.session import Session
-from jsonrpc_fast.transports import (
-    StdioClient,
-    StdioServer,
-)
+from jsonrpc_fast.transports import StdioClient, StdioServer
 from jsonrpc_fast.transports.stdio import client, descriptors
 from jsonrpc_fast.transports.stdio.client import LINE_BYTES
 

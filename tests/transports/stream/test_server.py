@@ -18,13 +18,7 @@ from jsonrpc_fast import Notification, Request, Response
 from jsonrpc_fast.errors import ConnectionLost, ParseError, StateError
 from jsonrpc_fast.framing.frames import FRAMINGS, Framing
 from jsonrpc_fast.session import Session
-from jsonrpc_fast.transports import (
-    StreamTransport,
-    TcpClient,
-    TcpServer,
-    UnixClient,
-    UnixServer,
-)
+from jsonrpc_fast.transports import StreamTransport, TcpClient, TcpServer, UnixClient, UnixServer
 
 from ...support.tables import rows
 from ...support.transports import RecordedConnections, Recorder, connected, echo, reset, serving
