@@ -1,16 +1,12 @@
-"""What the tests do without: waits in real time, private names of modules that are not theirs, clocks at import."""
+"""What tests must not do, wait or read clocks at import, and modules of the package, use each other's private names."""
 
 from __future__ import annotations
 
-from ..support.ratchets import early_clocks, private_uses, private_uses_in_package, real_sleeps
+from ..support.ratchets import early_clocks, private_uses_in_package, real_sleeps
 
 
 def test_no_test_waits_in_real_time_unless_it_is_slow() -> None:
     assert list(real_sleeps()) == []
-
-
-def test_no_test_uses_a_private_name_of_a_module_that_is_not_its_own() -> None:
-    assert list(private_uses()) == []
 
 
 def test_no_test_reads_a_clock_or_takes_a_port_when_its_module_is_imported() -> None:

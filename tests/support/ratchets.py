@@ -1,4 +1,4 @@
-"""Finds in the tests' sources what they must not do: wait in real time, use private names, read clocks too early."""
+"""Finds in sources what they must not do: tests wait or read clocks too early, modules use private names."""
 
 from __future__ import annotations
 
@@ -10,25 +10,15 @@ from typing import Final
 
 from .places import PACKAGE, TESTS
 
-OF_BOTH_BACKENDS: Final = {"codec/test_fast_path.", "codec/test_paths.", "codec/test_serving."}
-"""The tests of what both backends have besides the public functions; the core's sources are not Python."""
 OF_OTHERS: Final = {
     ("adapters/nats/connection.py", "_transport"),
     ("adapters/nats/service.py", "_closed"),
-    ("adapters/test_web3.py", "_socket"),
-    ("codec/test_messages.py", "_fields"),
-    ("codec/test_decoder.py", "_fast"),
     ("codec/rules.py", "_fields"),
-    ("codec/test_encode.py", "_inner"),
-    ("handlers/test_dispatch.py", "_parent"),
-    ("peers/lsp_client.py", "_server"),
 }
-"""Files and the private names in them that are of other libraries, of what the file tests in Cython, or of the test."""
+"""Modules of the package and the private names in them that are of other libraries."""
 NOT_REAL: Final = {"slow", "virtual_time"}
 """The marks of tests whose waits do not count: they are left out, or turn the clock of a loop."""
 SLEEP: Final = re.compile(r"\bsleep\(")
-PRIVATE: Final = re.compile(r"(?<!\bself)(?<!\bcls)(?<!\bsuper\(\))\._[a-zA-Z]|import .*\b_|^ +_\w+,$", re.MULTILINE)
-"""What a source has that may wait, or use a private name: the others, which are most, are not parsed."""
 CLOCK: Final = re.compile(r"\b(time\.(time|monotonic)(_ns)?|(now|utcnow|today)|free_port)\(")
 SLEEPS: Final = {"asyncio.sleep", "anyio.sleep", "time.sleep"}
 VIRTUAL: Final = ("simulation",)
@@ -111,27 +101,6 @@ def _marks_of(tree: ast.Module) -> set[str]:
     return set()
 
 
-def private_uses() -> Iterator[str]:
-    """Yield each use of a private name of the package in a test that is not its owner's: `file:line name`.
-
-    The owner of a name is each module that defines it; its tests are in the file of the same name, or of a longer one.
-    """
-    owners = _private_names()
-    for name, tree in sources(PRIVATE):
-        if name.startswith(PROGRAMS):
-            continue
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute):
-                used = [node.attr] if node.attr in owners and not _is_own(node.value) else []
-            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE.name):
-                used = [alias.name for alias in node.names]
-            else:
-                continue
-            for each in used:
-                if each in owners and (name, each) not in OF_OTHERS and not name.startswith(tuple(owners[each])):
-                    yield f"{name}:{node.lineno} {each}"
-
-
 def private_uses_in_package() -> Iterator[str]:
     """Yield each use of a private name in a module of the package that only other modules of it define: `file name`.
 
@@ -155,20 +124,6 @@ def private_uses_in_package() -> Iterator[str]:
 
 def _is_own(value: ast.expr) -> bool:
     return ast.unparse(value) in ("self", "cls", "super()")
-
-
-def _private_names() -> dict[str, set[str]]:
-    """Return the private names that the modules of the package define, and how the tests of those modules begin."""
-    found: dict[str, set[str]] = {}
-    for path in PACKAGE.rglob("*.py"):
-        place = path.relative_to(PACKAGE)
-        stem = place.parent.name if place.name == "__init__.py" else place.stem.lstrip("_")
-        tests = {place.with_name(f"test_{stem}{end}").as_posix() for end in (".", "_")}
-        if place.as_posix() == "codec/_pure.py":
-            tests |= OF_BOTH_BACKENDS
-        for name in _definitions(_tree(path.read_text(encoding="utf-8"))):
-            found.setdefault(name, set()).update(tests)
-    return found
 
 
 def _definitions(tree: ast.Module) -> Iterator[str]:
