@@ -46,7 +46,7 @@ from ..server.request.context import HttpExchange
 from ..server.request.handshake import RequestRules, ServerHandshake
 from ..server.request.lifespan import Lifespan
 from ..server.request.request_state import STATE_SECONDS, StateKey, StateSeal
-from ..server.request.subscriptions import URIS, ClientSubscriptions, SubscriptionStream
+from ..server.request.subscriptions import URIS, ClientSubscriptions
 from ..server.request.task_store import TaskStore
 from ..server.serving import ClientConnection, FrontSession, Served
 from .catalog import CHANGES, Catalog
@@ -238,7 +238,6 @@ class GatewayConnection(ClientConnection):
         self._catalog: Catalog | None = None  # of a client with a handshake
         self._tokens: Tokens[Upstream] = Tokens()  # of the servers
         self._subscriptions = ClientSubscriptions(_CAPABILITIES)
-        self._streams: dict[SubscriptionStream, asyncio.Future[None]] = {}
         self._changes: dict[tuple[str, bytes], None] = {}  # the client is not yet told of these
         self._telling: asyncio.Task[None] | None = None
 
@@ -258,7 +257,8 @@ class GatewayConnection(ClientConnection):
 
     def can_serve(self, request: Request | None = None) -> bool:
         """Return whether it can serve a request of another client, which is one of 2026-07-28."""
-        return self._catalog is None and not self._streams and not self._changes and self._session.is_idle
+        is_listening = bool(self._subscriptions.streams)
+        return self._catalog is None and not is_listening and not self._changes and self._session.is_idle
 
     # The client's messages.
 
@@ -338,8 +338,7 @@ class GatewayConnection(ClientConnection):
 
     async def _listen(self, client: ModernClient, call: ModernCall, context: SessionContext) -> Raw:
         """Serve a subscription until it is cancelled or the gateway ends it."""
-        stream = self._subscriptions.open(context.id, member(call.params, ("notifications",)))
-        self._streams[stream] = end = asyncio.get_running_loop().create_future()
+        stream = self._subscriptions.open(context.id, member(call.params, ("notifications",)), call.destination)
         client.listeners[stream] = self.changed
         # The acknowledgement names only the resources that a server has: the others are not waited for longer than a
         # list.
@@ -355,20 +354,18 @@ class GatewayConnection(ClientConnection):
                 if uris := [uri for uri, is_watched in wanted.items() if is_watched]:
                     stream.filter[URIS] = uris
                 acknowledgement = stream.acknowledgement()
-                self.send(acknowledgement.method, acknowledgement.params, call.destination)
-                await end
+                self.send(acknowledgement.method, acknowledgement.params, stream.destination)
+                await stream.ended.wait()
             return self.completed(call, {"_meta": stream.meta()})
         finally:
             # Whatever ends the request, the servers must stop sending notifications that no client gets.
             self._subscriptions.close(stream)
-            del self._streams[stream], client.listeners[stream]
+            del client.listeners[stream]
             client.unwatch([uri for uri, is_watched in wanted.items() if is_watched])
 
     def end_streams(self) -> None:
         """End all subscriptions with their responses."""
-        for end in self._streams.values():
-            if not end.done():
-                end.set_result(None)
+        self._subscriptions.end()
 
     # The servers' messages to a client with a handshake.
 

@@ -38,13 +38,13 @@ from .request.context import Context, open_inputs, opened_inputs
 from .request.handshake import RequestRules, ServerHandshake
 from .request.inputs import Inputs, check_input_required
 from .request.outgoing import Outgoing, check_level
-from .request.subscriptions import TASK_IDS, ClientSubscriptions, SubscriptionStream
+from .request.subscriptions import TASK_IDS, ClientSubscriptions
 from .request.tasks import Task
 from .serving import ClientConnection, FrontSession
 
 _BLOCKED_SECONDS: Final = 0.5
-_WITHOUT_SLOT: Final = frozenset({*LIST_METHODS, "tasks/result"})
-"""Methods that may wait for providers (the lists) or for a task (its result)."""
+_WITHOUT_SLOT: Final = frozenset({*LIST_METHODS, LISTEN_METHOD, "tasks/result"})
+"""Methods that may wait for providers (the lists), for the end of a subscription or for a task (its result)."""
 
 _TASK_EXITS: Final = (*LOOP_EXITS, asyncio.CancelledError, GeneratorExit)  # these end a task, whatever it serves
 
@@ -85,7 +85,6 @@ class ServerConnection(ClientConnection):
         self._must_validate = not is_strict_enough(transport, profile)
         self._subscriptions = ClientSubscriptions(self._capabilities)
         # Each with the future that ends it when it is done, and the context of its request.
-        self._open_streams: dict[SubscriptionStream, tuple[asyncio.Future[Any], Context]] = {}
         self._has_state = False
         self._changed_lists: dict[str, None] = {}  # the client is not yet notified of these
         self._changed_uris: dict[str, None] = {}
@@ -132,6 +131,7 @@ class ServerConnection(ClientConnection):
         else:
             # A level or a subscription belongs to this client: the connection cannot serve another one.
             self._has_state = True
+            is_async = name == LISTEN_METHOD
         # Inside middleware, which is async, a method that is not needs no slot either.
         needs_slot = (is_async or name == "tools/call") and name not in _WITHOUT_SLOT
         if self._invoke is not None:
@@ -143,9 +143,6 @@ class ServerConnection(ClientConnection):
         result = method(members, context)
         if type(result) is dict:
             return self._complete(result, context)
-        # Of a subscription, which completes its own result when it ends.
-        if asyncio.isfuture(result):
-            return result
         return self._run_async(lambda: result, context)
 
     def serve_at_once(self, message: Request, subject: object) -> bytes | Run | None:
@@ -244,31 +241,26 @@ class ServerConnection(ClientConnection):
         self._subscriptions.unsubscribe(check_uri(params.get("uri")))
         return {}
 
-    def _listen(self, params: dict[str, Any], context: Context) -> asyncio.Future[Any]:
-        """Open a stream. The future is done when the server ends it; for the session a future needs no slot."""
+    async def _listen(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
+        """Serve a subscription until it is cancelled or the server ends it."""
         filter = params.get("notifications")
         # Before the stream is opened: a refused request must not occupy one of the streams.
         if isinstance(filter, dict) and filter.get(TASK_IDS):
             context.require(f"extensions.{TASKS_EXTENSION}")
-        stream = self._subscriptions.open(context.request_id, filter)
-        if TASK_IDS in stream.filter:
-            # The tasks of others are left out without an error, as if they did not exist.
-            stream.filter[TASK_IDS] = self._methods.tasks.owned(stream.filter[TASK_IDS], context)
-        end = asyncio.get_running_loop().create_future()
-        end.add_done_callback(partial(self._close_stream, stream))
-        self._open_streams[stream] = end, context
-        self.outgoing.send([stream.acknowledgement()], context.destination)
-        return end
-
-    def _close_stream(self, stream: SubscriptionStream, end: asyncio.Future[Any]) -> None:
-        self._subscriptions.close(stream)
-        del self._open_streams[stream]
+        stream = self._subscriptions.open(context.request_id, filter, context.destination)
+        try:
+            if TASK_IDS in stream.filter:
+                # The tasks of others are left out without an error, as if they did not exist.
+                stream.filter[TASK_IDS] = self._methods.tasks.owned(stream.filter[TASK_IDS], context)
+            self.outgoing.send([stream.acknowledgement()], stream.destination)
+            await stream.ended.wait()
+        finally:
+            self._subscriptions.close(stream)
+        return {"_meta": stream.meta()}
 
     def end_streams(self) -> None:
         """End all subscriptions with their responses."""
-        for stream, (end, context) in self._open_streams.items():
-            if not end.done():
-                end.set_result(self._complete({"_meta": stream.meta()}, context))
+        self._subscriptions.end()
 
     # Changes.
 
@@ -288,7 +280,7 @@ class ServerConnection(ClientConnection):
         """Notify the client that a task has changed, if it subscribed to it. A client that does not read is not."""
         if not self.outgoing.is_blocked:
             for stream, notification in self._subscriptions.task_changed(task.id, task.details):
-                self.outgoing.send([notification], self._open_streams[stream][1].destination)
+                self.outgoing.send([notification], stream.destination)
 
     def _notify_soon(self) -> None:
         if not self._changed_lists and not self._changed_uris:

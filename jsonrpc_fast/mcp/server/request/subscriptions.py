@@ -13,13 +13,15 @@ Sources: specification 2025-11-25 "Resources", 2026-07-28 "Subscriptions".
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ....codec import Notification
 from ....codes import ErrorCode
 from ....errors import RpcError, invalid_params
+from ....session import Destination
 from ....types import MessageId
 from ...protocol.capabilities import ServerCapabilities
 from ...protocol.meta import SUBSCRIPTION_ID_KEY, TASKS_EXTENSION
@@ -52,10 +54,14 @@ class SubscriptionStream:
     Attributes:
         id: The id of the request.
         filter: The part of the client's filter that the server supports.
+        destination: The place for its notifications; None: the stream of the connection.
+        ended: Set when this side ends it.
     """
 
     id: MessageId
     filter: dict[str, Any]
+    destination: Destination | None = None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def meta(self) -> dict[str, Any]:
         """Return the `_meta` of all messages of the stream."""
@@ -72,34 +78,42 @@ class ClientSubscriptions:
 
     Args:
         capabilities: The capabilities that the server declared.
+
+    Attributes:
+        streams: The open streams. Notifications go out in the order in which they were opened.
     """
 
     def __init__(self, capabilities: ServerCapabilities) -> None:
         self._capabilities = capabilities
-        # A list, for the order: notifications go out in the order in which the streams were opened.
-        self._streams: list[SubscriptionStream] = []
+        self.streams: list[SubscriptionStream] = []
         self._uris: set[str] = set()  # subscribed by a legacy client
 
-    def open(self, id: MessageId, filter: object) -> SubscriptionStream:
+    def open(self, id: MessageId, filter: object, destination: Destination | None = None) -> SubscriptionStream:
         """Open a stream.
 
         Args:
             id: The id of the request.
             filter: `notifications` of its params.
+            destination: As in `SubscriptionStream`.
 
         Raises:
             RpcError: The filter is invalid (-32602), or there are too many streams (-32603).
         """
         # The filter is checked first, so that an invalid one is -32602 even when there is no room.
-        stream = SubscriptionStream(id, self._supported(filter))
-        if len(self._streams) >= MAX_STREAMS:
+        stream = SubscriptionStream(id, self._supported(filter), destination)
+        if len(self.streams) >= MAX_STREAMS:
             raise RpcError(ErrorCode.INTERNAL_ERROR, "too many subscriptions")
-        self._streams.append(stream)
+        self.streams.append(stream)
         return stream
 
     def close(self, stream: SubscriptionStream) -> None:
         """Close a stream."""
-        self._streams.remove(stream)
+        self.streams.remove(stream)
+
+    def end(self) -> None:
+        """End all streams."""
+        for stream in self.streams:
+            stream.ended.set()
 
     def subscribe(self, uri: str) -> None:
         """Subscribe a legacy client to a resource.
@@ -120,7 +134,7 @@ class ClientSubscriptions:
 
     def has(self, uri: str) -> bool:
         """Return whether the client is subscribed to a resource."""
-        return uri in self._uris or any(uri in stream.filter.get(URIS, ()) for stream in self._streams)
+        return uri in self._uris or any(uri in stream.filter.get(URIS, ()) for stream in self.streams)
 
     def list_changed(self, kind: str, is_legacy: bool) -> Iterator[Notification]:
         """Yield the notifications for a changed list.
@@ -135,7 +149,7 @@ class ClientSubscriptions:
         method = f"notifications/{kind}/list_changed"
         if is_legacy:
             yield Notification(method)
-        for stream in self._streams:
+        for stream in self.streams:
             if stream.filter.get(_CHANGES[kind]):
                 yield Notification(method, {"_meta": stream.meta()})
 
@@ -145,7 +159,7 @@ class ClientSubscriptions:
         # Each kind of subscription gets its own notification: one client may have both.
         if is_legacy and uri in self._uris:
             yield Notification(method, {"uri": uri})
-        for stream in self._streams:
+        for stream in self.streams:
             if uri in stream.filter.get(URIS, ()):
                 yield Notification(method, {"_meta": stream.meta(), "uri": uri})
 
@@ -158,7 +172,7 @@ class ClientSubscriptions:
             id: The id of the task.
             details: Returns the members of its `DetailedTask`.
         """
-        for stream in self._streams:
+        for stream in self.streams:
             if id in stream.filter.get(TASK_IDS, ()):
                 yield stream, Notification("notifications/tasks", {"_meta": stream.meta(), **details()})
 
