@@ -28,8 +28,18 @@ from ..errors import ConnectionLost, HttpStatusError, InvalidResponse, RpcError
 from ..framing.frames import Framing
 from ..profile import PRESETS
 from .arguments import headers_of, params_of, parse_address
-from .faults import ERROR, OutputError, run_reporting
-from .output import SUCCESS, escape, is_coloured, json_text, print_error, styled, write_output
+from .output import (
+    ERROR,
+    SUCCESS,
+    OutputError,
+    escape,
+    is_coloured,
+    json_text,
+    print_error,
+    run_reporting,
+    styled,
+    write_output,
+)
 from .replay import Peer, handlers_of, plain, replay
 from .stubs import ADDRESS, MAX_DOCUMENT_BYTES, document_of, write_stubs
 

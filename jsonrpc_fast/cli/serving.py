@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .arguments import headers_of, parse_address
-from .faults import LOST, run_reporting
-from .output import SUCCESS, announce_waiting
+from .output import LOST, SUCCESS, announce_waiting, run_reporting
 
 _WAITING: Final = (
     "waiting for messages of an MCP client on the terminal; usually the client starts this command; Ctrl-D ends it"

@@ -34,11 +34,10 @@ from .conventions import (
 )
 from .driver import Driver
 from .engine import Engine
-from .group import SessionGroup
 from .options import SessionOptions
 from .reconnecting import ReconnectingSession
 from .requests import Destination, InboundRequest
-from .room import Bounds
+from .room import Bounds, SessionGroup
 from .running import Run
 from .session import Session
 from .streams import ReconnectingStream, Stream

@@ -13,7 +13,7 @@ from ..hooks import Hooks
 from ..types import TIMEOUT_SECONDS, UNSET, Unset
 from .budget import ResponseBudget, ResponsePolicy, budget_for
 from .conventions import Convention
-from .group import SessionGroup
+from .room import SessionGroup
 
 
 class SessionOptions(TypedDict, total=False):

@@ -72,7 +72,6 @@ MAY_IMPORT_ASYNCIO = (
     "session.streams",
     "session.subscriptions",
     "session.threads",
-    "session.group",
     "session.wait_queue",
     "transports.",
     "http.batching",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from jsonrpc_fast.session.group import Account
-from jsonrpc_fast.session.room import Bounds, Room
+from jsonrpc_fast.session.room import Account, Bounds, Room
 
 from ..support.tables import rows
 

@@ -12,7 +12,7 @@ from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp.protocol.definitions import ToolAnnotations
 from jsonrpc_fast.mcp.server.request.context import Context
 from jsonrpc_fast.mcp.server.server import Server
-from jsonrpc_fast.mcp.server.values.results import ToolResult
+from jsonrpc_fast.mcp.server.values.blocks import ToolResult
 from jsonrpc_fast.mcp.server.values.tools import text_content
 
 

@@ -7,7 +7,6 @@
     tasks       tasks on the server
     session     serves the server's requests and notifications
     handshake   which request to send next, without IO
-    progress    passes the progress of a call to a function
     results     checks of the server's results, and the pages of a list
     limits      deadlines of methods that wait for several messages, and restarts of a server
     oauth       sign-in: in the browser, or as a program

@@ -11,7 +11,6 @@ A server:
     endpoint          `McpEndpoint`: the ASGI application
     serving           serves it with uvicorn
     programs          programs on stdio, served over HTTP
-    settings          the options of the application
     authorization     `Authorization`: bearer tokens
     verifiers         `JwtVerifier`, `IntrospectionVerifier`: which tokens are valid
     proofs            `ProofVerifier`: tokens that are bound to a key

@@ -42,7 +42,7 @@ from ...http.requests import (
 from ...session import SessionOptions
 from ...session.options import check_options
 from ...types import Unset
-from ..applications import HttpOptions
+from ..applications import HttpOptions, HttpSettings
 from ..protocol.meta import member_of
 from ..protocol.versions import HANDSHAKE_VERSIONS
 from ..server.request.lifespan import LifespanHolder
@@ -53,7 +53,6 @@ from .event_store import MemoryEventStore
 from .headers import NAME_MEMBERS, SESSION_ID, VERSION, accepts, is_modern, is_single
 from .responses import EVENT_TYPE, AsgiRequest, ResponseSender
 from .sessions import SessionRequests
-from .settings import HttpSettings
 from .stateless import StatelessRequests
 
 _logger: Final = logger_of("mcp")

@@ -19,12 +19,12 @@ from ...codes import ErrorCode, McpErrorCode
 from ...errors import RpcError
 from ...http.requests import Admitted, Refusal
 from ...session import SessionOptions
+from ..applications import HttpSettings
 from ..protocol.meta import member_of
 from ..protocol.versions import HANDSHAKE_VERSIONS
 from ..server.serving import ClientConnection, ConnectionFactory
 from .headers import Path, check_modern, check_parameters, parameter_headers
 from .responses import NO_LENGTH, AsgiRequest, ResponseSender
-from .settings import HttpSettings
 from .transport import HttpTransport
 
 _STATUSES: Final = {

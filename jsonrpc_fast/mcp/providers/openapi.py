@@ -25,7 +25,7 @@ from ...codec._backend import dumps
 from ...codec._json import loads
 from ..protocol.definitions import ToolAnnotations
 from ..server.server import Server
-from ..server.values.results import ToolError
+from ..server.values.blocks import ToolError
 from .documents import Document, description_of, tool_name
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import Any
 from ..._checks import check_callable
 from ...errors import RpcError
 from ..server.server import Server
-from ..server.values.results import ToolError
+from ..server.values.blocks import ToolError
 from .documents import Document, description_of, tool_name
 
 

@@ -30,8 +30,8 @@ from ..client.client import Client
 from ..protocol.definitions import Prompt, Resource, ResourceTemplate, Tool
 from ..protocol.meta import LIST_METHODS, SERVER_INFO_KEY
 from ..server.functions.providers import FeatureKind, Provider
-from ..server.in_process import InProcess
 from ..server.request.context import Context
+from ..server.serving import InProcess
 
 _KINDS: Final[tuple[FeatureKind, ...]] = ("tools", "prompts", "resources")
 _ASKED: Final = ("roots/list", "sampling/createMessage", "elicitation/create")

@@ -1,12 +1,10 @@
 """An MCP server: functions as tools, prompts and resources.
 
-    server       `Server`, and how it runs
+    server       `Server`, and a server as the provider of another one
     serving      what a server, a gateway and a program behind HTTP share
     connection   one connection: its session and requests
     methods      the methods of MCP
-    mounting     a server as the provider of another one
-    in_process   a transport from a client in the same process
-    functions/   the functions: registered, called, surrounded by middleware, provided from elsewhere
+    functions/   the functions: registered, called, provided from elsewhere
     request/     one request: its rules, its context, its rounds, tasks and subscriptions
     values/      what functions return and get: content blocks, results, forms
 
@@ -25,14 +23,24 @@ from ..protocol.definitions import (
     Tool,
     ToolAnnotations,
 )
-from .functions.middleware import Middleware
 from .functions.providers import Provider
+from .methods import Middleware
 from .request.context import Context
 from .request.task_store import TaskStore
 from .server import Server
-from .values.blocks import AssistantMessage, Audio, EmbeddedResource, Image, ResourceLink, Text, UserMessage
+from .values.blocks import (
+    AssistantMessage,
+    Audio,
+    EmbeddedResource,
+    Image,
+    ResourceLink,
+    Text,
+    ToolError,
+    ToolResult,
+    UserMessage,
+    WholeResult,
+)
 from .values.forms import Elicited
-from .values.results import ToolError, ToolResult, WholeResult
 
 __all__ = [
     "Annotations",

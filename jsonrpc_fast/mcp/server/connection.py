@@ -32,8 +32,7 @@ from ..protocol.capabilities import ServerCapabilities
 from ..protocol.meta import LIST_METHODS, LISTEN_METHOD, TASKS_EXTENSION, HandshakeResult
 from ..protocol.uris import check_uri
 from .functions.functions import RegisteredFunction
-from .functions.middleware import run_within
-from .methods import CAPABILITIES, Method, Methods, call_method
+from .methods import CAPABILITIES, Method, Methods, call_method, run_within
 from .request.context import Context, open_inputs, opened_inputs
 from .request.handshake import RequestRules, ServerHandshake
 from .request.inputs import Inputs, check_input_required

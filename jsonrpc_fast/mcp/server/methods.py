@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec import UNSET
@@ -28,7 +28,7 @@ from ..._logs import logger_of
 from ...codec._backend import dumps
 from ...codes import ErrorCode
 from ...errors import EncodeError, RpcError, invalid_params
-from ...handlers import is_awaitable
+from ...handlers import CallNext, is_awaitable
 from ...handlers.deadlines import TimedAwaitable
 from ...handlers.json_values import to_json
 from ...handlers.middleware import within
@@ -40,16 +40,15 @@ from ..protocol.meta import LIST_METHODS, MAX_COMPLETIONS, method_not_found
 from ..protocol.uris import UnsafePart, check_uri, is_unsafe_uri, not_found
 from ..protocol.versions import Revision
 from .functions.functions import RegisteredFunction
-from .functions.middleware import Middleware, run_within
 from .functions.providers import FeatureKind, Provider
 from .functions.registry import Mount, Registered, RegisteredTool, Registry
 from .request.context import Context, ContextServer
 from .request.lifespan import Lifespan
 from .request.request_state import StateSeal
 from .request.task_store import TASK_METHODS, TaskStore
+from .values.blocks import ToolError, WholeResult
 from .values.contents import made_contents, made_prompt
 from .values.paging import paginate
-from .values.results import ToolError, WholeResult
 from .values.tools import error_result, tool_definition, whole_result
 
 Method = Callable[[dict[str, Any], Context], Any]
@@ -67,6 +66,45 @@ _LOGGED_ID_CHARACTERS: Final = 64
 _MAX_SHADOWED: Final = 1000
 _NONE: Final[Mapping[str, Definition]] = MappingProxyType({})
 _logger: Final = logger_of("mcp")
+
+
+Middleware: TypeAlias = Callable[[Context, dict[str, Any], CallNext], Any]
+"""A sync or async function of the context, the params and `call_next`; returns the result.
+
+    async def measure(context: Context, params: dict[str, Any], call_next: CallNext) -> Any:
+        began = time.perf_counter()
+        try:
+            return await call_next(params)
+        finally:
+            seconds[context.method] = time.perf_counter() - began
+
+    server = Server("sums", "1.0", middleware=[measure])
+
+Rules, in addition to those of `jsonrpc_fast.handlers.middleware`:
+  - The params are those of the request, a dict. `call_next` takes a dict, which may be another one: a middleware may
+    alter arguments, or have another tool called. `Context.params` stays as the client sent it.
+  - The result is the one of the protocol, a dict, before the members that a revision adds to all results. A tool that
+    failed has returned a result with `isError`. A call that runs as a task has returned the task.
+  - An RpcError that a middleware raises is sent to the client. A ToolError becomes the result of a `tools/call`. Any
+    other exception is error -32603 and is logged.
+  - It is called for notifications with a function, too, whose results are dropped. It is not called for `initialize`,
+    `server/discover` and `ping`, which belong to the handshake, for methods that are not found, and for what a function
+    of the server reads with `Context.read_resource`.
+  - In 2026-07-28 a function that asks the client for input runs again from its start, and so does the middleware around
+    it.
+"""
+
+
+async def run_within(invoke: Callable[[Any, Context], Any], params: dict[str, Any], context: Context) -> Any:
+    """Return the result of a request whose method is inside middleware."""
+    try:
+        result = invoke(params, context)
+        return await result if is_awaitable(result) else result
+    # A middleware that refuses a call can tell the model why.
+    except ToolError as error:
+        if context.method != "tools/call":
+            raise
+        return error_result(str(error))
 
 
 class UnknownName(RpcError):

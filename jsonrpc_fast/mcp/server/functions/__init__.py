@@ -1,9 +1,7 @@
-"""The functions of a server: how they are registered, called and surrounded.
+"""The functions of a server: how they are registered and called.
 
 decorators   the decorators that register functions
 registry     what is registered and mounted
-functions    signatures of registered functions
-threads      sync functions in a thread, and their context
-middleware   functions around every method
+functions    signatures of registered functions, and sync functions in a thread
 providers    `Provider`: tools, prompts and resources from elsewhere
 """

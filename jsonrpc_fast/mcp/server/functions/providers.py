@@ -30,7 +30,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from ...protocol.definitions import Definition, Prompt, Resource, ResourceTemplate, Tool
 from ..request.context import Context
-from ..values.results import ToolResult
+from ..values.blocks import ToolResult
 
 FeatureKind: TypeAlias = Literal["tools", "prompts", "resources"]
 

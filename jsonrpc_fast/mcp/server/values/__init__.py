@@ -1,7 +1,6 @@
 """What functions of a server return and get as values: content blocks, results, structured content, forms.
 
-results    what functions may return to set more of a result
-blocks     content blocks
+blocks     content blocks, and what functions may return to set more of a result
 contents   content blocks, messages and contents from what functions return
 outputs    structured content: its schema, and the check of what a tool returned
 tools      validation of arguments and results of tools

@@ -27,8 +27,7 @@ from ....handlers.params.types import MsgspecType, PydanticType, ValueType, type
 from ....handlers.schemas import result_schema
 from ...protocol.faults import SchemaFault
 from ...protocol.schemas import Schema
-from .blocks import Block
-from .results import ToolResult, WholeResult
+from .blocks import Block, ToolResult, WholeResult
 
 WRAPPED: Final = "x-fastmcp-wrap-result"
 """Marks the schema of a wrapped value: the client of fastmcp shows the value without the wrapper."""

@@ -24,10 +24,9 @@ from ...protocol.definitions import Tool
 from ...protocol.faults import SchemaFault
 from ...protocol.schemas import Schema
 from ...protocol.versions import Revision
-from .blocks import has_blocks
+from .blocks import ToolResult, has_blocks
 from .contents import listed_blocks, made_blocks
 from .outputs import OutputType
-from .results import ToolResult
 
 _MAX_ROUNDS: Final = 8
 """How often arguments are checked: each time shows some faults, at most MAX_FAULTS of `schemas.py`."""

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from jsonrpc_fast.mcp.server.request.context import Context
 from jsonrpc_fast.mcp.server.server import Server
-from jsonrpc_fast.mcp.server.values.results import ToolResult
+from jsonrpc_fast.mcp.server.values.blocks import ToolResult
 
 from ....support.mcp_conversation import converse
 from ....support.mcp_sample import sample

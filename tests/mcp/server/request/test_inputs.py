@@ -18,7 +18,7 @@ from jsonrpc_fast.mcp.protocol.versions import VERSIONS
 from jsonrpc_fast.mcp.server.request.context import Context
 from jsonrpc_fast.mcp.server.request.inputs import MAX_STATE_BYTES
 from jsonrpc_fast.mcp.server.server import Server
-from jsonrpc_fast.mcp.server.values.results import WholeResult
+from jsonrpc_fast.mcp.server.values.blocks import WholeResult
 from jsonrpc_fast.transports import memory_pair
 
 from ....peers import asking_server

@@ -21,8 +21,8 @@ from jsonrpc_fast.mcp.protocol.versions import REVISIONS, VERSIONS
 from jsonrpc_fast.mcp.server.functions.providers import Provider
 from jsonrpc_fast.mcp.server.request.context import Context
 from jsonrpc_fast.mcp.server.server import Server
+from jsonrpc_fast.mcp.server.values.blocks import ToolResult, WholeResult
 from jsonrpc_fast.mcp.server.values.contents import made_blocks
-from jsonrpc_fast.mcp.server.values.results import ToolResult, WholeResult
 
 from ....support.mcp_conversation import converse
 from ....support.mcp_schemas import Schemas

@@ -12,8 +12,8 @@ import pytest
 from jsonrpc_fast.errors import EncodeError
 from jsonrpc_fast.mcp.protocol.definitions import Tool, ToolAnnotations
 from jsonrpc_fast.mcp.protocol.versions import REVISIONS, VERSIONS
+from jsonrpc_fast.mcp.server.values.blocks import ToolResult
 from jsonrpc_fast.mcp.server.values.outputs import output_type
-from jsonrpc_fast.mcp.server.values.results import ToolResult
 from jsonrpc_fast.mcp.server.values.tools import CheckedTool, error_result, tool_definition
 
 from ....support.mcp_schemas import schema_of
