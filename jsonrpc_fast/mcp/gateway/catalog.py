@@ -57,7 +57,7 @@ _logger: Final = logger_of("gateway")
 class CatalogClient(Protocol):
     """The client whose servers a `Catalog` has."""
 
-    async def call(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Any:
+    async def forward(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Any:
         """Send a request of the client to a server, and return the result."""
 
     async def ask(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Any:
@@ -160,7 +160,7 @@ class Catalog:
         if method.startswith("resources/"):
             return await self._ask_owners(method, params, text_member(params, "uri"), origin, revision)
         upstream, params = self.find(method, params)
-        return await self._client.call(upstream, method, params, origin)
+        return await self._client.forward(upstream, method, params, origin)
 
     # Resources.
 
@@ -180,7 +180,7 @@ class Catalog:
             try:
                 if method in ("resources/subscribe", "resources/unsubscribe"):
                     return await upstream.subscribe(method, params, origin)
-                return await self._client.call(upstream, method, params, origin)
+                return await self._client.forward(upstream, method, params, origin)
             except RpcError as error:
                 # Perhaps another server has the resource. If none has, the client gets the last error, or that of a
                 # server that could not be asked.

@@ -48,7 +48,7 @@ from ..server.request.lifespan import Lifespan
 from ..server.request.request_state import STATE_SECONDS, StateKey, StateSeal
 from ..server.request.subscriptions import URIS, ClientSubscriptions
 from ..server.request.task_store import TaskStore
-from ..server.serving import ClientConnection, FrontSession, Served
+from ..server.serving import FrontSession, Served
 from .catalog import CHANGES, Catalog
 from .modern import CALLS, ModernCall, ModernClient, ModernClients, Rounds
 from .payloads import Tokens, as_raw, member, text_member, with_members
@@ -213,7 +213,7 @@ class Gateway(Served):
         signal_children("SIGTERM")
 
 
-class GatewayConnection(ClientConnection):
+class GatewayConnection(FrontSession):
     """The connection of one client.
 
     The client gets the capabilities of every kind of server, because no server has been started yet. A list that no
@@ -227,14 +227,12 @@ class GatewayConnection(ClientConnection):
 
     def __init__(self, gateway: Gateway, transport: Transport, options: SessionOptions) -> None:
         self._gateway = gateway
-        self._handshake = gateway.handshake()
         self._own = gateway.modern_clients()
-        self._transport = transport
         # A client on pipes may close its side and still read the responses. It is not known how long it reads, so the
         # wait has a bound.
         if transport.responds_after_end:
             options = {"end_seconds": _END_SECONDS, **options}
-        self._session = FrontSession(self, transport, options)
+        super().__init__(gateway.handshake(), transport, options)
         self._catalog: Catalog | None = None  # of a client with a handshake
         self._tokens: Tokens[Upstream] = Tokens()  # of the servers
         self._subscriptions = ClientSubscriptions(_CAPABILITIES)
@@ -246,7 +244,7 @@ class GatewayConnection(ClientConnection):
         # First: their responses must be written before the session closes.
         self.end_streams()
         try:
-            await self._session.close(grace_seconds)
+            await super().close(grace_seconds)
         finally:
             if self._telling is not None:
                 self._telling.cancel()
@@ -258,7 +256,7 @@ class GatewayConnection(ClientConnection):
     def can_serve(self, request: Request | None = None) -> bool:
         """Return whether it can serve a request of another client, which is one of 2026-07-28."""
         is_listening = bool(self._subscriptions.streams)
-        return self._catalog is None and not is_listening and not self._changes and self._session.is_idle
+        return self._catalog is None and not is_listening and not self._changes and self.is_idle
 
     # The client's messages.
 
@@ -369,7 +367,7 @@ class GatewayConnection(ClientConnection):
 
     # The servers' messages to a client with a handshake.
 
-    async def call(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Any:
+    async def forward(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Any:
         return await upstream.call(method, params, origin)
 
     async def ask(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Any:
@@ -378,9 +376,7 @@ class GatewayConnection(ClientConnection):
             raise RpcError(RELAY_ERROR, "the client is not ready")
         try:
             with self._tokens.replaced(params, upstream) as params:
-                return await self._session.call(
-                    method, params, timeout=self._gateway.places.timeout, destination=origin
-                )
+                return await self.call(method, params, timeout=self._gateway.places.timeout, destination=origin)
         except CallTimeout:
             raise RpcError(RELAY_ERROR, "the client did not respond in time") from None
         except (ConnectionLost, StateError):
@@ -401,7 +397,7 @@ class GatewayConnection(ClientConnection):
         """Send a notification, unless the client does not read: it cannot make the gateway store what servers log."""
         if self._transport.write_buffer_bytes <= HIGH_WATER_BYTES:
             with suppress(ConnectionLost, StateError):
-                self._session.notify_soon(method, params, destination=destination)
+                self.notify_soon(method, params, destination=destination)
 
     def changed(self, method: str, params: Raw) -> None:
         if len(self._changes) < _MAX_CHANGES and self._handshake.may_send(Notification(method)):
@@ -418,9 +414,9 @@ class GatewayConnection(ClientConnection):
                 changes, self._changes = self._changes, {}
                 for method, params in changes:
                     if self._catalog is not None:
-                        await self._session.notify(method, Raw(params))
+                        await self.notify(method, Raw(params))
                     for notification in self._heard(method, Raw(params)):
-                        await self._session.notify(notification.method, notification.params)
+                        await self.notify(notification.method, notification.params)
 
     def _heard(self, method: str, params: Raw) -> list[Notification]:
         """Return the notifications of a change to the subscriptions of 2026-07-28 that ask for it."""

@@ -325,9 +325,9 @@ class ModernClient(CatalogClient):
         # The URI has no prefix, and the state says which server is meant.
         if call.method != "resources/read":
             _, params = self.catalog.find(call.method, params)
-        return await self.call(upstream, call.method, params, call)
+        return await self.forward(upstream, call.method, params, call)
 
-    async def call(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Raw:
+    async def forward(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Raw:
         call: ModernCall = origin
         await upstream.start()
         alone = None

@@ -39,7 +39,7 @@ from .request.inputs import Inputs, check_input_required
 from .request.outgoing import Outgoing, check_level
 from .request.subscriptions import TASK_IDS, ClientSubscriptions
 from .request.tasks import Task
-from .serving import ClientConnection, FrontSession
+from .serving import FrontSession
 
 _BLOCKED_SECONDS: Final = 0.5
 _WITHOUT_SLOT: Final = frozenset({*LIST_METHODS, LISTEN_METHOD, "tasks/result"})
@@ -48,7 +48,7 @@ _WITHOUT_SLOT: Final = frozenset({*LIST_METHODS, LISTEN_METHOD, "tasks/result"})
 _TASK_EXITS: Final = (*LOOP_EXITS, asyncio.CancelledError, GeneratorExit)  # these end a task, whatever it serves
 
 
-class ServerConnection(ClientConnection):
+class ServerConnection(FrontSession):
     """The connection to one client.
 
     Args:
@@ -74,7 +74,7 @@ class ServerConnection(ClientConnection):
         transport: Transport,
         options: SessionOptions,
     ) -> None:
-        self._handshake = handshake
+        super().__init__(handshake, transport, options)
         self._capabilities = capabilities
         self._methods = methods
         self._declared = frozenset(name for name in CAPABILITIES if capabilities.supports(name))
@@ -93,18 +93,17 @@ class ServerConnection(ClientConnection):
         # With middleware: what serves a request, and a notification, inside it.
         self._invoke = within(self._call_method, methods.middleware) if methods.middleware else None
         self._handle = within(self._call_notification, methods.middleware)
-        self._session = FrontSession(self, transport, options)
-        self.outgoing: Outgoing = Outgoing(handshake, self._session, transport)
+        self.outgoing: Outgoing = Outgoing(handshake, self, transport)
 
     async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
         """End the subscriptions, let the functions finish, and close the connection: see `Session.close`."""
         self.end_streams()
-        self._methods.tasks.end_session(self._session)
-        await self._session.close(grace_seconds)
+        self._methods.tasks.end_session(self)
+        await super().close(grace_seconds)
 
     def can_serve(self, request: Request | None = None) -> bool:
         """Return whether it can serve a request of another client: it is open, and has no state of earlier ones."""
-        return not self._has_state and self._handshake.session is None and self._session.is_idle
+        return not self._has_state and self._handshake.session is None and self.is_idle
 
     def serve(self, params: Any, request: SessionContext) -> Any:
         """Serve a request or a notification. Return the result or an awaitable of it."""
@@ -169,7 +168,7 @@ class ServerConnection(ClientConnection):
             result = self._methods.run_tool(tool, params, None, message.id, revision, complete)
             return complete(result) if type(result) is dict else result
 
-        return self._session.serve_at_once(message, call)
+        return self._engine.inbox.serve_at_once(message, call)
 
     def _on_notification(self, request: SessionContext, params: Any) -> Any:
         # First, even if no function is registered: `notifications/initialized` opens the session.

@@ -38,14 +38,7 @@ class ServeOptions(TransportOptions, SessionOptions, total=False):
 
 
 class ClientConnection:
-    """The connection of one client: its session, and the server's side of the handshake."""
-
-    _handshake: ServerHandshake
-    _session: FrontSession
-
-    def serve(self, params: Any, context: SessionContext) -> Any:
-        """Serve a request or a notification of the client. Return the result or an awaitable of it."""
-        raise NotImplementedError
+    """The connection of one client, for what serves it over HTTP."""
 
     def serve_at_once(self, message: Request, subject: object) -> bytes | Run | None:
         """Serve a request in the task of its HTTP request, if it needs nothing else. By default none is.
@@ -61,19 +54,11 @@ class ClientConnection:
 
     async def finish(self, run: Run, destination: Destination) -> None:
         """Continue a handler that `serve_at_once` has returned, until it ends. Its response goes to a destination."""
-        await self._session.finish(run, destination)
-
-    async def run(self) -> None:
-        """Serve the client until the connection closes."""
-        await self.start()
-        try:
-            await self._session.wait_closed()
-        finally:
-            await self.close()
+        raise NotImplementedError
 
     async def start(self) -> None:
         """Begin to serve the client. Raises what the transport raises when it starts."""
-        await self._session.start()
+        raise NotImplementedError
 
     async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
         """Let the functions finish, and close the connection: see `Session.close`."""
@@ -89,31 +74,47 @@ class ClientConnection:
     @property
     def revision(self) -> Revision | None:
         """The revision that `initialize` agreed on; None without it."""
-        rules = self._handshake.session
-        return None if rules is None else rules.revision
+        raise NotImplementedError
 
 
-class FrontSession(McpSession):
-    """The session of a connection. It ends the subscriptions first when the client ends its stream."""
+class FrontSession(McpSession, ClientConnection):
+    """The session of one client, and the server's side of the handshake.
 
-    def __init__(self, connection: ClientConnection, transport: Transport, options: SessionOptions) -> None:
-        super().__init__(transport, connection.serve, options)
-        self._connection = connection
-        self.serve_at_once: Callable[[Request, Callable[[], Any]], bytes | Run | None] = (
-            self._engine.inbox.serve_at_once
-        )
+    It ends the subscriptions first when the client ends its stream.
 
-    @property
-    def revision(self) -> Revision | None:
-        return self._connection.revision
+    Args:
+        handshake: The server's side of the handshake.
+        transport: A transport that is not started.
+        options: Options of `Session`.
+    """
+
+    def __init__(self, handshake: ServerHandshake, transport: Transport, options: SessionOptions) -> None:
+        super().__init__(transport, self.serve, options)
+        self._handshake = handshake
+
+    def serve(self, params: Any, context: SessionContext) -> Any:
+        """Serve a request or a notification of the client. Return the result or an awaitable of it."""
+        raise NotImplementedError
 
     async def finish(self, run: Run, destination: Destination) -> None:
-        """See `LoopDriver.finish`."""
         self._engine.inbox.keep(run, destination)
         await self._driver.finish(run)
 
+    async def run(self) -> None:
+        """Serve the client until the connection closes."""
+        await self.start()
+        try:
+            await self.wait_closed()
+        finally:
+            await self.close()
+
+    @property
+    def revision(self) -> Revision | None:
+        rules = self._handshake.session
+        return None if rules is None else rules.revision
+
     def _on_end(self) -> None:
-        self._connection.end_streams()
+        self.end_streams()
         # Then the session: the responses that end the subscriptions are written before it closes.
         super()._on_end()
 
@@ -234,7 +235,7 @@ class Served(ConnectionFactory):
             TypeError, ValueError: An option has a wrong type or value.
             Exception: Whatever the lifespan or the transport raises when it starts.
         """
-        connection = self.connection(transport, options)
+        connection: Any = self.connection(transport, options)  # a `FrontSession`
         self.connections.add(connection)
         try:
             async with contextlib.AsyncExitStack() as stack:
