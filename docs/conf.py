@@ -54,7 +54,6 @@ INTERNAL = (
     "Lifespan",
     "ModernClients",
     "OutboundBatch",
-    "Outgoing",
     "ProgramReport",
     "ProgramTransport",
     "Prompt",

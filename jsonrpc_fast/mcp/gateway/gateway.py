@@ -46,9 +46,10 @@ from ..server.request.context import HttpExchange
 from ..server.request.handshake import RequestRules, ServerHandshake
 from ..server.request.lifespan import Lifespan
 from ..server.request.request_state import STATE_SECONDS, StateKey, StateSeal
+from ..server.request.session import FrontSession
 from ..server.request.subscriptions import URIS, ClientSubscriptions
 from ..server.request.task_store import TaskStore
-from ..server.serving import FrontSession, Served
+from ..server.serving import Served
 from .catalog import CHANGES, Catalog
 from .modern import CALLS, ModernCall, ModernClient, ModernClients, Rounds
 from .payloads import Tokens, as_raw, member, text_member, with_members

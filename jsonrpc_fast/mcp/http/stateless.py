@@ -22,7 +22,8 @@ from ...session import SessionOptions
 from ..applications import HttpSettings
 from ..protocol.meta import member_of
 from ..protocol.versions import HANDSHAKE_VERSIONS
-from ..server.serving import ClientConnection, ConnectionFactory
+from ..server.request.session import ClientConnection
+from ..server.serving import ConnectionFactory
 from .headers import Path, check_modern, check_parameters, parameter_headers
 from .responses import NO_LENGTH, AsgiRequest, ResponseSender
 from .transport import HttpTransport

@@ -36,10 +36,9 @@ from .methods import CAPABILITIES, Method, Methods, call_method, run_within
 from .request.context import Context, open_inputs, opened_inputs
 from .request.handshake import RequestRules, ServerHandshake
 from .request.inputs import Inputs, check_input_required
-from .request.outgoing import Outgoing, check_level
+from .request.session import FrontSession, check_level
 from .request.subscriptions import TASK_IDS, ClientSubscriptions
 from .request.tasks import Task
-from .serving import FrontSession
 
 _BLOCKED_SECONDS: Final = 0.5
 _WITHOUT_SLOT: Final = frozenset({*LIST_METHODS, LISTEN_METHOD, "tasks/result"})
@@ -59,9 +58,6 @@ class ServerConnection(FrontSession):
         profile: The rules for the client's messages.
         transport: A transport that is not started.
         options: Options of `Session`.
-
-    Attributes:
-        outgoing: Sends messages to the client.
     """
 
     def __init__(
@@ -93,7 +89,6 @@ class ServerConnection(FrontSession):
         # With middleware: what serves a request, and a notification, inside it.
         self._invoke = within(self._call_method, methods.middleware) if methods.middleware else None
         self._handle = within(self._call_notification, methods.middleware)
-        self.outgoing: Outgoing = Outgoing(handshake, self, transport)
 
     async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
         """End the subscriptions, let the functions finish, and close the connection: see `Session.close`."""
@@ -118,7 +113,7 @@ class ServerConnection(FrontSession):
         if isinstance(rules, HandshakeResult):
             return rules.result
         members = params if type(params) is dict else {}
-        context = Context(request, rules, members, self.outgoing, self._methods.shared)
+        context = Context(request, rules, members, self._methods.shared)
         # At once: a state that was altered is refused before the function runs, even if that asks for no input.
         if rules.revision.is_modern and ("inputResponses" in members or "requestState" in members):
             open_inputs(context)
@@ -178,7 +173,7 @@ class ServerConnection(FrontSession):
         if function is None or rules is None or not is_due:
             return None
         members = params if isinstance(params, dict) else {}
-        return self._handle(members, Context(request, rules, members, self.outgoing, self._methods.shared))
+        return self._handle(members, Context(request, rules, members, self._methods.shared))
 
     def _call_method(self, params: dict[str, Any], context: Context) -> Any:
         """Serve a request inside the middleware, which may have changed the params."""
@@ -228,7 +223,7 @@ class ServerConnection(FrontSession):
             check_level(level)
         except ValueError as error:
             raise invalid_params(str(error)) from None
-        self.outgoing.log_level = level
+        self.log_level = level
         return {}
 
     def _subscribe(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
@@ -250,7 +245,7 @@ class ServerConnection(FrontSession):
             if TASK_IDS in stream.filter:
                 # The tasks of others are left out without an error, as if they did not exist.
                 stream.filter[TASK_IDS] = self._methods.tasks.owned(stream.filter[TASK_IDS], context)
-            self.outgoing.send([stream.acknowledgement()], stream.destination)
+            self.push([stream.acknowledgement()], stream.destination)
             await stream.ended.wait()
         finally:
             self._subscriptions.close(stream)
@@ -276,16 +271,16 @@ class ServerConnection(FrontSession):
 
     def task_changed(self, task: Task) -> None:
         """Notify the client that a task has changed, if it subscribed to it. A client that does not read is not."""
-        if not self.outgoing.is_blocked:
+        if not self.is_blocked:
             for stream, notification in self._subscriptions.task_changed(task.id, task.details):
-                self.outgoing.send([notification], stream.destination)
+                self.push([notification], stream.destination)
 
     def _notify_soon(self) -> None:
         if not self._changed_lists and not self._changed_uris:
             asyncio.get_running_loop().call_soon(self._notify_changes)
 
     def _notify_changes(self) -> None:
-        if self.outgoing.is_blocked:
+        if self.is_blocked:
             # Kept, and not dropped: a client that misses a change would show an old list forever.
             asyncio.get_running_loop().call_later(_BLOCKED_SECONDS, self._notify_changes)
             return
@@ -293,9 +288,9 @@ class ServerConnection(FrontSession):
         lists, uris = self._changed_lists, self._changed_uris
         self._changed_lists, self._changed_uris = {}, {}
         for kind in lists:
-            self.outgoing.send(self._subscriptions.list_changed(kind, self._handshake.is_initialized))
+            self.push(self._subscriptions.list_changed(kind, self._handshake.is_initialized))
         for uri in uris:
-            self.outgoing.send(self._subscriptions.resource_updated(uri, self._handshake.is_initialized))
+            self.push(self._subscriptions.resource_updated(uri, self._handshake.is_initialized))
 
 
 def _raise_error(report: Report) -> None:

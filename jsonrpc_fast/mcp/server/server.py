@@ -334,7 +334,7 @@ class Server(Decorators, Served):
             ValueError: The level is unknown.
         """
         for connection in self.connections:
-            connection.outgoing.log(level, data, logger)
+            connection.log(level, data, logger)
 
     def _task_changed(self, task: Task) -> None:
         if task.is_modern:

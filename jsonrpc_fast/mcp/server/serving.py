@@ -12,22 +12,18 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar
 
 from ..._typing import Unpack
-from ...codec import Request
 from ...handlers.failures import on_failure
 from ...profile import Profile
-from ...session import Destination, SessionContext, SessionOptions
+from ...session import SessionOptions
 from ...session.options import check_options
-from ...session.running import Run
 from ...transports.channel import Events
 from ...transports.memory import MemoryChannel, MemoryTransport
 from ...transports.protocol import Transport, TransportOptions
 from ...transports.stdio.main import run_stdio
-from ...types import UNSET, Unset
 from ..applications import Application, HttpOptions, http_serving
-from ..protocol.versions import VERSIONS, Revision
-from ..session import McpSession
-from .request.handshake import ServerHandshake
+from ..protocol.versions import VERSIONS
 from .request.lifespan import Lifespan
+from .request.session import ClientConnection
 from .request.task_store import TaskStore
 
 
@@ -35,88 +31,6 @@ class ServeOptions(TransportOptions, SessionOptions, total=False):
     """The options of `Server.serve_stdio`: those of `StdioServer`, `Session` and `run_stdio`."""
 
     grace_seconds: float | None
-
-
-class ClientConnection:
-    """The connection of one client, for what serves it over HTTP."""
-
-    def serve_at_once(self, message: Request, subject: object) -> bytes | Run | None:
-        """Serve a request in the task of its HTTP request, if it needs nothing else. By default none is.
-
-        Args:
-            message: The request.
-            subject: Who sent it: see `Context.subject`.
-
-        Returns:
-            See `Inbox.serve_at_once`.
-        """
-        return None
-
-    async def finish(self, run: Run, destination: Destination) -> None:
-        """Continue a handler that `serve_at_once` has returned, until it ends. Its response goes to a destination."""
-        raise NotImplementedError
-
-    async def start(self) -> None:
-        """Begin to serve the client. Raises what the transport raises when it starts."""
-        raise NotImplementedError
-
-    async def close(self, grace_seconds: float | Unset | None = UNSET) -> None:
-        """Let the functions finish, and close the connection: see `Session.close`."""
-        raise NotImplementedError
-
-    def end_streams(self) -> None:
-        """End all subscriptions of a modern client with their responses. By default it has no subscriptions."""
-
-    def can_serve(self, request: Request | None = None) -> bool:
-        """Return whether it can serve a request of another client (None: any), of which there may be one."""
-        return False
-
-    @property
-    def revision(self) -> Revision | None:
-        """The revision that `initialize` agreed on; None without it."""
-        raise NotImplementedError
-
-
-class FrontSession(McpSession, ClientConnection):
-    """The session of one client, and the server's side of the handshake.
-
-    It ends the subscriptions first when the client ends its stream.
-
-    Args:
-        handshake: The server's side of the handshake.
-        transport: A transport that is not started.
-        options: Options of `Session`.
-    """
-
-    def __init__(self, handshake: ServerHandshake, transport: Transport, options: SessionOptions) -> None:
-        super().__init__(transport, self.serve, options)
-        self._handshake = handshake
-
-    def serve(self, params: Any, context: SessionContext) -> Any:
-        """Serve a request or a notification of the client. Return the result or an awaitable of it."""
-        raise NotImplementedError
-
-    async def finish(self, run: Run, destination: Destination) -> None:
-        self._engine.inbox.keep(run, destination)
-        await self._driver.finish(run)
-
-    async def run(self) -> None:
-        """Serve the client until the connection closes."""
-        await self.start()
-        try:
-            await self.wait_closed()
-        finally:
-            await self.close()
-
-    @property
-    def revision(self) -> Revision | None:
-        rules = self._handshake.session
-        return None if rules is None else rules.revision
-
-    def _on_end(self) -> None:
-        self.end_streams()
-        # Then the session: the responses that end the subscriptions are written before it closes.
-        super()._on_end()
 
 
 class _ServedChannel(MemoryChannel):

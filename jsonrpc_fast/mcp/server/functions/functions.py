@@ -33,7 +33,7 @@ from ....handlers.params.docstrings import read_docstring
 from ....handlers.params.types import type_of
 from ....handlers.schemas import object_schema
 from ..request.context import Context, copy_to
-from ..request.outgoing import check_level
+from ..request.session import check_level
 
 Role = Literal["tool", "prompt", "resource", "method"]
 

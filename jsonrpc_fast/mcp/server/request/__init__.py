@@ -2,7 +2,7 @@
 
 handshake       the server's side of the handshake, without IO
 context         `Context`: the request of a function, and messages to the client
-outgoing        requests, notifications and log messages to the client
+session         the session of a client: requests, notifications and log messages to it
 inputs          requests to modern clients, in several rounds
 request_state   what a modern client carries from round to round
 tasks           one task: a tool whose call continues after its response

@@ -18,8 +18,8 @@ from ..values.forms import Action, Elicited, action_of, form_of
 from .handshake import RequestRules
 from .inputs import Inputs, capability_for
 from .lifespan import Lifespan
-from .outgoing import Outgoing
 from .request_state import StateSeal
+from .session import FrontSession
 from .tasks import Task
 
 T = TypeVar("T")
@@ -86,7 +86,6 @@ class Context:
 
     __slots__ = (
         "_inputs",
-        "_outgoing",
         "_params",
         "_request",
         "_rules",
@@ -103,7 +102,6 @@ class Context:
         request: SessionContext,
         rules: RequestRules,
         params: Mapping[str, Any],
-        outgoing: Outgoing,
         server: ContextServer,
     ) -> None:
         self._request = request
@@ -111,7 +109,6 @@ class Context:
         self.method: str = request.method
         self.revision: Revision = rules.revision
         self._params = params
-        self._outgoing = outgoing
         self._server = server
         self._inputs: Inputs | None = None
         self._state: dict[str, Any] | None = None
@@ -122,6 +119,10 @@ class Context:
     def _http_request(self) -> HttpRequest | None:
         exchange = cast("HttpExchange | None", self._request.destination)
         return None if exchange is None else exchange.request
+
+    @property
+    def _client(self) -> FrontSession:
+        return cast("FrontSession", self._request.session)
 
     @property
     def destination(self) -> Destination | None:
@@ -281,7 +282,7 @@ class Context:
             return await self._task.ask(method, params, timeout, key)
         if self.revision.is_modern:
             return await open_inputs(self).call(method, params, key)
-        return await self._outgoing.call(method, params, timeout, self.destination)
+        return await self._client.ask_client(method, params, timeout, self.destination)
 
     async def elicit(
         self,
@@ -464,7 +465,7 @@ class Context:
         if method in _SENT_OTHERWISE:
             raise ValueError(f"notify cannot send {method}: the server sends it itself")
         members = None if params is None else to_json(dict(params))
-        await self._outgoing.notify(method, members, self.destination)
+        await self._client.tell_client(method, members, self.destination)
 
     def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
         """Report progress on the request to the client.
@@ -512,7 +513,7 @@ class Context:
             ValueError: The level is unknown.
         """
         if self._task is None or not self._task.is_modern:
-            self._outgoing.log(level, data, logger, self._rules, self.destination)
+            self._client.log(level, data, logger, self._rules, self.destination)
 
     def debug(self, data: Any, logger: str | None = None) -> None:
         """Send a log message of this level: see `log`."""

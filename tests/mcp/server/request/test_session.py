@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jsonrpc_fast.mcp.server.request.outgoing import check_level
+from jsonrpc_fast.mcp.server.request.session import check_level
 
 from ....support.mcp_conversation import converse
 from ....support.mcp_sample import sample
