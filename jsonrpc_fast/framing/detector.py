@@ -7,14 +7,16 @@ other stream is read as newline framing, in which a bad line affects no other li
 from __future__ import annotations
 
 import re
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from ..types import BYTE_ORDER_MARK
-from .concatenated import ConcatenatedFrames
 from .content_length import HEADER_NAME, ContentLengthFrames
 from .events import EventFrames
 from .frames import MAX_HEADER_BYTES
-from .lines import LineFrames
+
+if TYPE_CHECKING:
+    from .concatenated import ConcatenatedFrames
+    from .lines import LineFrames
 
 # Both framings ignore blank lines at the start.
 _BLANKS: Final = re.compile(rb"[ \t\r\n]*")
@@ -75,13 +77,20 @@ def _end_of(pattern: re.Pattern[bytes], text: bytearray, start: int, end: int) -
     return start if match is None else match.end()
 
 
-Frames = LineFrames | ContentLengthFrames | EventFrames | ConcatenatedFrames
+Frames: TypeAlias = "LineFrames | ContentLengthFrames | EventFrames | ConcatenatedFrames"
 
 
 def frames_of(framing: Literal["newline", "content-length", "sse", "concatenated"], limit: int) -> Frames:
     """Return the reader of a framing, for frames of at most `limit` bytes."""
-    if framing == "newline":
-        return LineFrames(limit)
     if framing == "content-length":
         return ContentLengthFrames(limit)
-    return EventFrames(limit) if framing == "sse" else ConcatenatedFrames(limit)
+    if framing == "sse":
+        return EventFrames(limit)
+    # The core reads the other two by itself, and needs no readers of these modules.
+    if framing == "newline":
+        from .lines import LineFrames
+
+        return LineFrames(limit)
+    from .concatenated import ConcatenatedFrames
+
+    return ConcatenatedFrames(limit)
