@@ -55,7 +55,7 @@ from cpython.unicode cimport PyUnicode_AsUTF8String, PyUnicode_Substring
 from libc.math cimport fabs, isfinite
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy, memmove
 
 cdef extern from *:
     """

@@ -32,11 +32,11 @@ COUNTS = (1, 2, 3, 4, 5, 6, 9, 10, 11, 20, 21, 22, 31, 32, 33, 42, 43)
 MODES: dict[str, tuple[int, ...]] = {
     "on": (),
     "off": (0,),
-    "without rests": (512, 64, ALWAYS),
-    "one place": (1, 64, ALWAYS),
-    "one hash": (512, 0, ALWAYS),
-    "one place and hash": (1, 0, ALWAYS),
-    "two places and four hashes": (2, 2, 8),
+    "without rests": (1024, 64, ALWAYS),
+    "four places": (4, 64, ALWAYS),
+    "one hash": (1024, 0, ALWAYS),
+    "four places and one hash": (4, 0, ALWAYS),
+    "eight places and four hashes": (8, 2, 8),
 }
 EXPECTED = (
     sys.implementation.name == "cpython"
@@ -169,7 +169,7 @@ def changes() -> Iterator[Callable[[dict[str, Any]], object]]:
 @of_templates
 def test_a_change_of_a_dict_is_seen_in_no_other() -> None:
     for count in (2, 3, 5, 6, 10, 11, 21, 22, 32):
-        # All dicts of a text have one shape: two shapes may share a place, and one of them then has no template.
+        # All dicts of a text have one shape: five may share their places, and one of them then has no template.
         for value in (1, [2], {name: [2] for name in names_of(count)}):
             text = text_of(names_of(count), value)
             for change in changes():
@@ -230,6 +230,19 @@ def test_names_that_the_cache_has_forgotten() -> None:
     second = made_of(text)
     assert first == second == json.loads(text)["result"]
     assert [name is again for name, again in zip(first, second, strict=True)].count(False) > 3
+
+
+@of_templates
+def test_the_names_and_shapes_of_real_traffic_find_room() -> None:
+    texts = [text_of([f"{'name' * (size % 9)}_{size}_{index}" for index in range(3)]) for size in range(100)]
+    for _ in range(3):
+        kept = [decoded(text) for text in texts]
+    _core._use_templates()
+    for _ in range(6):
+        again = [decoded(text) for text in texts]
+    same = [name is other for one, two in zip(kept, again, strict=True) for name, other in zip(one, two, strict=True)]
+    assert same.count(False) < 15
+    assert _core._use_templates() > 300
 
 
 @of_templates
@@ -383,7 +396,7 @@ def test_failing_allocations() -> None:
 def test_a_collection_that_reads_the_same_shapes() -> None:
     """Before Python 3.12 a collection begins in an allocation, so in the middle of a dict."""
     shapes = [text_of(names_of(count), [1]) for count in (2, 4, 6, 11, 22)]
-    modes = [MODES[name] for name in ("without rests", "one place", "one hash", "off")]
+    modes = [MODES[name] for name in ("without rests", "four places", "one hash", "off")]
     rng = random.Random(5)
     is_reading = False
 

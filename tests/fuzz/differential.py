@@ -36,7 +36,7 @@ from .objects import Objects
 
 VALUES = 24  # payloads that are compared for each message
 
-TEMPLATES = [(), (), (0,), (512, 64, 2**60), (1, 64, 2**60), (512, 0, 2**60), (1, 0, 2**60), (2, 2, 8)]
+TEMPLATES = [(), (), (0,), (1024, 64, 2**60), (4, 64, 2**60), (1024, 0, 2**60), (4, 0, 2**60), (8, 2, 8)]
 """Arguments of `_use_templates`: the default, off, and at its limits."""
 
 HEADERS_ENDS = [

@@ -2,7 +2,7 @@
 
 cdef extern from *:
     """
-    /* So that the some hundred names of real traffic rarely share a place; without the GIL, those of one thread. */
+    /* So that the some hundred names of real traffic find room; without the GIL, those of one thread. */
     #ifdef Py_GIL_DISABLED
     #define JSONRPC_FAST_NAME_BITS 10
     #else
@@ -15,12 +15,14 @@ cdef extern from *:
         NAME_PLACES "JSONRPC_FAST_NAME_PLACES"
 
 cdef enum:
+    PLACES_OF_NAME = 4
     NAME_BYTES = 64  # longer names are not cached
     UNUSUAL = 128
 
 
-# A cache of names and methods. Each hash has one place, so that a flood of names cannot make it grow. Names with escapes
-# or beyond ASCII are found by their bytes in the text, which were checked when the name was kept.
+# A cache of names and methods. Each hash has four places, so that a flood of names cannot make it grow, in the order in
+# which their names were used: a new one takes the place of the one that was used longest ago. Names with escapes or beyond
+# ASCII are found by their bytes in the text, which were checked when the name was kept.
 
 
 cdef struct Name:
@@ -109,11 +111,46 @@ cdef extern from *:
     """
 
 
-cdef inline Name* place_of_name(Caches* caches, uint64_t first, uint64_t last, Py_ssize_t size) noexcept:
-    """The place of a name."""
+cdef inline Name* places_of_name(Caches* caches, uint64_t first, uint64_t last, Py_ssize_t size) noexcept:
+    """The first place of a name."""
     cdef uint64_t hash = (last * <uint64_t>0x9E3779B97F4A7C15) ^ first ^ <uint64_t>size
     hash *= <uint64_t>0x9E3779B97F4A7C15
-    return &caches_in(caches).names[<size_t>(hash >> (64 - NAME_BITS))]
+    return &caches_in(caches).names[PLACES_OF_NAME * <size_t>(hash >> (66 - NAME_BITS))]
+
+
+cdef inline bint is_name(Name* name, uint64_t first, uint64_t last, Py_ssize_t size, const uint8_t* start) noexcept:
+    """Whether an ASCII name of these words is kept at this place."""
+    return (
+        name.first == first
+        and name.last == last
+        and name.size == size
+        and (size <= 16 or memcmp(<const char*>string_data(name.text) + 8, start + 8, size - 16) == 0)
+    )
+
+
+cdef void put_first(Name* names, uint64_t first, uint64_t last) noexcept:
+    """Move a name of these words to the first of its places; if it is in none, the one that was used longest ago."""
+    cdef Name moved
+    cdef Name name = names[0]
+    cdef int i
+    for i in range(1, PLACES_OF_NAME):
+        moved = names[i]
+        names[i] = name
+        name = moved
+        if name.first == first and name.last == last:
+            break
+    names[0] = name
+
+
+cdef PyObject* name_used_before(
+    Name* name, uint64_t first, uint64_t last, Py_ssize_t size, const uint8_t* start
+) noexcept:
+    """As `name_at`, for a name that is not in the first of its places."""
+    put_first(name, first, last)
+    if not is_name(name, first, last, size, start):
+        return keep_name(name, first, last, size, ascii_at(start, size), NULL)
+    hold(name.text)
+    return name.text
 
 
 cdef inline PyObject* name_at "jsonrpc_fast_name_at"(Caches* caches, const uint8_t* start, Py_ssize_t size) noexcept:
@@ -124,16 +161,11 @@ cdef inline PyObject* name_at "jsonrpc_fast_name_at"(Caches* caches, const uint8
     if size == 0 or size > NAME_BYTES or (FREE_THREADED and unlikely(caches == NULL)):
         return ascii_at(start, size)
     words_of(start, size, &first, &last)
-    name = place_of_name(caches, first, last, size)
-    if (
-        name.first == first
-        and name.last == last
-        and name.size == size
-        and (size <= 16 or memcmp(<const char*>string_data(name.text) + 8, start + 8, size - 16) == 0)
-    ):
-        hold(name.text)
-        return name.text
-    return keep_name(name, first, last, size, ascii_at(start, size), NULL)
+    name = places_of_name(caches, first, last, size)
+    if not likely(is_name(name, first, last, size, start)):
+        return name_used_before(name, first, last, size, start)
+    hold(name.text)
+    return name.text
 
 
 cdef PyObject* keep_name(
@@ -845,7 +877,9 @@ cdef PyObject* unusual_name(ValueReader* reader, const uint8_t* start, const uin
         return unusual_string(reader, start, unusual)
     size = at - start
     words_of(start, size, &first, &last)
-    name = place_of_name(reader.caches, first, last, size)
+    name = places_of_name(reader.caches, first, last, size)
+    if name.first != first or name.last != last:
+        put_first(name, first, last)
     if (
         name.first == first
         and name.last == last

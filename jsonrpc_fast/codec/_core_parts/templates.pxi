@@ -27,12 +27,13 @@ There and in debug builds, which count all references, JSONRPC_FAST_TEMPLATES is
 compares dicts made from templates with dicts made by insertion; `has_known_layout` checks each new template. If anything
 differs, all dicts are made by insertion.
 
-A template is found by the addresses of its names: a name of the cache (`name_at`) has one address. Their hash chooses the
-place, and each address is compared. A template owns its names, so no other str can have their addresses. A *shape* is names
-and their order; a template is made of a shape that is missed twice at its place, without another miss or a hit between.
+A template is found by the addresses of its names: a name of the cache (`name_at`) has one address. Their hash chooses
+four places, and each address is compared. A template owns its names, so no other str can have their addresses. A *shape* is
+names and their order; a template is made of a shape that is missed twice, without a miss between that takes its place in
+`missed`. It takes the first of its places; the others move on, and the oldest is dropped.
 A shape gets no template if it has a name that is not cached, or a name that comes twice: insertion keeps the last value.
 
-Memory is bounded by the number of places: at most 2.5 MB, if a peer sends thousands of shapes with MAX_NAMES long names
+Memory is bounded by the number of places: at most 5 MB, if a peer sends thousands of shapes with MAX_NAMES long names
 each. While shapes do not repeat, the search for them pauses.
 
 A dict from a template is as large as one made by insertion into an empty dict. One whose shape has no template has room
@@ -94,8 +95,9 @@ cdef enum:
     FEW_BITS = 3  # of the number of places in the smallest table
     MOST_BITS = 6  # of the number of places in a table for MAX_NAMES
     STR_KEYS = 1  # the `dk_kind` of a table
-    TEMPLATE_PLACES = 512  # a power of two, so large that the few hundred shapes of real traffic rarely share a place
-    MAX_MISSES = 512  # so many misses more than hits pause the search
+    TEMPLATE_PLACES = 1024  # a power of two, with room for the few hundred shapes of real traffic
+    PLACES_OF_SHAPE = 4
+    MAX_MISSES = 4096  # so many misses more than hits pause the search; fewer would pause it before all places are taken
     RETRIED_MISSES = 16  # after a pause
     TEMPLATE_MISSES = 4  # making a template costs as much as so many misses
     RESTED_DICTS = 4096
@@ -114,12 +116,12 @@ cdef struct KeyTable "jsonrpc_fast_key_table":
 
 cdef struct Template:
     uint64_t shape  # the hash of its names, which is odd; 0: the place is free
-    uint64_t missed  # the shape that was missed here last, or 0
     PyObject* items  # owned; NULL: insertion makes dicts of this shape
 
 
 cdef struct Templates "jsonrpc_fast_templates":
     Template[TEMPLATE_PLACES] places
+    uint64_t[TEMPLATE_PLACES] missed  # shapes without a template that came, by their hash, or 0
     uint64_t used_places  # a mask, as the next one: tests make shapes share places and hashes
     uint64_t used_bits
     Py_ssize_t most_misses
@@ -222,6 +224,7 @@ cdef PyObject* miss_template(
 ) noexcept:
     """Remember a shape without a template here, or make its template for the next dict. Returns NULL."""
     cdef Templates* templates = templates_in(caches)
+    cdef uint64_t* missed = &templates.missed[shape >> 32 & (TEMPLATE_PLACES - 1)]
     cdef PyObject* template
     cdef PyObject* old
     cdef Py_ssize_t i
@@ -229,8 +232,8 @@ cdef PyObject* miss_template(
     if templates.misses >= templates.most_misses:
         templates.misses -= RETRIED_MISSES
         templates.dicts_to_rest = RESTED_DICTS
-    if place.missed != shape:
-        place.missed = shape
+    if missed[0] != shape:
+        missed[0] = shape
         return NULL
     for i in range(0, 2 * count, 2):
         if references_to(items[i]) < 2:
@@ -242,9 +245,10 @@ cdef PyObject* miss_template(
         drop(template)
         template = NULL
     templates.misses += TEMPLATE_MISSES
-    old = place.items
+    old = place[PLACES_OF_SHAPE - 1].items
+    memmove(place + 1, place, (PLACES_OF_SHAPE - 1) * sizeof(Template))
+    missed[0] = 0
     place.shape = shape
-    place.missed = 0
     place.items = template
     drop_if_any(old)
     return NULL
@@ -259,17 +263,21 @@ cdef PyObject* dict_from_template(Caches* caches, PyObject** items, Py_ssize_t s
     cdef Py_ssize_t count = size >> 1
     cdef uint64_t shape = <uint64_t>count
     cdef Template* place
+    cdef Template* found
     cdef PyObject* template
     cdef PyObject** entries
     cdef PyObject* made
     cdef Py_ssize_t i
     for i in range(0, size, 2):
         shape = (shape ^ <size_t>items[i]) * <uint64_t>0x9E3779B97F4A7C15
-    place = &templates.places[(shape >> 55) & templates.used_places]
+    place = &templates.places[(shape >> 54) & templates.used_places]
     shape = shape & templates.used_bits | 1
-    if place.shape != shape:
-        return miss_template(caches, place, shape, items, count)
-    template = place.items
+    found = place
+    while found.shape != shape:
+        found += 1
+        if found == place + PLACES_OF_SHAPE:
+            return miss_template(caches, place, shape, items, count)
+    template = found.items
     if template == NULL:
         return NULL
     if unlikely(table_of(template).count != count):
@@ -278,7 +286,6 @@ cdef PyObject* dict_from_template(Caches* caches, PyObject** items, Py_ssize_t s
     for i in range(0, size, 2):
         if unlikely(entries[i] != items[i]):
             return miss_template(caches, place, shape, items, count)
-    place.missed = 0
     if templates.misses > 0:
         templates.misses -= 1
     made = dict_like(template, items, size)
@@ -402,16 +409,17 @@ cdef void forget_templates(Templates* templates) noexcept:
     cdef Template free_place
     cdef PyObject* old
     cdef int i
-    free_place.shape = free_place.missed = 0
+    free_place.shape = 0
     free_place.items = NULL
     for i in range(TEMPLATE_PLACES):
         old = templates.places[i].items
         templates.places[i] = free_place
+        templates.missed[i] = 0
         drop_if_any(old)
 
 
 cdef void set_templates(Templates* templates, Py_ssize_t places, int bits, Py_ssize_t misses_at_most) noexcept:
-    templates.used_places = max(places, 1) - 1
+    templates.used_places = max(places, PLACES_OF_SHAPE) - PLACES_OF_SHAPE
     templates.used_bits = ~<uint64_t>0 >> (64 - bits) if bits > 0 else 0
     templates.most_misses = misses_at_most
     templates.misses = templates.dicts_made = 0
@@ -419,8 +427,8 @@ cdef void set_templates(Templates* templates, Py_ssize_t places, int bits, Py_ss
 
 
 def _use_templates(Py_ssize_t places=TEMPLATE_PLACES, int bits=64, Py_ssize_t misses_at_most=MAX_MISSES):
-    """Forget the templates, without the GIL those of this thread, and use so many places, a power of two, and so many bits
-    of a hash. For tests.
+    """Forget the templates, without the GIL those of this thread, and use so many places, a power of two from
+    PLACES_OF_SHAPE on, and so many bits of a hash. For tests.
 
     places: 0 turns the templates off.
     misses_at_most: so many misses more than hits pause the search.
