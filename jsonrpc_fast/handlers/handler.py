@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Callable, Collection
 from inspect import Parameter
 from typing import Any, Final, get_args
@@ -104,16 +103,10 @@ class Handler:
 
     is_ordered: bool | None = None
     __slots__ = (
-        "_any_name",
         "_context_keyword",
         "_context_name",
         "_function",
-        "_max_positional",
-        "_min_positional",
-        "_names",
-        "_positional",
-        "_required",
-        "_takes_object",
+        "_parameters",
         "_unpack",
         "plain",
         "takes_raw",
@@ -130,22 +123,13 @@ class Handler:
         self.takes_raw: bool = False
         self._context_name: str | None = None  # the peer must not pass it
         self._context_keyword: str | None = None  # None: the context is the first positional argument
-        self._min_positional, self._max_positional = 0, sys.maxsize
-        self._takes_object = self._any_name = True
-        self._names: frozenset[str] = frozenset()
-        self._positional: tuple[str, ...] = ()
-        self._required: tuple[str, ...] = ()
+        self._parameters: list[Parameter] | None = None  # without the context
         # A built-in without a signature gets any params: a TypeError of its own does not prove that they are wrong.
         try:
             signature = inspect.signature(function)
         except ValueError:
             return
-        self._read(list(signature.parameters.values()))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._function!r})"
-
-    def _read(self, parameters: list[Parameter]) -> None:
+        self._parameters = parameters = list(signature.parameters.values())
         for index, parameter in enumerate(parameters):
             if is_context(parameter.annotation):
                 if parameter.kind is Parameter.KEYWORD_ONLY:
@@ -159,21 +143,9 @@ class Handler:
                     self._context_name = parameter.name
                 del parameters[index]
                 break
-        kinds = {parameter.kind for parameter in parameters}
-        positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
-        named = [parameter for parameter in parameters if parameter.kind in _NAMED]
-        # Section 4.2: an object of params has the names of the parameters, an array has their order.
-        self._names = frozenset(parameter.name for parameter in named)
-        self._required = tuple(parameter.name for parameter in named if parameter.default is Parameter.empty)
-        self._any_name = Parameter.VAR_KEYWORD in kinds
-        required = [parameter for parameter in positional if parameter.default is Parameter.empty]
-        self._takes_object = not any(parameter.kind is Parameter.POSITIONAL_ONLY for parameter in required)
-        self._min_positional = len(required)
-        self._positional = tuple(parameter.name for parameter in positional)
-        if not set(self._positional).issuperset(self._required):
-            self._max_positional = -1  # a keyword-only parameter is required: no array fits
-        elif Parameter.VAR_POSITIONAL not in kinds:
-            self._max_positional = len(positional)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._function!r})"
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:
         """Call the function.
@@ -237,18 +209,28 @@ class Handler:
 
     def _problems(self, params: Any) -> list[Problem]:
         """Return why the params do not fit the signature; empty if they do."""
+        if self._parameters is None:
+            return []
+        kinds = {each.kind for each in self._parameters}
+        fixed = [each for each in self._parameters if each.kind in (*_POSITIONAL, *_NAMED)]
+        required = [each for each in fixed if each.default is Parameter.empty]
+        needs_array = any(each.kind is Parameter.POSITIONAL_ONLY for each in required)
         params = decoded(params)
         if params is None:
-            params = {} if self._takes_object else []
+            params = [] if needs_array else {}
+        # Section 4.2: an object of params has the names of the parameters, an array has their order.
         if type(params) is not dict:
-            count = len(params)
-            if count > self._max_positional:
-                return [too_many(self._max_positional)]
-            return missing(self._positional[count : self._min_positional])
-        if not self._takes_object:
+            if any(each.kind is Parameter.KEYWORD_ONLY for each in required):
+                return [too_many(-1)]
+            maximum = sum(each.kind in _POSITIONAL for each in fixed)
+            if len(params) > maximum and Parameter.VAR_POSITIONAL not in kinds:
+                return [too_many(maximum)]
+            return missing(each.name for each in required[len(params) :])
+        if needs_array:
             return [Problem("", "must be an array")]
-        is_unknown = self._context_name in params or not (self._any_name or params.keys() <= self._names)
-        problems = missing(name for name in self._required if name not in params)
+        names = {each.name for each in fixed if each.kind in _NAMED}
+        is_unknown = self._context_name in params or not (Parameter.VAR_KEYWORD in kinds or params.keys() <= names)
+        problems = missing(each.name for each in required if each.name not in params)
         return problems + [Problem("", IS_UNKNOWN)] * is_unknown
 
 
