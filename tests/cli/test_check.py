@@ -6,8 +6,6 @@ import bz2
 import gzip
 import json
 import lzma
-from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,15 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jsonrpc_fast
-from jsonrpc_fast import JSONRPC, PRESETS, ParseError
+from jsonrpc_fast import JSONRPC, PRESETS
 from jsonrpc_fast.cli import check
 from jsonrpc_fast.cli import main as cli
-from jsonrpc_fast.codec import located as located_module
-from jsonrpc_fast.codec.located import LocatingDecoder, block_of
+from jsonrpc_fast.codec.located import LocatingDecoder
 from jsonrpc_fast.framing.frames import FRAMINGS, Framing
 
 from ..support.command_line import MIXED, MIXED_FAULTS, MIXED_SUMMARY, REQUEST, run, run_here
-from ..support.places import CORPORA
 from ..support.tables import rows
 
 
@@ -104,37 +100,6 @@ def test_items_are_those_of_the_decoder(chunks: list[bytes], framing: Framing) -
         assert None not in [frame.text for frame, _ in located]
 
 
-@given(chunks=st.lists(CHUNK), framing=st.sampled_from(FRAMINGS))
-def test_blocks_have_the_items_and_the_frames_of_all_faults(chunks: list[bytes], framing: Framing) -> None:
-    locating = LocatingDecoder(framing)
-    expected = [pair for chunk in chunks for pair in locating.feed_located(chunk)] + list(locating.close_located())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(located_module, "_BLOCK_BYTES", 50)
-        decoder = LocatingDecoder(framing)
-        blocks = [block for chunk in chunks for block in decoder.feed_blocks(chunk)]
-    blocks.append(block_of(decoder.close_located()))
-    assert [item for block in blocks for item in block.items] == [item for _, item in expected]
-    assert [sum(block.kinds.values()) for block in blocks] == [len(block.items) for block in blocks]
-    assert [pair for block in blocks for pair in block.faults] == [
-        (frame, item)
-        for frame, item in expected
-        if any(isinstance(each, ParseError) for each in (item if isinstance(item, list) else [item]))
-    ]
-
-
-def test_more_than_one_chunk(tmp_path: Path) -> None:
-    # 40 does not divide the size of a chunk: messages lie across the ends of chunks.
-    (tmp_path / "long.ndjson").write_bytes(REQUEST * 40_000 + b"nonsense\n" + REQUEST * 3)
-    done = run_here("check", "long.ndjson", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout == (
-        "long.ndjson:40001: byte 1600001: MALFORMED_JSON: the text is not JSON; "
-        "it looks like a log line or printed text, but standard output is reserved for messages\n"
-        "long.ndjson: request 40003, notification 0, result 0, error 0, batch 0, invalid 1\n"
-        "long.ndjson: MALFORMED_JSON 1\n"
-    )
-
-
 def test_a_byte_order_mark_on_the_second_line_is_a_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "mark.ndjson"
     file.write_bytes(REQUEST + b"\xef\xbb\xbf" + REQUEST)
@@ -189,21 +154,6 @@ def test_line_over_the_limit(
         f"{file}:4: byte 125: MESSAGE_TOO_LARGE: the message is larger than the limit\n"
         f"{file}: request 2, notification 0, result 0, error 0, batch 0, invalid 2\n"
         f"{file}: MESSAGE_TOO_LARGE 2\n"
-    )
-
-
-def test_line_over_64_mebibytes(tmp_path: Path) -> None:
-    with open(tmp_path / "huge.ndjson", "wb") as file:
-        file.write(REQUEST + b'{"jsonrpc":"2.0","method":"')
-        for _ in range(65):
-            file.write(b"x" * 1024 * 1024)
-        file.write(b'"}\n' + REQUEST)
-    done = run_here("check", "huge.ndjson", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout == (
-        "huge.ndjson:2: byte 40: MESSAGE_TOO_LARGE: the message is larger than the limit\n"
-        "huge.ndjson: request 2, notification 0, result 0, error 0, batch 0, invalid 1\n"
-        "huge.ndjson: MESSAGE_TOO_LARGE 1\n"
     )
 
 
@@ -433,92 +383,6 @@ def test_no_content_in_the_output(form: list[str], profile: str) -> None:
 
 
 # Messages of other programs.
-
-
-def summaries(capsys: pytest.CaptureFixture[str], *arguments: str) -> Iterator[tuple[str, str]]:
-    """Yield the output of `check` for each file, which must be one line, and the file's name."""
-    assert cli.main(["check", *arguments]) == 0
-    for line in capsys.readouterr().out.splitlines():
-        file, summary = line.split(": ", 1)
-        yield Path(file).name, summary
-
-
-needs_corpora = pytest.mark.skipif(not CORPORA.is_dir(), reason="the corpora are not next to the repository")
-
-
-@needs_corpora
-def test_wire(capsys: pytest.CaptureFixture[str]) -> None:
-    files = defaultdict(list)
-    for file in sorted((CORPORA / "wire").iterdir()):
-        if "2026-07-28" in file.name:
-            profile = "mcp-2026-07-28"
-        elif file.name.startswith("mcp"):
-            profile = "mcp-2025-11-25"
-        else:
-            profile = "lsp" if file.name.startswith("vscode") else "jsonrpc"
-        files[profile].append(str(file))
-    found = {
-        (profile, name): summary
-        for profile in files
-        for name, summary in summaries(capsys, "--profile", profile, *files[profile])
-    }
-    mcp_2025, mcp_2026 = "mcp-2025-11-25", "mcp-2026-07-28"
-    python_sdk = "mcp-python-sdk-2.3.0"
-    assert found == {
-        ("jsonrpc", "json-rpc-1.15.0-client.ndjson"): counted(request=1, notification=1),
-        ("jsonrpc", "json-rpc-1.15.0-server.ndjson"): counted(result=1, error=2),
-        ("jsonrpc", "json-rpc-2.0-1.8.1-client.ndjson"): counted(request=2, notification=1),
-        ("jsonrpc", "jsonrpcclient-4.0.3-client.ndjson"): counted(request=3, notification=1),
-        ("jsonrpc", "jsonrpcserver-5.0.9-server.ndjson"): counted(result=2, error=5, batch=1),
-        ("jsonrpc", "pjrpc-2.2.0-client.ndjson"): counted(request=1, notification=1),
-        ("jsonrpc", "pjrpc-2.2.0-server.ndjson"): counted(result=1, error=2),
-        ("lsp", "vscode-jsonrpc-10.0.0-client.ndjson"): counted(request=7, notification=4),
-        ("lsp", "vscode-jsonrpc-10.0.0-server.ndjson"): counted(result=3, error=4),
-        (mcp_2025, f"{python_sdk}-client-2025-11-25.ndjson"): counted(request=12, notification=2, result=1),
-        (mcp_2025, f"{python_sdk}-server-2025-11-25.ndjson"): counted(request=1, notification=1, result=10, error=1),
-        (mcp_2025, "mcp-ts-sdk-1.32.2-client.ndjson"): counted(request=13, notification=3, result=3),
-        (mcp_2025, "mcp-ts-sdk-1.32.2-server.ndjson"): counted(request=3, notification=2, result=10, error=2),
-        (mcp_2026, f"{python_sdk}-client-2026-07-28.ndjson"): counted(request=10, notification=1),
-        (mcp_2026, f"{python_sdk}-server-2026-07-28.ndjson"): counted(notification=1, result=7, error=2),
-    }
-
-
-def counted(request: int = 0, notification: int = 0, result: int = 0, error: int = 0, batch: int = 0) -> str:
-    """Return the summary of a valid file."""
-    return f"request {request}, notification {notification}, result {result}, error {error}, batch {batch}, invalid 0"
-
-
-@needs_corpora
-def test_ethereum(capsys: pytest.CaptureFixture[str]) -> None:
-    file = CORPORA / "eth" / "messages.ndjson"
-    assert list(summaries(capsys, str(file))) == [("messages.ndjson", counted(request=236, result=189, error=47))]
-
-
-@needs_corpora
-def test_language_server(capsys: pytest.CaptureFixture[str]) -> None:
-    file = CORPORA / "lsp" / "inspector_messages.ndjson"
-    expected = counted(request=103, notification=69, result=96)  # 268 messages
-    assert list(summaries(capsys, "--profile", "lsp", str(file))) == [("inspector_messages.ndjson", expected)]
-
-
-@needs_corpora
-@pytest.mark.parametrize(
-    ("version", "expected"),
-    [
-        ("2024-11-05", counted(request=15, notification=10, result=13, error=5)),
-        ("2025-03-26", counted(request=15, notification=10, result=13, error=5)),
-        ("2025-06-18", counted(request=19, notification=9, result=19, error=5)),
-        ("2025-11-25", counted(request=27, notification=11, result=26, error=10)),
-        ("2026-07-28", counted(request=15, notification=9, result=15, error=4)),
-    ],
-)
-def test_mcp_specification(version: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with open(CORPORA / "mcp" / "spec_messages.ndjson", "rb") as lines:
-        messages = [json.loads(line) for line in lines]
-    texts = [message["raw"].translate({10: " ", 13: " "}) for message in messages if message["version"] == version]
-    file = tmp_path / "messages.ndjson"
-    file.write_bytes("".join([text + "\n" for text in texts]).encode())
-    assert list(summaries(capsys, "--profile", f"mcp-{version}", str(file))) == [("messages.ndjson", expected)]
 
 
 MESSAGE = {"jsonrpc": "2.0", "id": 1, "method": "add", "params": [1, {"a": "b"}]}

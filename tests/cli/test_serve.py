@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -282,71 +281,6 @@ def test_malformed_lines(folder: Path, arguments: list[str]) -> None:
         assert "xxxx" * 50 not in said
 
 
-def test_lines_of_ten_megabytes(server: Process) -> None:
-    server.initialize()
-    ten = b"x" * 10_000_000
-    server.send(ten, b'"' + ten, b'{"jsonrpc":"2.0","method":"' + ten + b'"}')
-    server.send(b'{"jsonrpc":"2.0","id":"a","method":"' + ten + b'"}')
-    assert server.answer("a")["error"]["code"] == -32600
-    server.send(b'{"jsonrpc":"2.0","id":"b","method":"ping","params":{"a":"' + ten + b'"}}')
-    assert server.answer("b")["result"] == {}
-    for arguments in ({"name": ten.decode()}, {ten.decode(): ""}):
-        code, message = server.error("prompts/get", {"name": "greeting", "arguments": arguments})
-        assert code == -32602
-        assert "xxxx" not in message
-    assert server.error("prompts/get", {"name": ten.decode()}) == (-32602, "Unknown prompt")
-    assert server.error("resources/read", {"uri": "a:" + ten.decode()})[0] == -32602
-    assert server.error("prompts/list", {"cursor": ten.decode()}) == (-32602, "Invalid cursor")
-    assert server.greet() == "Hello Ada"
-    if sys.platform == "linux":
-        status = Path(f"/proc/{server.popen.pid}/status").read_text()
-        [used] = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:")]
-        assert used < 300_000  # kB: no part of it is kept
-    assert server.end() == (0, "")
-
-
-def test_batches_are_answered_in_one_revision(folder: Path) -> None:
-    batch = b'[{"jsonrpc":"2.0","id":"b0","method":"ping"},{"id":"b1"},{"jsonrpc":"2.0","method":"ping"}]'
-    for version, is_answered in (("2025-03-26", True), ("2025-06-18", False)):
-        server = Process(folder)
-        try:
-            server.send(batch)
-            server.initialize(version)
-            server.result("ping")
-            assert "b0" not in server.ids()
-            server.send(batch)
-            if is_answered:
-                assert server.answer("b0")["result"] == {}
-                assert server.answer("b1")["error"]["code"] == -32600
-            assert server.greet() == "Hello Ada"
-            assert ("b0" in server.ids()) is is_answered
-            assert server.end() == (0, "")
-        finally:
-            server.close()
-
-
-def test_wrong_versions_and_requests_before_initialize(server: Process) -> None:
-    assert server.error("prompts/list") == (-32600, "the session is not initialized")
-    assert server.error("no/such") == (-32601, "Method not found")
-    assert server.error("prompts/get", {"name": "greeting"})[0] == -32600
-    assert server.result("ping") == {}
-    for params in ({}, {"protocolVersion": 1}, {"protocolVersion": "2025-11-25"}, {"protocolVersion": "x" * 100_000}):
-        assert server.error("initialize", params)[0] == -32602
-    for version in ("1999-01-01", "", "2027-01-01"):
-        answer = server.answer(server.request("prompts/list", {"_meta": meta(version)}))
-        assert answer["error"]["code"] == -32022
-        assert answer["error"]["data"]["requested"] == version
-        assert "2026-07-28" in answer["error"]["data"]["supported"]
-    for wrong in ({PROTOCOL_VERSION_KEY: "2026-07-28"}, {CLIENT_CAPABILITIES_KEY: {}}, meta(1), meta("x" * 100_000)):
-        assert server.error("prompts/list", {"_meta": wrong})[0] == -32602
-    assert server.initialize("1999-01-01")["protocolVersion"] == "2025-11-25"
-    assert server.error("initialize", {"protocolVersion": "2025-11-25"})[0] == -32600
-    assert server.greet() == "Hello Ada"
-    modern = server.result("prompts/list", {"_meta": meta("2026-07-28")})
-    assert (modern["resultType"], modern["prompts"][0]["name"]) == ("complete", "greeting")
-    assert server.end() == (0, "")
-
-
 @posix
 def test_nothing_outside_the_folder_is_read(folder: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret.txt"
@@ -405,29 +339,6 @@ def test_nothing_outside_the_folder_is_read(folder: Path, tmp_path: Path) -> Non
         server.close()
 
 
-@pytest.mark.slow
-def test_a_template_that_loops_blocks_nothing_else(folder: Path) -> None:
-    (folder / "looping.txt").write_text(LOOPING)
-    (folder / "large.txt").write_text("{{ 'x' * 10 ** 10 }}")
-    (folder / "number.txt").write_text("{{ 9 ** (9 ** (n | length)) }}")
-    server = Process(folder)
-    try:
-        server.initialize()
-        bad = [server.request("prompts/get", {"name": name}) for name in ("looping", "large")]
-        bad.append(server.request("prompts/get", {"name": "number", "arguments": {"n": "nine chrs"}}))
-        started = time.monotonic()
-        server.result("ping")
-        server.result("prompts/list")
-        server.result("resources/read", {"uri": "resource://templates/greeting.txt"})
-        assert time.monotonic() - started < 2
-        for id in bad:
-            assert server.answer(id)["error"]["code"] == -32603
-        assert server.greet() == "Hello Ada"
-        assert server.end()[0] == 0
-    finally:
-        server.close()
-
-
 def test_a_template_that_compiles_slowly_does_not_delay_initialize(folder: Path) -> None:
     (folder / "constant.txt").write_text("{{ 9 ** (9 ** 9) }}")  # the compiler computes this
     started = time.monotonic()
@@ -439,13 +350,3 @@ def test_a_template_that_compiles_slowly_does_not_delay_initialize(folder: Path)
         assert time.monotonic() - started < 30
     finally:
         server.close()
-
-
-def test_many_cancelled_requests(server: Process) -> None:
-    server.initialize()
-    for number in range(500):
-        get = {"jsonrpc": "2.0", "id": f"s{number}", "method": "prompts/get", "params": {"name": "greeting"}}
-        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": f"s{number}"}}
-        server.send(json.dumps(get).encode(), json.dumps(cancel).encode())
-    assert server.greet() == "Hello Ada"
-    assert server.end() == (0, "")

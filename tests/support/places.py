@@ -14,5 +14,3 @@ ROOT: Final = TESTS.parent
 PEERS: Final = TESTS / "peers"
 SPEC: Final = TESTS / "vectors" / "spec"
 WIRE: Final = TESTS / "vectors" / "wire"
-CORPORA: Final = ROOT.parent / "shared" / "corpora"
-"""Messages from other projects, in a folder next to the repository that may be missing."""
