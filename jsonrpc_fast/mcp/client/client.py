@@ -4,12 +4,12 @@ Rules:
   - Results are returned as dicts, whose members keep the protocol's spelling. Only `client.server.capabilities`,
     `client.server.info` and the arguments of `connect` are typed.
   - A failed tool is a result with `isError`. An error response is raised as RpcError. A result that breaks the protocol
-    is raised as ValueError; as ParseError, a subclass, if it breaks the rules of JSON-RPC.
+    is raised as InvalidResponse; as ParseError if it breaks the rules of JSON-RPC.
   - `handlers` serve the server's requests; other requests get the error -32601. Up to 2025-11-25 the server asks with
     requests of its own. In 2026-07-28 its result asks for input, and the client repeats the request with that input, at
     most MAX_ROUNDS times, before the method returns.
   - A result of another `resultType` belongs to an extension: it is returned unchecked if this side declares an
-    extension, otherwise it is a ValueError.
+    extension, otherwise it is an InvalidResponse.
   - A timeout covers the whole method: all pages of a list, and all rounds, including the handlers between them.
   - A call that is cancelled or times out is also cancelled at the server.
   - Entering the `async with` block takes no longer than the client's timeout, the end of a program included.
@@ -124,7 +124,7 @@ class Client:
         reported as a fault (see `hooks`).
 
     All methods raise RpcError, CallTimeout and ConnectionLost; StateError outside `async with`; TypeError or ValueError
-    for arguments that the protocol does not allow, and ValueError for results that break it.
+    for arguments that the protocol does not allow; InvalidResponse or ParseError for results that break it.
 
     Args:
         transport: A transport that is not started, made with an MCP profile; None with `start`.

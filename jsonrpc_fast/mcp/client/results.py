@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from ...codec._backend import dumps
-from ...errors import EncodeError
+from ...errors import EncodeError, InvalidResponse
 from ..protocol.contents import MAX_ITEMS, block_fault, items_fault
 from ..protocol.meta import LIST_METHODS
 from ..protocol.schemas import Schema
@@ -18,9 +18,9 @@ MAX_LIST_BYTES: Final = 64 * 1024 * 1024
 """Maximum size of all pages of one list together, as JSON. A single page may be as large as a message."""
 
 
-def invalid_result(method: str, fault: str) -> ValueError:
+def invalid_result(method: str, fault: str) -> InvalidResponse:
     """Return the error for a result that breaks the protocol."""
-    return ValueError(f"the server sent an invalid result for {method}: {fault}")
+    return InvalidResponse(f"the server sent an invalid result for {method}: {fault}")
 
 
 def check_items(method: str, result: dict[str, Any], name: str, fault_of: Callable[[Any, str], str | None]) -> None:
@@ -33,7 +33,7 @@ def check_items(method: str, result: dict[str, Any], name: str, fault_of: Callab
         fault_of: Returns the fault of an item, given its path; None if it is valid.
 
     Raises:
-        ValueError: The member is not an array, is too long, or has an invalid item.
+        InvalidResponse: The member is not an array, is too long, or has an invalid item.
     """
     items = result.get(name)
     fault = items_fault(items, f"/{name}")
@@ -55,7 +55,7 @@ def check_completion(result: dict[str, Any]) -> dict[str, Any]:
     """Return the completion in the result of `completion/complete`.
 
     Raises:
-        ValueError: `values` is not an array of strings, or has too many of them.
+        InvalidResponse: `values` is not an array of strings, or has too many of them.
     """
     completion = result.get("completion")
     values = completion.get("values") if isinstance(completion, dict) else None
@@ -66,7 +66,7 @@ def check_completion(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def checked_tool_result(schema: Schema | None, result: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of a tool if it is valid; raise ValueError otherwise."""
+    """Return the result of a tool if it is valid; raise InvalidResponse otherwise."""
     check_items("tools/call", result, "content", block_fault)
     if schema is not None and not result.get("isError"):
         if "structuredContent" not in result:
@@ -86,7 +86,7 @@ async def all_pages(
         request: Takes the params of a page and returns the page.
 
     Raises:
-        ValueError: A page is invalid, or the pages exceed MAX_PAGES or MAX_LIST_BYTES.
+        InvalidResponse: A page is invalid, or the pages exceed MAX_PAGES or MAX_LIST_BYTES.
     """
     _, name, key, _ = LIST_METHODS[method]
     found: list[dict[str, Any]] = []

@@ -12,7 +12,7 @@ import jsonschema_rs
 import pytest
 
 from jsonrpc_fast import ParseError, ParseErrorCode
-from jsonrpc_fast.errors import CallTimeout, RpcError
+from jsonrpc_fast.errors import CallTimeout, InvalidResponse, RpcError
 from jsonrpc_fast.mcp.protocol.capabilities import ClientCapabilities
 from jsonrpc_fast.profile import JSONRPC
 
@@ -72,7 +72,7 @@ async def test_an_invalid_result_is_refused(call: str, answers: dict[str, Any], 
             calling = client.complete({"type": "ref/prompt", "name": "p"}, "a", "")
         else:
             calling = getattr(client, name)(*arguments)
-        with pytest.raises(ValueError, match=f"^the server sent an invalid result for [a-z/]+: {fault}"):
+        with pytest.raises(InvalidResponse, match=f"^the server sent an invalid result for [a-z/]+: {fault}"):
             await calling
         with pytest.raises(RpcError):  # the client is still usable
             await client.ping()
@@ -85,7 +85,7 @@ async def test_a_result_must_be_an_object() -> None:
         assert caught.value.code is ParseErrorCode.INVALID_RESULT_TYPE
     async with scripted({"tools/call": [[], "x"]}, profile=JSONRPC) as (client, _):
         for _ in range(2):
-            with pytest.raises(ValueError, match="it must be an object"):
+            with pytest.raises(InvalidResponse, match="it must be an object"):
                 await client.call_tool("t")
 
 
@@ -107,10 +107,10 @@ async def test_structured_results_are_checked_against_the_listed_schema() -> Non
         assert await client.call_tool("t") == secret  # the tools have not been listed
         await client.list_tools()
         assert await client.call_tool("t") == results[0]
-        with pytest.raises(ValueError, match="/structuredContent/n: ") as caught:
+        with pytest.raises(InvalidResponse, match="/structuredContent/n: ") as caught:
             await client.call_tool("t")
         assert "secret" not in str(caught.value)
-        with pytest.raises(ValueError, match="/structuredContent is missing"):
+        with pytest.raises(InvalidResponse, match="/structuredContent is missing"):
             await client.call_tool("t")
         assert await client.call_tool("t") == results[3]
         for _ in range(2):  # the tool has run: its result is returned
@@ -159,7 +159,7 @@ async def test_content_of_an_unknown_type_is_returned() -> None:
 )
 async def test_an_incomplete_result_is_checked(result: dict[str, Any], fault: str) -> None:
     async with scripted({"tools/call": result}, mode="modern") as (client, _):
-        with pytest.raises(ValueError, match=fault):
+        with pytest.raises(InvalidResponse, match=fault):
             await client.call_tool("t")
     # In legacy revisions these members have no meaning.
     async with scripted({"tools/call": {**result, "content": []}}) as (client, _):
@@ -268,10 +268,10 @@ async def test_a_result_of_an_extension() -> None:
         }
         for wrong in (5, None, ["task"]):
             script.answers["tools/call"] = {**task, "resultType": wrong}
-            with pytest.raises(ValueError, match="/resultType is unknown"):
+            with pytest.raises(InvalidResponse, match="/resultType is unknown"):
                 await client.call_tool("t")
     async with scripted(answers, mode="modern", capabilities=ClientCapabilities(extensions={})) as (client, _):
-        with pytest.raises(ValueError, match="/resultType is unknown"):
+        with pytest.raises(InvalidResponse, match="/resultType is unknown"):
             await client.call_tool("t")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from jsonrpc_fast.errors import InvalidResponse
 from jsonrpc_fast.mcp.client import results
 from jsonrpc_fast.mcp.client.results import MAX_PAGES
 
@@ -16,7 +17,7 @@ async def test_a_list_without_an_end() -> None:
     pages = iter(range(10**6))
     answers = {"tools/list": lambda params: {"tools": [TOOL], "nextCursor": str(next(pages))}}
     async with scripted(answers) as (client, script):
-        with pytest.raises(ValueError, match="there are more than 1000 pages"):
+        with pytest.raises(InvalidResponse, match="there are more than 1000 pages"):
             await client.list_tools()
         assert len(script.requests) == 1 + MAX_PAGES
 
@@ -35,11 +36,11 @@ async def test_a_list_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None
         + b"}}",
     }
     async with scripted(answers) as (client, script):
-        with pytest.raises(ValueError, match=r"^the server sent an invalid result for tools/list: the pages"):
+        with pytest.raises(InvalidResponse, match=r"^the server sent an invalid result for tools/list: the pages"):
             await client.list_tools()
         assert len(script.requests) == 1 + 4
         assert len(await client.list_prompts()) == 1  # one page may be as large as a message
-        with pytest.raises(ValueError, match="a page is nested too deeply"):
+        with pytest.raises(InvalidResponse, match="a page is nested too deeply"):
             await client.list_resources()
 
 

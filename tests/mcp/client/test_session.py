@@ -9,7 +9,7 @@ import pytest
 
 from jsonrpc_fast import ParseError, ParseErrorCode
 from jsonrpc_fast.codec import parse
-from jsonrpc_fast.errors import RpcError, StateError
+from jsonrpc_fast.errors import InvalidResponse, RpcError, StateError
 from jsonrpc_fast.hooks import Outcome
 from jsonrpc_fast.mcp.client import connect
 from jsonrpc_fast.mcp.client.client import MAX_ROUNDS
@@ -193,7 +193,7 @@ async def test_a_request_is_repeated_with_input_up_to_a_maximum() -> None:
     asking = {"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list"}}, "requestState": "s"}
     handlers = {"roots/list": lambda params: {"roots": []}}
     async with scripted({"tools/call": asking}, mode="modern", handlers=handlers) as (client, script):
-        with pytest.raises(ValueError, match="it asks for input more than 10 times"):
+        with pytest.raises(InvalidResponse, match="it asks for input more than 10 times"):
             await client.call_tool("t", {"a": 1})
         first, *others = [sent["params"] for sent in script.requests[1:]]
         assert len(others) == MAX_ROUNDS
