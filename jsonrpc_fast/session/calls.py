@@ -556,10 +556,3 @@ class Calls:
             has_response = call.outcome in (Outcome.RESULT, Outcome.ERROR, Outcome.FAULT)
             if has_response or not batch.in_flight:
                 self._open_batches.pop(batch, None)
-
-
-def unknown_response(code: int | None = None) -> StateError:
-    """Return the fault of a response whose id belongs to no call; `code` is that of an error."""
-    if code is not None:
-        return StateError(f"received an error with an unknown id: code {code}")
-    return StateError("received a response with an unknown id")

@@ -52,7 +52,7 @@ from ..transports.connection import TURN_SECONDS
 from ..types import UNSET, MessageId, Unset
 from .ahead import Withdrawn, look_ahead
 from .budget import ResponseBudget, ResponsePolicy, budget_for
-from .calls import Call, Calls, unknown_response
+from .calls import Call, Calls
 from .conventions import Cancellation, Convention, Goodbye, JsonRpcConvention, Progress, is_wide
 from .driver import Driver
 from .inbox import Inbox
@@ -257,8 +257,10 @@ class Engine:
         settled = self.calls.settle_otherwise(message)
         if settled is None:
             error = message.error
-            fault = unknown_response(None if error is None else error.code)
-            fault.__cause__ = None if error is None else self._remote_error(error)
+            fault = StateError("received a response with an unknown id")
+            if error is not None:
+                fault = StateError(f"received an error with an unknown id: code {error.code}")
+                fault.__cause__ = self._remote_error(error)
             self.hooks.peer_fault(fault)
         else:
             for call in settled:

@@ -33,7 +33,6 @@ from ...errors import CallTimeout, ConnectionLost, HandshakeError, InvalidRespon
 from ...framing.sse import Event
 from ...http.library import AsyncClient
 from ...profile import JSONRPC
-from ...session.calls import unknown_response
 from ...transports.channel import Channel, Events
 from ...transports.connection import Connection, State
 from ...transports.protocol import MessageOptions
@@ -484,7 +483,7 @@ class StreamableHttpClient(Connection):
         if is_response:
             key = id_key(item.id)
             if post is None or key not in post.ids:
-                self._report_fault(unknown_response())
+                self._report_fault(InvalidResponse("a response belongs to no request of its stream"))
                 return False
             del post.ids[key]
             self._posts.pop(key, None)
