@@ -168,7 +168,7 @@ class Connection(Transport):
         # Until when the connection has to begin to close, and then for how long it may take: a user or a peer that does
         # nothing must not keep it open.
         self._closing_timer: asyncio.TimerHandle | None = None
-        self._close_waiters = Waiters()
+        self._is_over = asyncio.Event()  # the state is CLOSED
         self.fault: Exception | None = None
         self.undrained_bytes: int = 0
 
@@ -280,8 +280,7 @@ class Connection(Transport):
 
     async def wait_closed(self) -> None:
         """Wait until the transport is closed and `onclose` has been called."""
-        if self._state is not State.CLOSED:
-            await self._close_waiters.wait()
+        await self._is_over.wait()
 
     def begin_closing(self, drain_seconds: float | Unset | None = UNSET) -> None:
         """Begin what `close` does, without waiting.
@@ -395,6 +394,7 @@ class Connection(Transport):
         if self._delivery.puts_off(fault):
             return  # the delivery reports the loss again after the last item
         self._stop(State.CLOSED)
+        self._is_over.set()  # what waits goes on in another turn
         self.keep_closing()
         if fault is not None:
             self._report(fault)
@@ -403,7 +403,6 @@ class Connection(Transport):
         if self.onclose is not None:
             self.run_callback("onclose", self.onclose)
         self.closed()
-        self._close_waiters.wake()
 
     def closed(self) -> None:
         """Called once, after `onclose`; for subclasses."""

@@ -19,8 +19,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import IO, Any, Final, Literal
 
-from ..waiters import Waiters
-
 END_SECONDS: Final = 2.0
 """How long a child may take to end when its stdin is closed, and again after SIGTERM, as in the SDKs of MCP."""
 GRACE_SECONDS: Final = 1.5
@@ -86,7 +84,7 @@ class Child:
         self._leads_session = leads_session
         self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()
-        self._waiters = Waiters()
+        self._has_ended = asyncio.Event()
         self._pidfd = -1
         _running.add(self)
         # A pidfd becomes readable when the process ends (pidfd_open(2)). It needs no thread, and no handler of SIGCHLD:
@@ -100,8 +98,7 @@ class Child:
 
     async def wait(self) -> None:
         """Wait until the process has ended, and `on_exit` has been called."""
-        if self.returncode is None:
-            await self._waiters.wait()
+        await self._has_ended.wait()
 
     def send_signal(self, name: Literal["SIGTERM", "SIGKILL"]) -> None:
         """Send a signal to a process that runs."""
@@ -134,9 +131,9 @@ class Child:
 
     def _ended(self, returncode: int) -> None:
         self.returncode = returncode
+        self._has_ended.set()
         _running.discard(self)
         self._on_exit(returncode)
-        self._waiters.wake()
 
 
 def signal_children(name: Literal["SIGTERM", "SIGKILL"]) -> None:

@@ -32,7 +32,6 @@ from ..channel import LOW_WATER_BYTES, Channel, Events
 from ..connection import Connection
 from ..heartbeat import Heartbeat
 from ..protocol import MAX_FAULTS, MessageOptions, TransportOptions
-from ..waiters import Waiters
 
 READ_BYTES: Final = 256 * 1024
 """How many bytes are read from a socket at a time. A message that arrives in one piece is decoded in place.
@@ -125,8 +124,7 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         self._reads = False
         self._has_ended = False  # the peer's stream
         self._is_finishing = False  # the socket is half-closed when all is written
-        self._is_lost = False
-        self._loss = Waiters()
+        self._lost = asyncio.Event()
 
     @property
     def name(self) -> str:
@@ -151,8 +149,7 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
     async def drop(self) -> None:
         """Abort an open channel, and wait for its loss: the next attempt to open it must not get it."""
         self.abort()
-        while not self._is_lost:
-            await self._loss.wait()
+        await self._lost.wait()
 
     def write(self, data: bytes) -> None:
         transport, meter = self.transport, self._meter
@@ -196,12 +193,12 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         self.transport.close()
 
     def abort(self) -> None:
-        if self.transport is not None and not self._is_lost:  # asyncio would report the loss again, and fail
+        if self.transport is not None and not self._lost.is_set():  # asyncio would report the loss again, and fail
             self.transport.abort()
 
     def _write_end(self) -> None:
         transport = self.transport
-        if self._is_lost or transport.is_closing():
+        if self._lost.is_set() or transport.is_closing():
             return
         try:
             transport.write_eof()
@@ -213,7 +210,8 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
 
     def connection_made(self, transport: Any) -> None:  # uvloop's class is not one of asyncio
         self.transport = transport
-        self._is_lost = self._has_ended = self._is_finishing = False
+        self._lost = asyncio.Event()  # a new one: this attempt may run in another loop
+        self._has_ended = self._is_finishing = False
         # asyncio reports the fall to the low mark only if it has reported the rise above the high one.
         transport.set_write_buffer_limits(LOW_WATER_BYTES, LOW_WATER_BYTES)
         _keep_alive(transport.get_extra_info("socket"))
@@ -254,9 +252,8 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
             self.events.drained()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._is_lost = True
+        self._lost.set()
         self.events.lost(self.fault or exc)
-        self._loss.wake()
 
 
 class LayeredChannel(Channel):
