@@ -76,7 +76,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take over from a worker of pytest-xdist how many slow tests it has left out."""
+    """Add the number of slow tests that a worker of pytest-xdist has left out."""
     node.config.stash[SLOW] = getattr(node, "workeroutput", {}).get("slow", 0)
 
 
@@ -93,7 +93,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup() -> None:
-    """Undo what libraries set at import: with py_ecc's recursion limit, deep values overflow the stack of C."""
+    """Undo what libraries set at import: with py_ecc's recursion limit, deep values overflow the C stack."""
     sys.setrecursionlimit(1000)
 
 
@@ -162,13 +162,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def impl(request: pytest.FixtureRequest) -> ModuleType:
-    """Either backend, as a module."""
+    """One of the backends, as a module."""
     return load_backend(request.param)
 
 
 @pytest.fixture(scope="session")
 def backends(pytestconfig: pytest.Config) -> tuple[ModuleType, ModuleType]:
-    """Both backends: the core, the plain Python."""
+    """Both backends: the core and plain Python."""
     if is_pure_only(pytestconfig):
         pytest.skip("only one backend was requested: there is nothing to compare")
     return load_backend("cython"), load_backend("python")

@@ -204,7 +204,7 @@ DIGITS = "31415926535897"
 
 
 def marked(line: bytes) -> Iterator[bytes]:
-    """The line with a mark in place of each string and number in turn."""
+    """Yield the line with a mark in place of each string and number, one at a time."""
     for token in TOKEN.finditer(line):
         before, text, after = line[: token.start()], token.group(), line[token.end() :]
         if text.startswith(b'"'):
@@ -337,7 +337,7 @@ def test_faults_are_made_without_python_code(backends: tuple[ModuleType, ModuleT
     core, _ = backends
     feed = core.Decoder().feed
     data = b"".join(line + b"\n" for line, _, _ in FAULTS)
-    feed(data)  # each verdict is asked for once
+    feed(data)  # each verdict is computed once
     sys.setprofile(note)
     try:
         items = feed(100 * data)

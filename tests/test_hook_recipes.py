@@ -1,4 +1,4 @@
-"""The recipes on docs/hooks.md, as they stand there, under real servers."""
+"""The unchanged recipes of docs/hooks.md, under real servers."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ SEEN = [{"traceparent": traceparent, "tracestate": "a=1"} for traceparent in ("a
 
 
 async def test_a_trace_context_in_headers() -> None:
-    """Messages that are sent together carry none, and a header of the caller goes before."""
+    """Messages that are sent together carry none, and a header of the caller takes precedence."""
     hooks = Tracing()
     async with serving(Endpoint(FUNCTIONS, hooks=hooks)) as url, AsyncHttpClient(url, hooks=hooks) as client:
         await use(client)
@@ -216,7 +216,7 @@ def test_outcomes(error: BaseException | None, outcome: Outcome) -> None:
 
 
 async def test_calls_that_fail() -> None:
-    """Every call of an exchange that fails settles with it; a call that is not sent is not reported."""
+    """If an exchange fails, each of its calls settles; a call that is not sent is not reported."""
     called = Recorder()
     async with AsyncHttpClient(f"http://127.0.0.1:{free_port()}/", hooks=called) as client:
         with pytest.raises(ConnectionLost):

@@ -89,7 +89,7 @@ async def test_spans_of_a_call(telemetry: Telemetry) -> None:
     }
     assert dict(outer.attributes or {}) == dict(outer_server.attributes or {}) == expected
     assert outer.status.status_code is StatusCode.UNSET
-    # What a handler calls is a part of what it serves, and nothing else is.
+    # The calls of a handler are children of the request that it serves, and no others are.
     assert inner.parent is not None
     assert outer_server.context is not None
     assert inner.parent.span_id == outer_server.context.span_id

@@ -145,7 +145,7 @@ def received(module: Any, protocol: str, text: bytes) -> list[str]:
 
 
 async def ended(module: Any, protocol: str, text: bytes) -> str:
-    """Return how a call ends that gets a message as its response; "open" if it does not end."""
+    """Return how a call ends whose response is a message; "open" if it does not end."""
     connection = module.JSONRPCConnection(getattr(module, protocol))
     _, call = connection.send_request(jsonrpc.Request("x", []))
     with contextlib.suppress(Exception):

@@ -61,7 +61,7 @@ class Shouting(json.JSONEncoder):
 
 
 def describe(function: Any, *args: Any, **options: Any) -> Any:
-    """Return the repr of the result, so that types and NaN count, or the exception."""
+    """Return the repr of the result, which shows types and NaN, or the exception."""
     try:
         return repr(function(*args, **options))
     except RecursionError:
@@ -228,7 +228,7 @@ ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32",
 
 
 def without_spelling(text: Any) -> Any:
-    """Return a text in which Python spells small and large floats."""
+    """Return a text with small and large floats as Python spells them."""
     if not isinstance(text, str):
         return text
     return re.sub(r"[0-9]+(?:\.[0-9]+)?e[+-]?[0-9]+|0\.0000[0-9]+", lambda number: repr(float(number[0])), text)

@@ -594,7 +594,7 @@ def as_the_sdk_reads(text: bytes) -> Any:
 
 
 def described(message: Any) -> str:
-    """Return a text of a message in which NaN equals NaN."""
+    """Return a message as text, in which NaN equals NaN."""
     return f"{type(message).__name__} {message.model_dump()!r}"
 
 
@@ -659,7 +659,7 @@ def test_hostile_requests_are_answered_as_by_the_sdk() -> None:
 
 
 def answers_of(transport: str, lines: list[bytes]) -> Counter[str]:
-    """Return the responses of a server to lines, each of which has a good request after a hostile one."""
+    """Return the responses of a server to lines that each have a good request after a hostile one."""
     answers: Counter[str] = Counter()
     command = [sys.executable, SERVER, transport]
     with subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

@@ -56,7 +56,7 @@ def test_worker_and_client(server: NatsServer, tmp_path: Path) -> None:
         while True:
             run = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, timeout=60, check=False)
             if run.returncode == 0 or time.monotonic() > end:
-                break  # else the worker is still starting
+                break  # otherwise the worker is still starting
         assert (run.stdout, run.stderr) == (b"3\n", b"")
         worker.send_signal(signal.SIGTERM)
         assert worker.communicate(timeout=60)[1] == b""

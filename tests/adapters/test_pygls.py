@@ -445,7 +445,7 @@ def test_protocol_classes() -> None:
 
 
 class Served:
-    """A server in a thread, own or fast, that is called over pipes."""
+    """A server in a thread, pygls' own or the adapter's, that is called over pipes."""
 
     def __init__(self, kind: str) -> None:
         own = pygls.lsp.server.LanguageServer
@@ -505,7 +505,7 @@ def test_requests_are_answered_as_by_pygls() -> None:
     answered = {name: answers for name, answers in found.items() if answers[0]}
     assert len(answered) > 60
     assert {name: answers for name, answers in answered.items() if answers[0] != answers[1]} == {}
-    # What pygls leaves unanswered gets an error or nothing, and a request without params gets a result.
+    # What gets no response from pygls gets an error or nothing, and a request without params gets a result.
     more = {name: answers[1] for name, answers in found.items() if not answers[0] and answers[1]}
     results = {name for name, answers in more.items() if not all(type(answer[1]) is int for answer in answers)}
     assert {name for name in results if not name.startswith("mutation")} == {"no params", "params: a message"}
@@ -561,7 +561,7 @@ async def stop(client: Any) -> None:
 
 
 async def outcomes_of_calls(kind: str) -> dict[str, str]:
-    """Return how a call ends that gets each of the hostile responses."""
+    """Return how a call ends for each of the hostile responses."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         id = b""
@@ -602,7 +602,7 @@ async def test_calls_end_as_with_pygls() -> None:
     ended = {name: (outcome, fast[name]) for name, outcome in own.items() if outcome != "open"}
     assert len(ended) > 30
     differing = {name: outcomes for name, outcomes in ended.items() if outcomes[0] != outcomes[1]}
-    assert differing == {"companion": ("None", "Object(a=1)")}  # pygls loses a result beside "error": null
+    assert differing == {"companion": ("None", "Object(a=1)")}  # pygls loses a result next to "error": null
     more = {name: fast[name] for name, outcome in own.items() if outcome == "open" and fast[name] != "open"}
     results = {name: outcome for name, outcome in more.items() if "Error(" not in outcome and "Invalid" not in outcome}
     assert list(results) == ["result: a message"]

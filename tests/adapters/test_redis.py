@@ -339,7 +339,7 @@ async def test_a_key_of_another_type(
             with pytest.raises(EventsLost):
                 await rest_of(store, "s/1-1")
         assert await rest_of(store, "s/2-1") == [("s/2-2", b"c")]
-        # A key in the place of the mark of a forgotten session makes none of its streams resumable.
+        # A key in place of the mark of a forgotten session does not make any of its streams resumable.
         await command(server, *[word.replace("KEY", "jsonrpc_fast:s") for word in words])
         assert await store.stream_of("s/2-1") is None
         await store.forget("s")

@@ -1,4 +1,4 @@
-"""Addresses, headers and params as they are written on the command line."""
+"""Addresses, headers and params as written on the command line."""
 
 from __future__ import annotations
 

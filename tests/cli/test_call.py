@@ -395,7 +395,7 @@ def test_a_second_interrupt_kills_the_program(words: list[str]) -> None:
         process.send_signal(signal.SIGINT)
         assert process.stderr.readline() == b"stdin is closed\n"
         process.send_signal(signal.SIGINT)
-        assert process.stderr.read() == b""  # its end: neither process has it open
+        assert process.stderr.read() == b""  # at its end: neither process has it open
         assert process.wait(SECONDS) == -signal.SIGINT
 
 

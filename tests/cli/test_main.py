@@ -1,4 +1,4 @@
-"""The command line and `info`, through `main`, or as processes where that is the point."""
+"""The command line and `info`, through `main`, or as processes where the process matters."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_package_does_not_load_the_command_line() -> None:
 
 @posix
 def test_completion(tmp_path: Path) -> None:
-    """What the shell gets from argcomplete, which one line in its profile turns on."""
+    """What the shell gets from argcomplete, which a line in its profile enables."""
     pytest.importorskip("argcomplete", reason="the extra `cli` is not installed")
     found = tmp_path / "found"
     for line, expected in (

@@ -1,4 +1,4 @@
-"""The command `replay`: a recording against servers that do the same, or something else."""
+"""The command `replay`: a recording against servers that behave the same, or differently."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_response_that_does_not_come_in_time(tmp_path: Path) -> None:
 
 
 def test_the_same_responses(tmp_path: Path) -> None:
-    """Whatever overlapped, what the server asks, batches, and requests that got no response."""
+    """Overlapping calls, requests of the server, batches, and requests without a response."""
     found = replayed(
         tmp_path,
         ("client", request("a", "add", [1, 2])),
@@ -161,7 +161,7 @@ def test_what_is_no_recording(tmp_path: Path) -> None:
 
 
 def test_a_recording_with_nothing_to_send(tmp_path: Path) -> None:
-    """Success would say that the responses are as recorded."""
+    """Success would mean that the responses are as recorded."""
     notice = ("server", {"jsonrpc": "2.0", "method": "hello"})
     lines: tuple[tuple[Sender, Any], ...]
     for lines in ((), (notice,), (("server", result(1, 2)),)):  # type: ignore[assignment]

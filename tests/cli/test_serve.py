@@ -172,7 +172,7 @@ def test_a_signal_does_not_wait_for_renderings(server: Process, folder: Path, nu
 
 @posix
 def test_a_client_that_goes_away_ends_it(server: Process) -> None:
-    """stdout cannot be written any more, while stdin is still open."""
+    """stdout can no longer be written, while stdin is still open."""
     read, write = os.pipe()
     os.close(read)
     command = server.popen.args

@@ -1,4 +1,4 @@
-"""`check` as a process: files, pipes, terminals and signals; and what is printed on a terminal only."""
+"""`check` as a process: files, pipes, terminals and signals; and what is printed only on a terminal."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_non_blocking_standard_input_loses_nothing() -> None:
     with open(writer, "wb", buffering=0) as stream:
         for _ in range(5):
             for part in (REQUEST[:20], REQUEST[20:] + REQUEST):
-                wait_until_asleep(process.pid)  # first of all before there is any input
+                wait_until_asleep(process.pid)  # for the first time before there is any input
                 stream.write(part)
                 wait_until_read(writer)
     output, _ = process.communicate(timeout=SECONDS)

@@ -1,4 +1,4 @@
-"""The command `stubs`: the modules that it writes, what documents cannot do to them, and its types against schemas."""
+"""The command `stubs`: the modules that it writes, hostile documents, and its types compared with the schemas."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def with_result(schema: Any, **components: Any) -> dict[str, Any]:
 
 
 def result_type(document: dict[str, Any]) -> str:
-    """Return the type of the result of the method m, as it is written."""
+    """Return the type of the result of the method m, as written."""
     [line] = [line for line in stubs_of(document).splitlines() if " def m(" in line]
     return line.partition(" -> ")[2].removesuffix(":").removesuffix(": ...")
 
@@ -329,7 +329,7 @@ ANYTHING = st.recursive(
     )
 )
 def test_no_document_writes_code(document: dict[str, Any]) -> None:
-    """Whatever the names and texts, the module has imports, classes and declarations, and no others than its own."""
+    """Whatever the names and texts, the module has only imports, classes and declarations, and only its own."""
     text = stubs_of(document)
     text.encode()
     tree = ast.parse(text)
@@ -417,7 +417,7 @@ VALUES = st.recursive(
 @settings(deadline=None)
 @given(schemas(), schemas(), schemas(), st.lists(VALUES, min_size=10, max_size=10))
 def test_what_a_schema_accepts_has_its_type(schema: Any, a: Any, b: Any, values: list[Any]) -> None:
-    """No type is narrower than its schema, as a validator of others reads it."""
+    """No type is narrower than its schema, as an independent validator reads it."""
     jsonschema_rs = pytest.importorskip("jsonschema_rs", reason="the extra `mcp` is not installed")
     document = with_result(schema, A=a, B=b)
     function = protocol_of(module_of(stubs_of(document))).m
@@ -465,7 +465,7 @@ def test_a_reader_that_leaves_and_closed_descriptors(tmp_path: Path) -> None:
     document = {**PETS, "methods": [{"name": f"method_{number}", **method} for number in range(5000)]}
     path = tmp_path / "large.json"
     path.write_text(json.dumps(document))
-    # Unbuffered, a write of more than a pipe holds is a part of it when the reader leaves.
+    # Unbuffered, a write of more than a pipe holds is cut short when the reader leaves.
     process = subprocess.Popen(
         command("stubs", str(path)),
         stdout=subprocess.PIPE,

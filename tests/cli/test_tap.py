@@ -72,7 +72,7 @@ def lines_of(log: bytes) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """A list of processes that are ended with the test."""
+    """A list of processes that are ended when the test ends."""
     started: list[subprocess.Popen[bytes]] = []
     yield started
     for process in started:
@@ -354,7 +354,7 @@ def test_a_slow_client_slows_down_the_server(tmp_path: Path, processes: list[sub
     blocking_eventually(lambda: (tmp_path / "written").exists() and (tmp_path / "written").read_text())
     written = int((tmp_path / "written").read_text())
     assert 0 < written < 1_000_000
-    # The server ends; the client still gets all that it wrote.
+    # The server ends; the client still gets everything that it wrote.
     output, _ = process.communicate(timeout=SECONDS)
     assert output == written // 4096 * (b"x" * 4095 + b"\n")
     assert process.returncode == 0

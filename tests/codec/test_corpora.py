@@ -1,4 +1,4 @@
-"""Real traffic and the vectors of other implementations, none of it written by this project."""
+"""Real traffic and test vectors of other implementations; this project wrote none of it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def stream(impl: ModuleType, data: bytes, profile: Profile) -> list[Any]:
 
 
 def counts(items: list[Any]) -> tuple[int, int, int, int]:
-    """The number of messages of each kind, also inside batches. A fault fails the test."""
+    """The number of messages of each kind, including those inside batches. A fault fails the test."""
     flat = [each for item in items for each in (item if isinstance(item, list) else [item])]
     kinds = Counter(describe(each)[0] for each in flat)
     assert kinds["ParseError"] == 0, [describe(each) for each in flat if describe(each)[0] == "ParseError"]

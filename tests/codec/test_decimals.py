@@ -1,4 +1,4 @@
-"""`Profile(floats="decimal")`: each number with a fraction or an exponent is a Decimal of exactly its token."""
+"""`Profile(floats="decimal")`: each number with a fraction or an exponent is a Decimal with the digits of its token."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_wide_integers(impl: ModuleType) -> None:
 
 @rows("token", [b"1e-10000", b"0e10000", b"1E-99999999999999999999", b"0e+0010000"])
 def test_large_exponents(impl: ModuleType, token: bytes) -> None:
-    """Operations of such a Decimal could take all memory."""
+    """Operations with such a Decimal could take all memory."""
     for place in PLACES[:4]:
         for raw in (False, True):
             found = impl.decode(place % token, DECIMAL, raw=raw)
@@ -129,7 +129,7 @@ def test_what_is_no_number(impl: ModuleType, token: bytes) -> None:
 
 @rows(("token", "profile"), [(b"1" * 5000, EXACT), (b"1e-99999", DECIMAL), (b"1e-99999", EXACT)])
 def test_a_value_that_another_one_replaces_is_checked(impl: ModuleType, token: bytes, profile: Profile) -> None:
-    """Else it is read by some ways and not by others, and decoding raises."""
+    """Otherwise some paths read it and others do not, and decoding raises."""
     for place in PLACES:
         for raw in (False, True):
             found = impl.decode(place % (b'{"a":%b,"a":1.5}' % token), profile, raw=raw)
@@ -255,7 +255,7 @@ def test_written(impl: ModuleType, number: str, token: str) -> None:
         ("1.8E+308", TOO_LARGE),
         ("1E-110000", TOO_LARGE),
         ("0E+10000", TOO_LARGE),
-        ("1E-425000000", TOO_LARGE),  # the least exponent of 32 bits
+        ("1E-425000000", TOO_LARGE),  # the smallest 32-bit exponent
         ("NaN", NOT_FINITE),
         ("sNaN", NOT_FINITE),
         ("-Infinity", NOT_FINITE),
@@ -273,7 +273,7 @@ def test_not_written_by_other_profiles(impl: ModuleType) -> None:
     for write in (impl.encode, lambda message: impl.encode(message, JSONRPC.replace(name="other"))):
         with pytest.raises(
             EncodeError, match=r"^Type is not JSON serializable: (decimal\.)?Decimal$"
-        ):  # PyPy may have it in Python
+        ):  # PyPy may implement it in Python
             write(impl.Response(1, Decimal("1.5")))
 
 

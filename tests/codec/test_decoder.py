@@ -461,7 +461,7 @@ def test_an_exception_within_a_framing(impl: ModuleType, kind: str, name: str, m
 
 
 def test_a_call_within_a_call_is_refused() -> None:
-    """A trace function, or a finalizer, calls the decoder that is at work. `test_hostile_objects` has the core's."""
+    """A trace function or a finalizer calls the decoder at work. The core's test is in `test_hostile_objects`."""
     decoder = _pure.Decoder()
     refused: list[str] = []
 

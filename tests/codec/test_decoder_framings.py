@@ -86,7 +86,7 @@ CONTENT_LENGTH: list[tuple[bytes, Description]] = [
     (headed(ONE)[:-38], [fault("TRUNCATED", 0)]),
     (headed(ONE) + b"C", [REQUEST, fault("TRUNCATED", 0)]),
     (headed(ONE) + b"\r\n", [REQUEST]),
-    # The header counts one of 37 bytes too few: the last one is read as a header.
+    # The header claims 36 of 37 bytes: the last one is read as a header.
     (b"Content-Length: 36\r\n\r\n" + ONE + headed(TWO), [fault("MALFORMED_JSON", 36), invalid("LENGTH_TOO_SMALL")]),
     (ONE + b"\n" + TWO + b"\n", [invalid("NEWLINE_FRAMING")]),
     (headed(ONE) + ONE + headed(TWO), [REQUEST, invalid("NEWLINE_FRAMING")]),
@@ -110,7 +110,7 @@ def test_content_length(impl: ModuleType, data: bytes, expected: Description) ->
             assert decode_all(impl, [data[:at], data[at:]], framing) == expected
 
 
-# Tests of other projects; `expect` is the verdict of the project.
+# Tests of other projects; `expect` is the project's own verdict.
 COMPLETION = request(
     3, "textDocument/completion", {"textDocument": {"uri": "test:/main.cpp"}, "position": {"line": 3, "character": 5}}
 )
@@ -453,7 +453,7 @@ def test_arguments_are_passed_on(impl: ModuleType, framing: Any) -> None:
 def test_auto_accepts_every_buffer(impl: ModuleType, framing: Any) -> None:
     framed = frame(b'{"jsonrpc":"2.0","method":"m"}', framing)
     with_gaps = memoryview(b"".join([b"%c_" % byte for byte in framed]))[::2]
-    backwards = with_gaps[::-1][::-1] if sys.implementation.name == "cpython" else with_gaps  # PyPy crashes with it
+    backwards = with_gaps[::-1][::-1] if sys.implementation.name == "cpython" else with_gaps  # PyPy crashes on it
     for buffer in (bytearray(framed), memoryview(framed), with_gaps, backwards):
         decoder = impl.Decoder("auto")
         [item] = decoder.feed(buffer)

@@ -1,4 +1,4 @@
-"""`decode_dict` and `encode_dict`: messages as dicts that lose nothing."""
+"""`decode_dict` and `encode_dict`: messages as dicts, without loss."""
 
 from __future__ import annotations
 

@@ -666,7 +666,7 @@ WRITTEN_IDS: list[tuple[Any, bytes]] = [
 
 
 def kept(text: str) -> tuple[str, bytes]:
-    """Return two equal strings as one: what orjson has written keeps its UTF-8, and a new one has none."""
+    """Return two equal strings: one that orjson has written, which keeps its UTF-8, and a new one, which has none."""
     return (text + "x")[:-1], orjson.dumps(text)
 
 

@@ -1,4 +1,4 @@
-"""The texts that the core's fast path reads and leaves. It reads no byte outside its text, and frees its memory."""
+"""The texts that the core's fast path reads, and those that it leaves. It stays inside a text and frees its memory."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ TAKEN: list[tuple[bytes, object]] = [
      Response(1, error=Error(5, "\xe9", None))),
 ]  # fmt: skip
 
-# Those that the slow path has to read: it finds a message in some, and in others a fault.
+# Texts that the slow path has to read: some are messages, others have a fault.
 LEFT = [
     b"",
     b"[]",
@@ -245,7 +245,7 @@ def test_payloads_that_orjson_reads_as_a_whole() -> None:
 
 
 def test_strings_of_every_kind_and_length() -> None:
-    """Each change of the width of a string's characters, at every place of the blocks in which it is read."""
+    """Each change of the width of a string's characters, at every position in the blocks that are read at once."""
     characters = ["x", "\n", "\xe9", "\u0416", "\u4e2d", "\uffff", "\U0001f600"]
     for length in [*range(20), 31, 32, 33, 63, 64, 65, 4000, 4064, 4095, 4096, 4097, 9000]:
         for first in characters:
@@ -355,7 +355,7 @@ def test_names_of_every_length_stay_apart() -> None:
 
 
 def test_names_of_every_spelling_stay_apart() -> None:
-    """Names beyond ASCII and with escapes, of each length, once and again: kept in the cache, and not."""
+    """Names beyond ASCII and with escapes, of each length, read twice: cached and not cached."""
     names = [
         f"{first}{'-' * length}{last}" for first in ("\xe9", "\n", "\u4e2d") for last in "ab" for length in range(60)
     ]
@@ -445,7 +445,7 @@ def page() -> Iterator[tuple[int, int]]:
 
 
 def bytes_up_to(end: int, text: bytes) -> bytes:
-    """Return a bytes object with nothing behind its last byte, which is that before the address `end`."""
+    """Return a bytes object whose last byte is the one before the address `end`, with nothing after it."""
     head_and_text = ctypes.string_at(id(text), sys.getsizeof(text) - 1)
     address = end - len(head_and_text)
     ctypes.memmove(address, head_and_text, len(head_and_text))

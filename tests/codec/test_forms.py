@@ -90,7 +90,7 @@ def test_what_is_no_message(impl: ModuleType) -> None:
 
 @rows("profile", [JSONRPC_1, LSP.replace(optional_jsonrpc=True), MCP_2025_11_25.replace(optional_jsonrpc=True)])
 def test_a_null_id_without_jsonrpc_makes_a_notification(impl: ModuleType, profile: Profile) -> None:
-    """Also where requests must not have one."""
+    """Even where requests must not have one."""
     text = b'{"id":null,"method":"m"}'
     for raw in (False, True):
         assert impl.decode(text, profile, raw=raw) == impl.Notification("m")

@@ -485,7 +485,7 @@ class Claiming:
         return self._claimed
 
 
-# A class asks its metaclass for what it lacks, and the code of the metaclass empties the list that holds the object.
+# A class looks up missing attributes in its metaclass, whose code empties the list that holds the object.
 METACLASS = """
     import json
     from jsonrpc_fast import EncodeError

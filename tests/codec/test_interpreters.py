@@ -1,7 +1,7 @@
 """The package in several interpreters of one process: one has the core, the others the pure backend.
 
-With one GIL for all, it is the first that imports the package; an interpreter with a GIL of its own (Python 3.12) never
-has the core. From Python 3.12 on all but the main interpreter work without orjson.
+With one GIL for all, the first one that imports the package has the core; one with its own GIL (Python 3.12) never
+does. From Python 3.12 on all but the main interpreter work without orjson.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ for _ in range(3):
     exec(USE)
 """
 
-# What another interpreter of the process runs.
+# The code that another interpreter of the process runs.
 OTHER = f"""
 rounds = 30 * times
 {USE}

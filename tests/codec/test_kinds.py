@@ -1,4 +1,4 @@
-"""The specification as a function of kinds: its numbers, its order, and what both fast paths take for granted."""
+"""The specification as a function of kinds: its numbers, its order, and what both fast paths assume."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_an_integer_and_a_string_are_the_same_id_to_every_profile() -> None:
 
 
 def test_a_backend_asks_once(impl: ModuleType) -> None:
-    """A profile whose fields run code is read when it is first used, and not again."""
+    """A profile whose fields run code is read only when it is first used."""
     read: list[str] = []
 
     class Own(Profile):

@@ -1,4 +1,4 @@
-"""A message with two faults: the first one in the order of DESIGN section 3 is reported."""
+"""A message with two faults: the first one in the order of docs/rules.md is reported."""
 
 from __future__ import annotations
 

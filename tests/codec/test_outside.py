@@ -1,7 +1,6 @@
-"""Texts from the test suites of some 60 repositories: both backends give the verdict `spec` of the corpora.
+"""Texts from the test suites of some 60 repositories: both backends agree with the verdict `spec` of the corpora.
 
-`spec` is the verdict of an independent strict checker. Each text with another verdict is listed here,
-with the reason.
+`spec` is the verdict of an independent strict checker. Each text for which they differ is listed here, with the reason.
 """
 
 from __future__ import annotations

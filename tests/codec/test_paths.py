@@ -1,4 +1,4 @@
-"""The core's fast path against its slow path and the pure backend, on texts that may show a difference."""
+"""The core's fast path against its slow path and the pure backend, on texts that may reveal a difference."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def test_no_byte_order_mark_is_written(impl: ModuleType) -> None:
 
 @rows("row", WRITTEN, ids=[row[0].strip("`") for row in WRITTEN])
 def test_what_is_written(impl: ModuleType, row: list[str]) -> None:
-    message = eval(code(row[0]), vars(impl))  # of the page
+    message = eval(code(row[0]), vars(impl))  # a literal of the page
     for form, expected in zip(FORMS, row[1:], strict=True):
         profile = jsonrpc_fast.JSONRPC.replace(writes=form)
         assert impl.encode(message, profile, delimited=False).decode() == code(expected)
@@ -161,7 +161,7 @@ COLUMNS: Final = ("LENIENT", "JSONRPC_1", "LSP", "MCP_2024_11_05", "MCP_2025_11_
 
 
 def table_of_kinds() -> list[str]:
-    """Return the lines of the table that the function of the rules gives: one member of a usual message changed."""
+    """Return the lines of the table that the function of the rules gives: usual messages with one member changed."""
     names = " | ".join([f"`{name}`" for name in ("JSONRPC", *COLUMNS)])
     lines = [f"| in | member | kind | {names} |", "|---" * (4 + len(COLUMNS)) + "|"]
     for message, usual, name in CHANGES:

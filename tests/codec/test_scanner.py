@@ -78,7 +78,7 @@ def check_against_orjson(text: bytes) -> None:
 
 
 def check_offset(text: bytes, offset: int) -> None:
-    """The text before a fault can be continued to valid JSON; no more text can repair a fault before the end."""
+    """The text before a fault can be continued to valid JSON; no further text can repair a fault before the end."""
     assert 0 <= offset <= len(text)
     assert fault_of(text[:offset]) in (None, offset)
     if offset < len(text):
@@ -210,7 +210,7 @@ class TestEnvelopes:
             envelopes(b"[1,x", batch_items=2)
 
 
-# Usual values in a row are one match of a pattern. The result is the same token by token.
+# Consecutive usual values are one match of a pattern. The result is the same token by token.
 
 
 def found(text: bytes, any_width: bool, batch_items: int) -> object:

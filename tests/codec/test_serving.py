@@ -1,4 +1,4 @@
-"""The fast path of serving, on both backends: what it serves, and what it leaves."""
+"""The fast path of serving, on both backends: what it serves, and what it leaves to the owner."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ calls: list[Any] = []
 
 
 class Keeps:
-    """A class is a function that is not called by `vectorcall`."""
+    """A class, as a function that is not called by `vectorcall`."""
 
     def __init__(self, **members: Any) -> None:
         calls.append(members)
@@ -201,7 +201,7 @@ class Run:
 
 
 class Conversation:
-    """A `PlainServer`, and what it does not serve: it is the owner."""
+    """The owner of a `PlainServer`, which records what that does not serve."""
 
     def __init__(self, impl: ModuleType, handlers: Handlers, **options: Any) -> None:
         self.impl = impl
@@ -240,7 +240,7 @@ class Conversation:
         self.ends.append((result, error))
 
     def start(self, served: Any, **options: Any) -> Any:
-        """Make an eager task, as it were: the coroutine has taken its first step, in a context of its own."""
+        """Imitate an eager task: the coroutine has taken its first step, in a context of its own."""
         self.task = served
         self.options = options
         copy_context().run(next, served, None)

@@ -1,4 +1,4 @@
-"""Dicts that the core makes from templates: in each mode they are what insertion makes, and share nothing."""
+"""Dicts that the core makes from templates: in each mode they equal dicts made by insertion, and share nothing."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def decoded(text: bytes) -> Any:
 
 
 def made_of(text: bytes) -> Any:
-    """Return a dict of the shapes of a text after those have templates."""
+    """Return a dict with the shapes of a text once those have templates."""
     for _ in range(3):
         found = decoded(text)
     return found
 
 
 def state_of(value: Any) -> object:
-    """Return all that a payload shows of itself: order, sizes and what the garbage collector tracks."""
+    """Return everything observable of a payload: order, sizes and what the garbage collector tracks."""
     if isinstance(value, dict):
         children: list[object] = [state_of(child) for child in value.values()]
         return list(value), sys.getsizeof(value), gc.is_tracked(value), children
@@ -148,7 +148,7 @@ def test_dicts_are_no_larger_than_those_of_json() -> None:
 
 
 def changes() -> Iterator[Callable[[dict[str, Any]], object]]:
-    """Yield what changes a dict, or asks it to keep something in mind."""
+    """Yield operations that change a dict, or that make it cache something."""
     yield lambda items: items.clear()
     yield lambda items: items.popitem()
     yield lambda items: items.pop(next(iter(items)))
@@ -394,7 +394,7 @@ def test_failing_allocations() -> None:
 
 @of_templates
 def test_a_collection_that_reads_the_same_shapes() -> None:
-    """Before Python 3.12 a collection begins in an allocation, so in the middle of a dict."""
+    """Before Python 3.12 a collection begins during an allocation, and so in the middle of a dict."""
     shapes = [text_of(names_of(count), [1]) for count in (2, 4, 6, 11, 22)]
     modes = [MODES[name] for name in ("without rests", "four places", "one hash", "off")]
     rng = random.Random(5)

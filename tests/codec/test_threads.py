@@ -23,7 +23,7 @@ def test_a_shared_decoder_returns_each_message_once(impl: ModuleType, framing: s
 
 @needs.CPYTHON
 def test_a_thread_that_comes_while_the_framing_is_detected_closes_nothing(impl: ModuleType) -> None:
-    """The other thread stops in the middle of its message, in a collection, when this one begins to read."""
+    """The other thread is in the middle of its message, in a collection, when this one begins to read."""
     decoder = impl.Decoder("auto")
     is_inside, may_end = threading.Event(), threading.Event()
     theirs: list[Any] = []

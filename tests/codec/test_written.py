@@ -50,7 +50,7 @@ def assert_written(impl: ModuleType, value: Any) -> None:
 
 
 def anew(text: str) -> str:
-    """An equal str that has kept no UTF-8."""
+    """An equal str without cached UTF-8."""
     return "".join([text[:1], text[1:]])
 
 
@@ -112,7 +112,7 @@ class TestNumbers:
         assert_written(impl, [struct.unpack("d", rng.randbytes(8))[0] for _ in range(20_000)])
         assert_written(impl, [round(rng.uniform(-1e7, 1e7), places) for places in range(12) for _ in range(2000)])
         assert_written(impl, [rng.uniform(-1, 1) * 10.0**power for power in range(-8, 19) for _ in range(1000)])
-        # Some are as far from a shorter number as from the border to the next double.
+        # Some are as far from a shorter number as from the midpoint to the next double.
         assert_written(impl, [float(rng.randrange(2**53, 2**63)) for _ in range(20_000)])
         assert_written(impl, [rng.randrange(2**53) / 2 ** rng.randrange(1, 12) for _ in range(20_000)])
 
@@ -339,10 +339,10 @@ class TestGuardPages:
     """The writer reads no byte outside a value.
 
     A str, an int, a float, a tuple and bytes are one block of memory each, so that a copy of it is a value, too: it is
-    placed at either end of a page between two that cannot be read. The same is done with the array of a list. What
-    cannot be placed: a dict, which the core reads only through `PyDict_Next`; and the output, which begins on the C
-    stack and continues in a bytes object. The sanitizers watch the output (docs/proof.md), as does CPython's debug
-    allocator in `test_the_output_keeps_inside_its_memory`.
+    placed at either end of a page between two that cannot be read. The array of a list is placed in the same way. Two
+    things cannot be placed: a dict, which the core reads only through `PyDict_Next`, and the output, which begins on
+    the C stack and continues in a bytes object. The sanitizers watch the output (docs/proof.md), as does CPython's
+    debug allocator in `test_the_output_keeps_inside_its_memory`.
     """
 
     @rows("at_end", [True, False], ids=["at the end", "at the beginning"])

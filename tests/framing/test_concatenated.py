@@ -1,4 +1,4 @@
-"""The framing "concatenated": JSON values in any spacing, with the same frames for any chunking."""
+"""The framing "concatenated": JSON values with any spacing, with the same frames for any chunking."""
 
 from __future__ import annotations
 

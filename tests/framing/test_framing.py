@@ -213,7 +213,7 @@ class TestFrame:
 
     @rows("framing", ["newline", "content-length", "sse", "concatenated"])
     def test_buffers(self, framing: Any) -> None:
-        """They are copied whole, whatever their shape, so that a frame does not change with them."""
+        """They are copied in full, whatever their shape, so that a frame does not change with them."""
         line = bytearray(b"{}\n")
         shapes = [line, memoryview(line), memoryview(b"{.}.\n.")[::2], memoryview(b"{}\n").cast("c")]
         found = [frame(shape, framing) for shape in shapes]

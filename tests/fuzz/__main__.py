@@ -36,7 +36,7 @@ from .target import CANARY, MAX_INPUT_BYTES, Finding, Target
 CORPUS: Final = Path(__file__).parent / "corpus"
 DIFFERENTIAL: Final = "differential"
 TURN_SECONDS: Final = 5.0
-"""A target runs for so long before the next one does."""
+"""A target runs for this long before the next one does."""
 MAX_SECONDS: Final = 1.0
 """Maximum processor time of one input."""
 MAX_GROWTH_BYTES: Final = 200 * 1024 * 1024
@@ -213,7 +213,7 @@ def run_targets(
 
 
 def _used_bytes() -> int:
-    """Return the memory of this process; its maximum where the system does not tell."""
+    """Return the memory of this process; its maximum where the system does not report it."""
     # The address sanitizer keeps freed memory for a while, and returns little of it to the system.
     allocated = getattr(ctypes.CDLL(None), "__sanitizer_get_current_allocated_bytes", None)
     if allocated is not None:

@@ -81,7 +81,7 @@ def decode(data: bytes) -> Hashable:
 
 
 def parse(data: bytes) -> Hashable:
-    """Both backends judge a value alike that another decoder made, with more types and texts than orjson allows."""
+    """Both backends treat a value of another decoder alike, with more types and texts than orjson allows."""
     if not data:
         return None
     profile, raw = _profile(data[0])
@@ -163,7 +163,7 @@ def _raw(module: Any, data: bytes) -> tuple[Hashable, ...]:
 
 
 def reader(data: bytes) -> Hashable:
-    """The core's reader makes of a payload what orjson makes of it, or leaves it to orjson."""
+    """The core's reader returns what orjson returns for a payload, or leaves it to orjson."""
     found = value_disagreement(data)
     check(found is None, found)
     return kind(_core.decode(b'{"jsonrpc":"2.0","id":1,"result":%b}' % data))

@@ -1,4 +1,4 @@
-"""Compare fast path and slow path, and both backends, on as many texts as there is time for.
+"""Compare fast path and slow path, and both backends, on as many texts as time allows.
 
     python -m tests.fuzz.differential --inputs 1000000 --seed 1 --processes 2
 
@@ -67,7 +67,7 @@ PROFILES: list[Profile] = [
 
 
 def seeds() -> list[bytes]:
-    """The short captured lines."""
+    """The short ones of the captured lines."""
     return [line for line in LINES if len(line) < 1000]
 
 
@@ -121,7 +121,7 @@ def value_disagreement(text: bytes) -> str | None:
         if isinstance(slow, ParseError) and shown(_core, raw) != shown(_core, slow):
             return f"raw {raw!r}, slow {slow!r}"
         return None
-    # The bytes tell types apart, and -0.0 from 0.0; only a str in its one right form is equal to another.
+    # The bytes tell types apart, and -0.0 from 0.0; a str equals another only in its canonical form.
     if (
         type(found) is not _core.Response
         or marshal.dumps(found.result, 0) != marshal.dumps(expected, 0)
@@ -157,7 +157,7 @@ def entry_disagreement(text: bytes, profile: Profile, raw: bool) -> str | None:
 
 
 def _entries(module: Any, text: bytes, profile: Profile, raw: bool) -> dict[str, object]:
-    """What each function of a backend makes of a text, by name."""
+    """The outcome of each function of a backend for a text, by name."""
     decoded = module.decode(bytearray(text), profile, raw=raw)
     found: dict[str, object] = {"bytearray": shown(module, decoded), "repr": repr(decoded)}
     found["classify"] = repr(module.classify(text))

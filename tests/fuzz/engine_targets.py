@@ -137,11 +137,11 @@ class AnyObjects(Objects):
 
 
 _without_zero = re.compile(rb'"[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{5}"').search
-"""Finds what orjson 3.13 makes of a time with less than a tenth of a second: it loses a zero, and so another time."""
+"""Finds how orjson 3.13 writes a time with less than a tenth of a second: it loses a zero, which gives another time."""
 
 
 OLD_ORJSON: Final = tuple(map(int, (orjson.__version__ or "9.9").split(".")[:2])) < (3, 12)
-"""orjson before 3.12 writes dataclasses one level deeper, has fewer causes, and other words for a time with a zone."""
+"""orjson before 3.12 writes dataclasses one level deeper, has fewer causes, and another text for times with a zone."""
 _A_TIME_WITH_A_ZONE: Final = {
     "datetime's timezone library is not supported: use datetime.timezone.utc, pendulum, pytz, or dateutil": (
         "datetime.time must not have tzinfo set"
@@ -191,7 +191,7 @@ def standard(data: bytes) -> Hashable:
 
 
 class _Make:
-    """Half texts, half seeds of values."""
+    """Half of them texts, half of them seeds of values."""
 
     def __init__(self) -> None:
         self._values: Values | None = None

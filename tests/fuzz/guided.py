@@ -21,7 +21,7 @@ from .mutate import mutated
 
 
 def mutate(data: bytes, max_size: int, seed: int) -> bytes:
-    """Mutate an input by libFuzzer's means or by the grammar's."""
+    """Mutate an input as libFuzzer does, or with the grammar."""
     rng = random.Random(seed)
     if rng.random() < 0.5:
         return atheris.Mutate(data, max_size)  # type: ignore[no-any-return]

@@ -124,8 +124,8 @@ async def _http(data: bytes) -> Hashable:
     else:
         check(CANARY.encode() not in exchange.got.body, "the input is in an answer", exchange.got.body)
     names = [name for name, _ in parsed.headers]
-    # WSGI does not tell an empty length, which is malformed, from an absent one (PEP 3333). Its frameworks read no body
-    # without a length, so an empty one is refused there.
+    # WSGI does not distinguish an empty length, which is malformed, from an absent one (PEP 3333). Its frameworks read
+    # no body without a length, so an empty one is refused there.
     has_length = b"content-length" in names and (b"content-length", b"") not in parsed.headers
     is_comparable = len(set(names)) == len(names) and (has_length or (parsed.body and b"content-length" not in names))
     if is_comparable and not parsed.is_cut and data[0] & 128 == 0:
@@ -152,7 +152,7 @@ def _check_wsgi(wsgi: WsgiEndpoint, parsed: Parsed, exchange: _Exchange) -> None
         check(body == exchange.got.body, "WSGI answers", body, "ASGI", exchange.got.body)
     check(CANARY not in str(headers), "the input is in a header", headers)
     fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in parsed.headers]
-    client = exchange.scope["server"][:1]  # an address of this machine on one side is one on both
+    client = exchange.scope["server"][:1]  # an address of this machine on one side is one on both sides
     served = wsgi.serve(parsed.method, fields, parsed.body, client=client, path=parsed.path)
     check(served == (status, headers, body), "serve answers", served, "WSGI", (status, headers, body))
 

@@ -98,9 +98,9 @@ async def _server(data: bytes) -> Hashable:
     await wire.play(stream, data[1])
     await task
     items = read_items(stream, served.profile)
-    # The response policy is "never": faults without an id are not answered.
+    # The response policy is "never": faults without an id get no response.
     cancels = sum(isinstance(item, Notification) and item.method == "notifications/cancelled" for item in items)
-    # Nor is a batch where the revision has none.
+    # Nor does a batch where the revision has none.
     decoder = Decoder("newline", served.profile)
     batches = [item for item in [*decoder.feed(stream), *decoder.close()] if isinstance(item, list)]
     batched = sum(isinstance(item, Request) for batch in batches for item in batch)
@@ -259,7 +259,7 @@ def make_server_stream(rng: random.Random) -> bytes:
 
 
 def schema(data: bytes) -> Hashable:
-    """A schema compiles or raises ValueError, and says of a value what is wrong without showing it."""
+    """A schema compiles or raises ValueError, and says what is wrong with a value without showing it."""
     names: list[str] = []
 
     def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -321,7 +321,7 @@ def make_schema(rng: random.Random) -> bytes:
 
 
 def uri(data: bytes) -> Hashable:
-    """A template is valid or a ValueError, and matches a URI or not, in linear time."""
+    """A template is valid or raises ValueError, and matches a URI or not, in linear time."""
     template, _, text = data.decode("utf-8", "surrogateescape").partition("\n")
     is_valid = not uri_faults(text)
     try:

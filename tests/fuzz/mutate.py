@@ -22,7 +22,7 @@ MADE = [
     rb'[{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","id":1,"result":null,"error":null},[],1]',
     b' [ {"id" : null , "result" : {} , "jsonrpc" : "2.0" } ,\r\n\t{"method":"","jsonrpc":"2.0","params":null} ] ',
 ]
-"""Messages with what captured ones rarely have."""
+"""Messages with features that captured ones rarely have."""
 TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[-+.0-9eE]+|[a-z]+|[ \t\r\n]+|.', re.DOTALL)
 REPLACEMENTS = [
     *(b'"jsonrpc" "id" "method" "params" "result" "error" "code" "message" "data" "2.0" "" "x"'.split()),

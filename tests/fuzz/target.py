@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 CANARY: Final = "c4n4ry"
-"""A text that inputs contain. It must not be in an error or a log record."""
+"""A text that inputs contain. It must not appear in an error or a log record."""
 
 MAX_INPUT_BYTES: Final = 8192
 

@@ -96,7 +96,7 @@ _loop: asyncio.AbstractEventLoop | None = None
 
 
 def run(work: Coroutine[Any, Any, Hashable]) -> Hashable:
-    """Run a coroutine to its end on the one loop, and check that it leaves no task and logs no part of the input."""
+    """Run a coroutine to its end on the shared loop, and check that it leaves no task and logs no part of the input."""
     global _loop
     if _loop is None:
         _loop = asyncio.new_event_loop()

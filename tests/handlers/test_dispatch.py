@@ -419,7 +419,7 @@ async def test_a_prepared_dispatcher_takes_messages_and_texts_and_returns_a_resp
     assert found == ["now"] * 3 + ["later"] * 3 + ["now"] * 2
 
 
-# What passes on.
+# What propagates.
 
 
 class Cancelled(BaseException):
@@ -637,7 +637,7 @@ LATE: Final = error(-32008, "Deadline exceeded")
 
 
 class Slow:
-    """Functions that take their time, and what became of them."""
+    """Functions that take some time, and what became of them."""
 
     def __init__(self) -> None:
         self.ended: list[str] = []
@@ -937,7 +937,7 @@ def test_a_circle_of_many_kinds_is_refused() -> None:
 @rows("wrapper", WRAPPERS[:7] + WRAPPERS[8:], ids=range(len(WRAPPERS) - 1))
 def test_a_deep_value_is_refused_and_a_flat_one_is_written(wrapper: Callable[[Any], Any]) -> None:
     with pytest.raises(EncodeError):
-        to_json(chain(wrapper, 100_000))  # CPython 3.14 goes as deep as the stack of C is
+        to_json(chain(wrapper, 100_000))  # CPython 3.14 recurses as deep as the C stack allows
     to_json(chain(wrapper, 250))
     to_json([chain(wrapper, 2)] * 2000)
 

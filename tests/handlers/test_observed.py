@@ -1,4 +1,4 @@
-"""What a dispatcher with hooks reports, and that it serves as one without them."""
+"""What a dispatcher with hooks reports, and that it serves like one without them."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_a_deadline(is_batch: bool) -> None:
 @rows("is_batch", [False, True])
 @rows("turns", [0, 3])
 async def test_a_cancelled_dispatch(is_batch: bool, turns: int) -> None:
-    """Also one whose functions have not begun."""
+    """Even one whose functions have not begun."""
     hooks = Recorder()
     text = b"[%s,%s]" % (text_of("forever"), text_of("forever", 2)) if is_batch else text_of("forever")
     task = asyncio.ensure_future(started(Handlers(FUNCTIONS).prepare(hooks=hooks), text))

@@ -178,7 +178,7 @@ def test_a_method(function: Callable[..., Any], options: Any, method: dict[str, 
 
 @rows("discover", [None, {"title": "T", "version": "1"}])
 def test_documents_by_the_schema_of_the_specification(discover: Any) -> None:
-    """The schema and its validator are not ours."""
+    """The schema and its validator are by others."""
     handlers = Handlers(discover=discover)
     for function in (plain, typed, positional, named, several, odd, later, numbers):
         handlers.register(function.__name__, function)
@@ -250,7 +250,7 @@ def test_what_can_only_be_named() -> None:
 
 
 def test_discover() -> None:
-    """The document has what is registered later."""
+    """The document includes what is registered later."""
     handlers = Handlers({"a": plain}, discover={"title": "T", "version": "1"})
     request = b'{"jsonrpc":"2.0","id":1,"method":"rpc.discover"}'
 

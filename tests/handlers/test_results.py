@@ -1,4 +1,4 @@
-"""Results and error data that hold models."""
+"""Results and error data that contain models."""
 
 from __future__ import annotations
 

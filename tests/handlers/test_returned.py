@@ -1,4 +1,4 @@
-"""Results of calls that get a type: what is converted, and what an error says."""
+"""Results of calls with a type: what is converted, and what an error says."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Beyond:
     ],
 )
 def test_types(returns: Any, text: bytes, expected: Any) -> None:
-    for _ in range(2):  # the second time it is remembered
+    for _ in range(2):  # the second time it is cached
         read = result_reader(returns)
         for result in (Raw(text), Raw(text).decode()):
             found = read("m", result)

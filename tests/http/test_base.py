@@ -1,4 +1,4 @@
-"""The checks of a request: every way into an endpoint makes the same ones."""
+"""The checks of a request: every entry point of an endpoint makes the same ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Found: TypeAlias = "tuple[int, dict[str, str], bytes]"
 
 
 class Request:
-    """A request, apart from any interface."""
+    """A request, independent of any interface."""
 
     def __init__(self, method: str, headers: dict[str, str], body: bytes, peer: str, path: str) -> None:
         self.method = method

@@ -123,7 +123,7 @@ async def test_one_answer_for_all(answer: Any, error: type[Exception]) -> None:
 
 
 async def test_the_error_of_one_response_alone() -> None:
-    """As geth answers where the responses become too large: an error for the first call, and nothing for the others."""
+    """Respond like geth if the responses become too large: an error for the first call, and nothing for the others."""
 
     def respond(request: Any) -> Any:
         batch: Any = decode(request.content)
@@ -136,7 +136,7 @@ async def test_the_error_of_one_response_alone() -> None:
 
 
 async def test_a_caller_that_is_cancelled() -> None:
-    """Before its batch is sent it is not in it; later it takes no other call with it."""
+    """Before its batch is sent it is removed from it; later it cancels no other call."""
     posts = Posts()
     async with batching(posts) as calls:
         tasks = [asyncio.ensure_future(calls.call("add", [number, 1])) for number in range(3)]

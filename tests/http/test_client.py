@@ -59,7 +59,7 @@ class Way:
         self.http = http
 
     def run(self, work: Do, transport: Any, **options: Any) -> Any:
-        """Return what a piece of work returns that gets a client, or what that awaits."""
+        """Return what a function returns that gets a client, or the result of what it returns."""
 
         async def run() -> Any:
             async with AsyncHttpClient(URL, transport=transport, **options) as client:
@@ -72,13 +72,13 @@ class Way:
             return work(client)
 
     def serve(self, work: Do, **options: Any) -> Any:
-        """Run a piece of work with a client of an endpoint."""
+        """Run a function with a client of an endpoint."""
         if self.is_async:
             return self.run(work, self.http.ASGITransport(Endpoint(FUNCTIONS)), **options)
         return self.run(work, self.http.WSGITransport(WsgiEndpoint(FUNCTIONS)), **options)
 
     def answered(self, work: Do, answer: Any, status: int = 200, sent: Any = None, **options: Any) -> Any:
-        """Run a piece of work with a client whose server gives one response, or calls a function with the request.
+        """Run a function with a client whose server gives one response, or calls a function with the request.
 
         The body of the response may be several chunks.
         """
@@ -93,7 +93,7 @@ class Way:
         return self.run(work, self.http.MockTransport(handle), **options)
 
     def stream(self, chunks: Iterable[bytes]) -> Any:
-        """Return a body that is read as a stream, as that of a connection is."""
+        """Return a body that is read as a stream, like that of a connection."""
 
         class Body(self.http.SyncByteStream, self.http.AsyncByteStream):  # type: ignore[misc, name-defined]
             def __iter__(self) -> Any:

@@ -1,4 +1,4 @@
-"""Functions of the user that fail in an endpoint: the server gets an exception, and responds with the status 500."""
+"""User functions that fail in an endpoint: the server gets an exception, and responds with the status 500."""
 
 from __future__ import annotations
 

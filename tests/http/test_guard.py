@@ -36,7 +36,7 @@ async def guarded(work: Coroutine[Any, Any, Any], **options: Any) -> Any:
 
 
 async def steps(count: int) -> str:
-    """Suspend some times, of which the second is longer."""
+    """Suspend several times; the second time is longer."""
     try:
         for number in range(count):
             await asyncio.sleep(0.001 if number == 1 else 0)
@@ -83,7 +83,7 @@ async def test_work_that_does_not_end_at_once() -> None:
 
 @rows("ticks", range(1, 7))
 async def test_cancelled_from_elsewhere(ticks: int) -> None:
-    """At each of its awaits, and nothing is left of it."""
+    """At each of its awaits, and it leaves nothing behind."""
     log.clear()
     task = asyncio.create_task(guarded(steps(5), seconds=5))
     for _ in range(ticks):

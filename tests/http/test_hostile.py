@@ -122,7 +122,7 @@ def test_slow_bodies(server: Server) -> None:
 
 @rows("name", ["uvicorn", "uvicorn-h11"])
 def test_endless_headers(name: str) -> None:
-    """Headers are the server's matter: h11 limits them, httptools does not, so that a proxy has to."""
+    """Headers are the server's business: h11 limits them, httptools does not, so a proxy must."""
     line = b"X-Header: " + b"x" * 1000 + b"\r\n"
     with serving(name) as server, server.connect() as connection:
         connection.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\n")

@@ -1,4 +1,4 @@
-"""Which library of HTTP a client uses."""
+"""Which HTTP library a client uses."""
 
 from __future__ import annotations
 

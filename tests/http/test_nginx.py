@@ -96,7 +96,7 @@ def client(server: Server) -> Iterator[HttpClient]:
 
 
 def workers(server: Server, calls: int = 300) -> set[int]:
-    """Return the workers that serve calls of several threads."""
+    """Return the workers that serve calls from several threads."""
     found: set[int] = set()
 
     def work() -> None:

@@ -37,7 +37,7 @@ def test_the_context_is_the_scope(server: Server) -> None:
 
 
 def test_requests_on_one_connection(server: Server) -> None:
-    """Also after responses that were sent before the whole body was received."""
+    """Even after responses that were sent before the whole body was received."""
     text = request(ADD, JSON, f"Content-Length: {len(ADD)}")
     with server.connect() as connection:
         for _ in range(20):

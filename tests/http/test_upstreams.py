@@ -59,7 +59,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Servers:
-    """Servers that do as a script says, one step for each request, and then respond.
+    """Servers that follow a script, one step for each request, and then respond.
 
     A step is the name of an exception of the library, a status, or a status with headers.
 
@@ -262,7 +262,7 @@ def test_nothing_waits_longer_than_the_call_may_take(http: Any, is_async: bool, 
 def test_one_that_failed_is_asked_again_after_the_others(
     http: Any, is_async: bool, clock: Clock, wait: str, status: int
 ) -> None:
-    """Even if it asks for no rest."""
+    """Even if it asks for no pause."""
     busy = (status, {"retry-after": wait})
     servers = Servers(http, a=[busy] * 9, b=[busy], c=[])
     assert call(clock, is_async, servers.upstreams(may_repeat=may_repeat)) == "c"
@@ -411,7 +411,7 @@ async def test_real_servers() -> None:
 
 
 async def test_mcp_without_sessions() -> None:
-    """The client of MCP takes a client of the library, whose transport this is."""
+    """The MCP client takes a client of the library, and this is its transport."""
     pytest.importorskip("uvicorn", reason="uvicorn is not installed")
     pytest.importorskip("jsonschema_rs", reason="the extra `mcp` is not installed")
     from jsonrpc_fast.mcp import connect

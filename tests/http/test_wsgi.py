@@ -99,7 +99,7 @@ def test_an_async_function(endpoint: WsgiEndpoint) -> None:
         ({"CONTENT_LENGTH": None}, "411 Length Required"),
         ({"CONTENT_LENGTH": None, "wsgi.input_terminated": True, "wsgi.input": io.BytesIO(ADD)}, "200 OK"),
         ({"wsgi.input_terminated": True}, "200 OK"),
-        # What such a server passes on has the framing of the chunks in it.
+        # What such a server passes on includes the framing of the chunks.
         ({"HTTP_TRANSFER_ENCODING": "chunked"}, "411 Length Required"),
         ({"HTTP_TRANSFER_ENCODING": "chunked", "CONTENT_LENGTH": None}, "411 Length Required"),
         ({"HTTP_TRANSFER_ENCODING": "chunked", "wsgi.input_terminated": True}, "200 OK"),
@@ -128,7 +128,7 @@ def test_a_body_that_ends_too_early(endpoint: WsgiEndpoint) -> None:
 
 @pytest.mark.parametrize("length", [str(len(ADD)), None])
 def test_a_client_that_is_gone(endpoint: WsgiEndpoint, length: str | None) -> None:
-    """Not a traceback in the server's log, nor a text that happens to be complete."""
+    """No traceback is in the server's log, and no text that happens to be complete is served."""
 
     class Broken(io.BytesIO):
         def read(self, size: int | None = -1) -> bytes:
@@ -204,7 +204,7 @@ def test_a_broken_environment_is_refused(endpoint: WsgiEndpoint, changes: dict[s
 
 @pytest.mark.parametrize("given", [b"", bytes])
 def test_a_view_without_a_body_that_was_sent(endpoint: WsgiEndpoint, given: Any) -> None:
-    """Django and Flask read no body without a declared length: it is the request that is refused, not the text."""
+    """Django and Flask read no body without a declared length: the request is refused, not the text."""
     environ: dict[str, Any] = {"REQUEST_METHOD": "POST", "CONTENT_TYPE": "application/json", "CONTENT_LENGTH": ""}
     wsgiref.util.setup_testing_defaults(environ)
     assert endpoint.serve_view(environ, given)[::2] == (411, b"The request must declare the length of its body.\n")

@@ -1,17 +1,17 @@
 """Allocations fail, at each point of each call: `python -m tests.isolated.allocations`.
 
-    python -m tests.isolated.allocations --seconds 600 --seed 7    # as `nox -s allocations`
+    python -m tests.isolated.allocations --seconds 600 --seed 7    # what `nox -s allocations` runs
 
 Rules:
 - A call returns what it returns with enough memory, or raises MemoryError. Then the same call works.
-- The calls are a table, and the same calls with random messages and payloads, as long as there is time.
-- The number of the first allocation that fails goes up until a call succeeds several times without a failure. One
-  fails, or two (the exception has no traceback then), or all from there on.
+- The calls are those of a table, then the same calls with random messages and payloads, until the time is up.
+- The number of the first allocation that fails increases until a call succeeds several times without a failure. One
+  allocation fails, or two (then the exception has no traceback), or all from there on.
 - No memory is lost: sweeps are repeated until they add less than a block each to the memory in use.
 - orjson crashes without memory. While it runs, every allocation succeeds; after it, the count begins again in a second
   pass. So its functions are wrapped before the codec is imported, and this module needs a process of its own.
-- The memory that a call gets has been used, so a field that is read before it is set is not zero. What the interpreter
-  prints of an object that it cannot free fails the call.
+- The memory that a call gets has been used before, so a field that is read before it is set is not zero. A call fails
+  if the interpreter prints that it cannot free an object.
 """
 
 from __future__ import annotations
@@ -110,11 +110,11 @@ NOT_JUDGED: Final = {
 FREE_MESSAGES: Final = 2500
 """More than the core keeps of the freed messages of each class."""
 USED: Final = tuple([b"\x01" * (size - sys.getsizeof(b"")) for size in range(48, 144, 16)])
-"""Contents of bytes objects, each of which fills the memory of a small object."""
+"""Contents of bytes objects; each fills the memory of a small object."""
 LOST: Final = "error return without exception set"
-"""What CPython 3.11 says where an exception passes a frame of Python code that finds no memory for its traceback.
+"""What CPython 3.11 reports where an exception passes a Python frame that finds no memory for its traceback.
 
-A caller in C gets no exception at all then, so what orjson refuses is left out.
+A caller in C then gets no exception at all, so what orjson refuses is left out.
 """
 KEEP: Final = Profile(extra_members="keep", big_ints="exact")
 STRICT: Final = Profile(extra_members=False)
@@ -240,7 +240,7 @@ def shown(found: object) -> str:
 
 
 def sweep(name: str, call: Callable[[], Any], expected: str, after_orjson: bool) -> None:
-    """Call something with each of its allocations as the first that fails.
+    """Make a call once for each of its allocations, which is the first that fails.
 
     Raises:
         SystemError: a call has another outcome.

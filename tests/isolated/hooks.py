@@ -72,9 +72,9 @@ from jsonrpc_fast import JSONRPC, LENIENT, Profile  # noqa: E402
 from jsonrpc_fast.codec import _core, _pure  # noqa: E402
 
 LONG: Final = "x" * 600
-"""A text behind which the core lets orjson write objects of other types one by one."""
+"""A text after which the core lets orjson write objects of other types one by one."""
 KEPT: Final[list[Any]] = [1, {"a": [1]}]
-"""What attributes return: orjson reads a value that it has got from an attribute after it has released it."""
+"""What attributes return: orjson reads a value from an attribute after it has released it."""
 TEXTS: Final = (
     b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":[1,{"b":[2.5,[]]}]}}',
     b'{"jsonrpc":"2.0","id":"i","result":[[1],[2,[3]],{"c":{}}]}',
@@ -170,7 +170,7 @@ def again(rng: random.Random) -> None:
 
 
 def hook(name: str, result: Callable[..., Any]) -> Any:
-    """A method that runs a hook and then does what it is for."""
+    """A method that runs a hook and then does its work."""
 
     def method(self: Any, *arguments: Any, **named: Any) -> Any:
         fire(name)
@@ -272,7 +272,7 @@ class Cyclic(Finalized):
 
 
 class Referenced:
-    """An object whose end calls back."""
+    """An object whose finalizer calls back."""
 
     def __init__(self) -> None:
         self.reference = weakref.ref(self, lambda _: None)
@@ -464,7 +464,7 @@ def default(_: object) -> Any:
 
 
 def calls(rng: random.Random, impl: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """One call of the codec with its name. Nothing but its arguments holds what it reads."""
+    """One call of the codec with its name. Only its arguments hold what it reads."""
     profile: Any = rng.choice((*PROFILES, Rules()))
     payload = value(rng)
     given: dict[str, Any] = {"default": default} if rng.random() < 0.2 else {}

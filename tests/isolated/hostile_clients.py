@@ -2,7 +2,7 @@
 
     python -m tests.isolated.hostile_clients --kind tcp|websocket|asgi --idle 10000 [--loop uvloop|debug|eager]
 
-`asgi` is a WebSocket endpoint under uvicorn, which has bounds of its own: it is not tried beyond a maximum.
+`asgi` is a WebSocket endpoint under uvicorn, which has its own bounds: no more connections than its maximum are tried.
 
 One after another, while the good client calls all the time:
 
@@ -43,7 +43,7 @@ HANDSHAKE = (
 MAX_BUFFERED_BYTES = 64 * 1024 * 1024
 PHASE_SECONDS = 3.0
 LIMIT_SECONDS = 60.0
-"""How long a slow machine may take for what a phase waits for."""
+"""How long a phase may wait on a slow machine."""
 
 
 def serve(kind: str, loop: str, max_connections: int) -> None:
@@ -150,7 +150,7 @@ class Target:
         return reader, writer
 
     def frame(self, text: bytes, length: int | None = None) -> bytes:
-        """Return a message as the peer writes it; `length` is what a frame claims."""
+        """Return a message as the peer writes it; `length` is the length that the frame claims."""
         if self.kind == "tcp":
             return text
         return b"\x81\xff" + (len(text) if length is None else length).to_bytes(8, "big") + bytes(4) + text
@@ -206,7 +206,7 @@ async def flood(target: Target, over: asyncio.Event) -> None:
 
 
 async def send_large(target: Target, over: asyncio.Event) -> None:
-    size = JSONRPC.limits.message_bytes // 4 * 3  # less than what a WebSocket is closed for at its beginning
+    size = JSONRPC.limits.message_bytes // 4 * 3  # less than the size for which a WebSocket is closed at once
     reader, writer = await target.connect()
     closed = asyncio.ensure_future(reader.read())
     closed.add_done_callback(lambda _: target.has_dropped.set())

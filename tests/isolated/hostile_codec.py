@@ -22,7 +22,7 @@ class Input(NamedTuple):
         name: What it is.
         size: About how many bytes the smaller one has.
         make: Makes it in a size.
-        ways: How a backend reads it, by name. Each returns what comes of it.
+        ways: How a backend reads it, by name. Each returns the outcome.
     """
 
     layer: str
@@ -103,7 +103,7 @@ def text(name: str, make: Make, size: int = 32 * KIB) -> None:
 
 
 def stream(framing: Framing, name: str, make: Make, message_bytes: int = 1 << 24) -> None:
-    """Enter a stream twice: in chunks, and byte by byte."""
+    """Add a stream twice: in chunks, and byte by byte."""
     ways = {
         f"{'raw' if raw else 'eager'}, chunks of {chunk}": _feed(framing, chunk, raw, message_bytes)
         for raw in (False, True)

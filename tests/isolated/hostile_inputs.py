@@ -1,12 +1,12 @@
 """Hostile inputs: the time and the memory of each per byte that the attacker sends, and how it ends, on both backends.
 
-    python -m tests.isolated.hostile_inputs             # print the table of SECURITY.md; exit status 1 over a bound
+    python -m tests.isolated.hostile_inputs             # print the table of SECURITY.md; exit status 1 beyond a bound
     python -m tests.isolated.hostile_inputs --write     # and store it there
     python -m tests.isolated.hostile_inputs --backend core --rows schema
 
 Each input is made in two sizes, the second four times as large. The table shows, for the larger one, the processor time
 per byte (minimum of several rounds), the highest memory of Python's allocators per byte, and how much more time a byte
-takes than in the small one. Where an input is refused before it is read, or is held back, a byte costs almost nothing.
+takes than in the smaller one. Where an input is refused before it is read, or held back, a byte costs almost nothing.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from .hostile_rows import ROWS, Row
 FACTOR: Final = 4
 ROUNDS: Final = 2
 MAX_GROWTH: Final = 2.0
-"""How much more time a byte may take in the larger input. A quadratic one takes four times as much."""
+"""How much more time a byte may take in the larger input. With quadratic time, it takes four times as long."""
 MAX_NANOSECONDS: Final = {"core": 10_000, "pure": 20_000}
 """Maximum processor time per byte: for a byte that is a message, or a chunk of its own."""
 TEXT_NANOSECONDS: Final = {"core": 100, "pure": 1000}
-"""The same in a text of TEXT_BYTES and more, of which few bytes are messages: what `Limits` says, on a busy machine."""
+"""The same in a text of TEXT_BYTES or more with few messages: what `Limits` says, on a busy machine."""
 TEXT_BYTES: Final = 100_000
 MAX_BYTES: Final = 400
 """Maximum memory per byte."""

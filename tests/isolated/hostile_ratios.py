@@ -23,7 +23,7 @@ from jsonrpc_fast.codec import _core, _pure
 from .hostile_codec import INPUTS, Input, Read
 
 MAX_RATIO: Final = 1.25
-"""Above 1 by what the clock of a busy machine adds."""
+"""More than 1 by the noise of the clock on a busy machine."""
 MIN_NANOSECONDS: Final = 2.0
 """The bar of the core for a byte of a faulty text."""
 ROUNDS: Final = 5
@@ -31,7 +31,7 @@ ATTEMPTS: Final = 4
 
 
 class Ratio(NamedTuple):
-    """What the core costs on one input, in one way, against the pure backend."""
+    """The cost of the core on one input, read in one way, compared with the pure backend."""
 
     ratio: float
     core: float

@@ -1,4 +1,4 @@
-"""Each function of the codec, a million times on good and bad inputs: neither memory nor objects are left.
+"""Call each function of the codec a million times on good and bad inputs: no memory and no objects leak.
 
 python -m tests.isolated.leaks                         # the backend in use; JSONRPC_FAST_PURE=1 for the other one
 python -m tests.isolated.leaks --iterations 10000000

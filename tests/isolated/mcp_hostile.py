@@ -83,7 +83,7 @@ def call(tool: str, id: int = 1, **arguments: Any) -> bytes:
 
 
 async def open_raw(target: Target, data: bytes) -> asyncio.StreamWriter:
-    """Send bytes on a connection that nothing is read from."""
+    """Send bytes on a connection, and read nothing from it."""
     reader, writer = await asyncio.open_connection(HOST, target.port)
     reader._transport.pause_reading()  # type: ignore[attr-defined]
     writer.write(data)
@@ -126,7 +126,7 @@ async def slow_bodies(target: Target, count: int) -> str:
 
 
 async def half_open_streams(target: Target, count: int) -> str:
-    """Streams of sessions, one each, whose clients read nothing and say nothing."""
+    """One stream per session, whose client neither reads nor sends."""
     sessions: list[dict[str, str]] = []
 
     async def attack(_: int) -> asyncio.StreamWriter:
@@ -154,7 +154,7 @@ async def end_sessions(target: Target, sessions: list[dict[str, str]]) -> None:
 
 
 async def endless_headers(target: Target, count: int) -> str:
-    """Connections that send a part of the head only."""
+    """Connections that send only a part of the head."""
 
     async def attack(_: int) -> asyncio.StreamWriter:
         return await open_raw(target, b"POST /mcp HTTP/1.1\r\nHost: example.org\r\nX: ")
@@ -246,7 +246,7 @@ async def replayed_events(target: Target, count: int) -> str:
 
 
 async def session_floods(target: Target, count: int) -> str:
-    """More sessions than there is room for are refused; those that are in use stay."""
+    """Sessions beyond the maximum are refused; those in use stay."""
     mine = await begin_session(target.port)
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x" * 1000, "version": "1"}}
 

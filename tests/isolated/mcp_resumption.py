@@ -4,7 +4,7 @@
 
 Each stream is a call that reports progress. Its connection is cut after a random number of bytes, by the client or, in
 pauses, by nginx. The client resumes after the last event that it got completely, at either worker, and cuts again. In
-the end it must have every message once and in order.
+the end it must have received every message once and in order.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ async def one_stream(workers: Workers, chance: random.Random, counts: collection
 
 
 async def check(workers: Workers, streams: int, seed: int, concurrency: int = 16) -> collections.Counter[str]:
-    """Check a number of streams, some at a time. Return what happened how often."""
+    """Check a number of streams, some at a time. Return how often each outcome occurred."""
     counts: collections.Counter[str] = collections.Counter()
     numbers = iter(range(streams))
 

@@ -1,4 +1,4 @@
-"""Mutation testing of the code that carries the rules: how many small faults, put in one at a time, the tests find.
+"""Mutation testing of the code that implements the rules: how many small faults, one at a time, the tests find.
 
 python tests/isolated/mutants.py --count 25 --out build/mutants.json
 python tests/isolated/mutants.py --same-as build/mutants.json    # the same mutants again, after a change
@@ -7,11 +7,11 @@ python tests/isolated/mutants.py --root ../other                 # in the source
 Rules:
 - The operators are those of cosmic-ray. The bodies of functions are mutated, not their annotations and defaults.
 - A mutant has a key: its part, file, function, operator and line of code, and the place in the line. The sample is the
-  `count` keys of each part with the lowest hash, so it does not change with other lines.
+  `count` keys of each part with the lowest hash, so changes to other lines do not change it.
 - Each mutant runs only with the tests of its part, those of the codec on the pure backend. It is killed if a test fails
   or takes too long. What a test does in another Python process is not mutated.
-- The tests of a part are collected once. For each mutant the process forks, and the child puts the code of the mutated
-  function in the place of the other. No file is written.
+- The tests of a part are collected once. For each mutant the process forks, and the child replaces the code of the
+  function by that of the mutated one. No file is written.
 - With `--same-as`, a mutant whose line is no longer there is reported as lost, and is counted on neither side.
 """
 
@@ -94,9 +94,9 @@ class Mutant:
     operator: str
     line: str
     place: int
-    """Which of the places in the line that the operator changes."""
+    """The place in the line, among those that the operator changes."""
     occurrence: int
-    """Which of the places in the file that the operator changes."""
+    """The place in the file, among those that the operator changes."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -304,7 +304,7 @@ def same_line(key: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def same(mutants: Iterable[Mutant], earlier: list[dict[str, Any]]) -> tuple[list[Mutant], list[dict[str, Any]]]:
-    """Return the mutants of an earlier run that there still are, and those that are lost."""
+    """Return the mutants of an earlier run that still exist, and those that are lost."""
     by_key: dict[tuple[str, ...], Mutant] = {}
     by_line: dict[tuple[str, ...], list[Mutant]] = defaultdict(list)
     for mutant in mutants:
@@ -365,7 +365,7 @@ def main() -> int:
 
 
 def report(rows: list[dict[str, Any]], lost: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> None:
-    """Print the shares that are killed."""
+    """Print the proportions of killed mutants."""
     killed, total = Counter[str](), Counter[str]()
     for row in rows:
         for part in (row["part"], "all"):

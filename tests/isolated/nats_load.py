@@ -7,8 +7,8 @@ killed       two workers; each in turn is killed with SIGKILL and started again 
              Every call settles once, with its own result or with an exception
 stopped      the same with SIGTERM: the workers serve what they have, and no call fails
 stream       killed again, with JetStream: the broker sends what a killed worker had to the other, and no call fails
-one, two     calls a second with one worker and with two, for functions that return at once
-one, two     the same for functions that wait 5 ms, eight of them at a time in a worker
+one, two     calls per second with one worker and with two, for functions that return at once one, two     the same for
+functions that wait 5 ms, eight of them at a time in a worker
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Follow the pages as a reader does: each page in an environment of its own, which has what the page installs.
+"""Follow the pages like a reader: each page in its own environment, which has what the page installs.
 
     python -m tests.isolated.pages dist/jsonrpc_fast-….whl [docs/http.md …]
 

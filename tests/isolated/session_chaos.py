@@ -7,7 +7,7 @@
 Each round has a `ReconnectingSession` with subscriptions, hooks, progress, a heartbeat and small or large bounds, over
 one of the channels, or over each of them with `--together`; the far ends are other processes. The run fails unless
 
-- each call settles exactly once, for the hooks and for its caller, and with the result of this very call;
+- each call settles exactly once, for the hooks and for its caller, and with its own result;
 - nothing that the far end served is served again, everything that got a response was served once, and nothing that
   failed with `was_sent` False was served: the far end records what it serves in a file that outlives it;
 - a subscription brings consecutive numbers of one connection, and a `Gap` between two connections;
@@ -161,7 +161,7 @@ async def serve_until_terminated(channel: str, served: Path, place: str) -> None
         try:
             await server.start()
             break
-        except OSError:  # the one before still listens
+        except OSError:  # the previous one still listens
             await asyncio.sleep(0.01)
     print(place if channel == "unix" else server.address[1], flush=True)
     await stopped.wait()
@@ -420,7 +420,7 @@ async def chaos(
         Counts: of rounds, connections, calls by outcome, calls that were served, items and gaps of subscriptions.
 
     Raises:
-        AssertionError: Something went wrong; its text has each of these things, and the seed of the round.
+        AssertionError: Something went wrong; the text lists each problem, and the seed of the round.
     """
     loop = asyncio.get_running_loop()
     reports: list[str] = []
@@ -467,7 +467,7 @@ async def chaos(
 
 
 def timers() -> set[Any]:
-    """Return the timers of the running loop, if it can be asked for them."""
+    """Return the timers of the running loop, if it exposes them."""
     return {timer for timer in getattr(asyncio.get_running_loop(), "_scheduled", ()) if not timer.cancelled()}
 
 

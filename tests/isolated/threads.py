@@ -2,7 +2,7 @@
 
 Rules:
 - Threads change every microsecond. Collections are frequent, and finalizers release the GIL in the middle of a call.
-- What threads feed to a shared decoder comes out once, in the order of each thread, or the call is refused.
+- What threads feed to a shared decoder is returned once, in the order of each thread, or the call is refused.
 - Chunks that tear messages apart give any items, but no crash and no other exception.
 - A payload that other threads change is written as JSON, in one of its states or in parts of several.
 - The fuzz targets of the codec find nothing when several threads run them at once.
@@ -271,9 +271,7 @@ def fuzz(seconds: float, seed: int) -> int:
         names = sorted(codec_targets.TARGETS)
         for name in names:
             rng = random.Random(f"{own_seed} {name}")
-            fuzzer = Fuzzer(
-                name, codec_targets.TARGETS[name], rng, [CORPUS], max_seconds=60
-            )  # the sanitizer takes its time
+            fuzzer = Fuzzer(name, codec_targets.TARGETS[name], rng, [CORPUS], max_seconds=60)  # the sanitizer is slow
             fuzzer.fuzz(time.monotonic() + seconds / 2 / len(names), float("inf"))
             counts[thread] += fuzzer.inputs
 

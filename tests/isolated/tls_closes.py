@@ -2,8 +2,8 @@
 
     python -m tests.isolated.tls_closes --closes 10000 [--loop uvloop]
 
-One side sends 200 messages and closes; the other one sends all the time, and reads a little later. All 200 must arrive.
-The sides take turns.
+One side sends 200 messages and closes; the other one sends all the time, and begins to read a little later. All 200
+must arrive. The sides take turns.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ def child_slow_writer(messages: int, every: int) -> int:
 
 
 def child_killed(messages: int, every: int) -> int:
-    """Record how many messages are written, and be killed after half of them. Reads a little now and then."""
+    """Record how many messages are written, and be killed after half of them. Reads a little from time to time."""
     note = os.open(os.environ["SOAK_NOTE"], os.O_WRONLY)
     for number, size in enumerate(sizes(2, messages)[: messages // 2]):
         line = memoryview(encode_notification("n", [number, text_of(number, size)]))

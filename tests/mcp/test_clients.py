@@ -1,4 +1,4 @@
-"""Real clients: both TypeScript SDKs and the Python SDK, against `serve` and against a server made in code."""
+"""Real clients: both TypeScript SDKs and the Python SDK, against `serve` and against a server written in Python."""
 
 from __future__ import annotations
 

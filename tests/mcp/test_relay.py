@@ -1,4 +1,4 @@
-"""The relay: what arrives on the other side, byte by byte, its bounds, flow control and end, also under load."""
+"""The relay: what arrives on the other side, byte by byte, its bounds, flow control and end, including under load."""
 
 from __future__ import annotations
 
@@ -318,7 +318,7 @@ async def test_a_malformed_response_becomes_an_error(left: End, right: End, faul
 
 @through_relay(MCP_2025_11_25)
 async def test_a_response_whose_id_is_uncertain_ends_no_request(left: End, right: End, faults: list[Any]) -> None:
-    """It may as well be a line of a log. The fault is reported, and the client can cancel its request."""
+    """It may also be a line of a log. The fault is reported, and the client can cancel its request."""
     await left.send(b'{"jsonrpc":"2.0","id":"q","method":"m"}')
     right.transport.channel.write(b'{"jsonrpc":"2.0","id":1,"result":{"a":NaN}}\nid 1: NaN\n')
     await settle()
@@ -609,7 +609,7 @@ class Talker:
 
     Attributes:
         end: The peer.
-        unanswered: How many requests with each id are not answered yet.
+        unanswered: How many requests with each id have no response yet.
         cancelled: How many requests with each id were cancelled.
         requests: The ids of the requests that it has received and not responded to.
     """
@@ -781,7 +781,7 @@ async def test_requests_to_a_killed_process_get_errors() -> None:
 
 
 def test_requests_from_a_pipe_are_answered_before_the_relay_exits() -> None:
-    """The pipe ends at once, and the requests are still answered."""
+    """The pipe ends at once, and the requests still get responses."""
     relay = [sys.executable, str(PEERS / "relay.py"), sys.executable, "-c", ECHO]
     requests = b"".join([b'{"jsonrpc":"2.0","id":"%d","method":"echo","params":{}}\n' % id for id in range(200)])
     done = subprocess.run(relay, input=requests, capture_output=True, timeout=30)

@@ -1,4 +1,4 @@
-"""The same functions as tools of the SDK's server and of this one: the same results, and the differences by name."""
+"""The same functions as tools of the SDK's server and of this one: the results, and the differences by name."""
 
 from __future__ import annotations
 

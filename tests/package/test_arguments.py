@@ -32,7 +32,7 @@ from ..support.tables import table
 
 
 class Wrong:
-    """What no argument is."""
+    """An object that is valid for no argument."""
 
 
 def make(module: str, name: str) -> Any:
@@ -111,7 +111,7 @@ OTHER_TEXTS = {
     "uri": "uri",
     "url": "the URL must be a str",
 }
-"""What the error says instead of the name."""
+"""What the error says instead of the argument's name."""
 
 
 def nats_target() -> dict[str, Any]:
@@ -119,7 +119,7 @@ def nats_target() -> dict[str, Any]:
 
 
 def parameters(constructor: Any) -> Iterator[str]:
-    """Yield the names of the parameters that are not flags, those of its options among them."""
+    """Yield the names of the parameters that are not flags, including those of its options."""
     for parameter in inspect.signature(constructor).parameters.values():
         if parameter.kind is not parameter.VAR_KEYWORD:
             if parameter.kind is not parameter.VAR_POSITIONAL and parameter.annotation not in ("bool", "Any"):
@@ -169,7 +169,7 @@ def test_every_constructor_refuses_what_it_cannot_use() -> None:
 
 
 def test_what_people_mix_up() -> None:
-    """The arguments of the wrong kind that are seen most."""
+    """The most common arguments of the wrong kind."""
     http = pytest.importorskip("jsonrpc_fast.http.client")
     library = pytest.importorskip("httpx2")
     server, tasks = (make("jsonrpc_fast.mcp.server", name) for name in ("Server", "TaskStore"))

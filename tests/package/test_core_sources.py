@@ -63,7 +63,7 @@ def returns_of_handlers(source: str) -> list[int]:
 
 
 def test_no_handler_of_an_exception_returns() -> None:
-    """Cython 3.3 drops the reference to a traceback there without a look: it is NULL where its allocation failed."""
+    """Cython 3.3 drops the reference to a traceback there without a check: it is NULL where its allocation failed."""
     if not SOURCES:
         pytest.skip("the sources of the core are missing")
     assert {path.name: lines for path in SOURCES if (lines := returns_of_handlers(path.read_text()))} == {}
@@ -93,7 +93,7 @@ def test_what_counts_as_a_with_statement() -> None:
 
 
 def test_the_core_names_the_functions_of_the_package_that_it_calls() -> None:
-    """Its head says what is held where Python code runs."""
+    """Its first lines say what is held where Python code runs."""
     core = PACKAGE / "codec" / "_core.pyx"
     if not core.exists():
         pytest.skip("the sources of the core are missing")

@@ -31,7 +31,7 @@ DIRECTIVE = re.compile(r"^\.\. auto(\w+):: (\S+)", re.MULTILINE)
 REFERENCE = "".join([page.read_text(encoding="utf-8") for page in sorted((DOCS / "api").glob("*.md"))])
 
 PRIVATE = ("jsonrpc_fast.codec", "jsonrpc_fast.session.context")
-"""Modules whose public names are imported from the package above them."""
+"""Modules whose public names are imported from their parent package."""
 
 
 def modules_with_public_names() -> list[str]:

@@ -201,7 +201,7 @@ def test_a_chat() -> None:
 
 
 def test_a_client_that_connects_again() -> None:
-    """It calls a method that the chat does not have: what is shown is that it connects, calls and ends."""
+    """It calls a method that the chat does not have: the test shows that it connects, calls and ends."""
     port = free_port()
     with running(*program("chat.py", str(port)), port=port):
         assert output("reconnect.py", "127.0.0.1", str(port)) == "failed: Method not found (-32601)\n" * 3
@@ -335,7 +335,7 @@ async def test_mcp_middleware() -> None:
         for name, divisor in (("divide", 0), ("reset", 1), ("divide", 2), ("divide", 1)):
             result = await client.call_tool(name, {} if name == "reset" else {"a": 1, "b": divisor})
             texts.append(result["content"][0]["text"])
-    with pytest.raises(ZeroDivisionError) as by_zero:  # CPython 3.14 words it otherwise
+    with pytest.raises(ZeroDivisionError) as by_zero:  # CPython 3.14 words it differently
         operator.truediv(1.0, 0.0)
     assert texts == [
         f"Tool divide failed: {by_zero.value}",

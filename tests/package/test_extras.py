@@ -30,7 +30,7 @@ for name in sys.argv[2:]:
         outcomes[name] = ""
 print(json.dumps(outcomes))
 """
-NEEDED = {  # what a part of the package tells the user to install; the first that fits
+NEEDED = {  # what a part of the package tells the user to install; the first match applies
     "jsonrpc_fast.handlers.json_values": "jsonrpc_fast[typed]",
     "jsonrpc_fast.handlers.openrpc": "jsonrpc_fast[typed]",
     "jsonrpc_fast.handlers.schemas": "jsonrpc_fast[typed]",

@@ -1,4 +1,4 @@
-"""A process that is forked is as one that an interpreter starts: both run each program here."""
+"""A forked process behaves like one that an interpreter starts: both run each program here."""
 
 from __future__ import annotations
 

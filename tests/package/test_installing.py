@@ -1,4 +1,4 @@
-"""Real builds in copies of the sources: the core that a build leaves behind, and the backend chosen after it."""
+"""Real builds in copies of the sources: the core that a build leaves behind, and the backend that is then chosen."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Imports go strictly downward, and there is no cycle of files or folders. All of it is read from the sources.
 
-Imports for type checkers count like any others: a reader follows them too. `python -m tests.package.test_layers` prints
-the figures.
+Imports for type checkers are included: a reader follows them too. `python -m tests.package.test_layers` prints the
+figures.
 """
 
 from __future__ import annotations
@@ -198,7 +198,8 @@ def circles(arrows: Mapping[str, set[str]]) -> list[set[str]]:
 def folder_of(module: str) -> str:
     """Return the folder of a module.
 
-    The `__init__.py` of a folder with folders inside is the face of all of them: it is a place of its own.
+    The `__init__.py` of a folder with subfolders exports the names of all of them: it is treated as a folder of its
+    own.
     """
     if f"{module}." not in {each[: len(module) + 1] for each in MODULES}:
         return module.rpartition(".")[0] or module

@@ -1,4 +1,4 @@
-"""The development commands: what holds for every session of the noxfile."""
+"""The development commands: what is true of every session in the noxfile."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_night_runs_sessions_that_there_are_and_the_workflow_runs_all_of_them(
 
 
 def test_nothing_runs_a_failed_test_again() -> None:
-    """A rerun would hide a test that fails at times."""
+    """A rerun would hide a test that fails sometimes."""
     places = [ROOT / "noxfile.py", ROOT / "pyproject.toml", ROOT / ".ci" / "run", *(ROOT / ".github").rglob("*.yml")]
     for place in filter(Path.exists, places):  # the sources of a release lack some
         assert re.findall(r"rerun|flaky|--lf\b|--last-failed", place.read_text()) == [], place

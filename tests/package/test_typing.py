@@ -73,7 +73,7 @@ def write_pages(folder: Path) -> list[list[str]]:
     """Write the code of each page into a folder of its own, and return the names of the scripts of each page."""
     pages = []
     for page in PAGES:
-        if page.stem == "adapters":  # its libraries have no types, or types that do not fit their own use
+        if page.stem == "adapters":  # its libraries have no types, or types that do not match their documented use
             continue
         (folder / page.stem).mkdir()
         pages.append([str(script.relative_to(folder)) for script in write_scripts(page, folder / page.stem)])

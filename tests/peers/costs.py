@@ -1,10 +1,10 @@
 """The processor time of servers, for each call: python -m tests.peers.costs [adapters] [gateway]
 
 adapters    MCPServer of the SDK and fastmcp, without and with the adapter, over stdio, in both kinds of revisions
-gateway     the gateway, and fastmcp's proxy with sessions that it keeps, each in front of two servers
+gateway     the gateway, and fastmcp's proxy with persistent sessions, each in front of two servers
 
-Servers that are compared run at the same time and take turns; a row has the least of many rounds. The figures are those
-of the system's scheduler, for all threads of the process that is measured, without its children.
+Servers that are compared run at the same time and take turns; a row has the minimum of many rounds. The figures are
+from the system's scheduler, for all threads of the process that is measured, without its children.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ asyncio.run(main())
 
 
 def used_seconds(pid: int) -> float:
-    """Return the processor time that a process has used, of all its threads."""
+    """Return the processor time that a process has used, in all its threads."""
     return sum(int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir()) / 1e9
 
 
@@ -90,7 +90,7 @@ async def calling(command: list[str], tool: str, mode: str) -> AsyncIterator[Cal
 
 
 async def least(commands: dict[str, tuple[list[str], str]], mode: str) -> dict[int, dict[str, float]]:
-    """Return the least processor time of a call by the number of calls in flight, for each command with its tool."""
+    """Return the minimum processor time of a call by the number of calls in flight, for each command with its tool."""
     async with AsyncExitStack() as stack:
         made = {
             name: await stack.enter_async_context(calling(command, tool, mode))

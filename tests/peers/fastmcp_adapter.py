@@ -1,6 +1,6 @@
 """A server and a client of fastmcp on the adapter of the MCP SDK: fastmcp_adapter.py FOLDER FOLDER server|client
 
-The folders have this package and orjson.
+The folders contain this package and orjson.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 python mcp_client.py CLIENT[,MODE] URL
 python mcp_client.py CLIENT[,MODE] COMMAND…
 
-The variable MCP_PREFIX is what a gateway puts in front of the names of tools and prompts. A client whose package has no
-progress or no elicitation leaves these out.
+The variable MCP_PREFIX is the prefix that a gateway adds to the names of tools and prompts. A client whose package does
+not support progress or elicitation leaves these out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ARGUMENTS = {"arg1": "a", "arg2": "b"}
 
 
 class Progress(list[Any]):
-    """What was reported, as a callback."""
+    """A callback that keeps what was reported."""
 
     async def __call__(self, value: float, total: float | None, message: str | None, *context: Any) -> None:
         self.append([value, total])

@@ -1,4 +1,4 @@
-"""A server on the decorators of the Python SDK, over stdio, with the tools of sdk1_server.mjs."""
+"""A server with the decorators of the Python SDK, over stdio, with the tools of sdk1_server.mjs."""
 
 from __future__ import annotations
 

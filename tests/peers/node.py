@@ -34,7 +34,7 @@ _RUN: Final = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Allow one installation at a time, over all test runs; without file locks, within one run."""
+    """Allow one installation at a time, across all test runs; without file locks, within one run."""
     with (folder / ".lock").open("w") as lock:
         with contextlib.suppress(ImportError):
             import fcntl
@@ -58,7 +58,7 @@ def install(folder: Path = PEERS, seconds: float = INSTALL_SECONDS) -> str:
 
     Args:
         folder: The folder of package.json and package-lock.json.
-        seconds: The time limit of npm. It is killed then, with its child processes.
+        seconds: The time limit of npm. After that it is killed, with its child processes.
 
     Raises:
         pytest.skip.Exception: Node, npm or the packages are not available.

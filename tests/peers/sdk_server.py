@@ -26,7 +26,7 @@ TEXTS: Final = {
     "1 MB blob": b64encode(random.Random(1).randbytes(750_000)).decode(),
     "1 MB with escapes": 'a line with "quotes" and\ttabs\n' * 33_000,
 }
-"""The texts by what they stand for."""
+"""The texts, by what they represent."""
 TOOLS: Final = [
     {
         "name": f"tool{number}",

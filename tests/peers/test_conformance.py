@@ -1,7 +1,7 @@
 """The official conformance suite of MCP, against the server and the client in conformance/.
 
-All scenarios for servers run here, and all for clients but most of those of OAuth: `python -m tests.peers.conformance`
-runs those, too, and prints a table.
+All scenarios for servers run here, and all for clients except most of those of OAuth:
+`python -m tests.peers.conformance` runs these, too, and prints a table.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The gateway in front of six servers of other packages, driven by clients of other packages over HTTP.
 
-A server of everything, one of files and one of memory come from npm; one of time, one of git and one that fetches pages
-come from PyPI.
+The servers everything, filesystem and memory come from npm; those for time, git and fetching pages come from PyPI.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class Place:
         url: The URL of the gateway.
         process: Its process id.
         calls: A call for each server.
-        expected: What is in the text of each result.
+        expected: What the text of each result must contain.
     """
 
     url: str
@@ -136,7 +135,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             path = folder / "servers.json"
             path.write_text(json.dumps({"mcpServers": here.entries}))
             port = free_port()
-            # A list waits for the slowest start on a machine that is busy: `SERVERS` are in it from the first time.
+            # On a busy machine, a list waits for the slowest start: it includes all `SERVERS` from the first time.
             options = ["--http", f"127.0.0.1:{port}", "--list-seconds", "60"]
             command = [sys.executable, "-m", "jsonrpc_fast", "gateway", str(path), *options]
             with running(["sh", "-c", 'echo $$ > "$0"; exec "$@"', str(folder / "pid"), *command], port) as url:

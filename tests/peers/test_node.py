@@ -1,4 +1,4 @@
-"""The installation of npm packages for the tests: once per run, with a time limit, and not if it is switched off."""
+"""The installation of npm packages for the tests: once per run, with a time limit, and not if it is turned off."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The ports in examples/ give the same responses to the same calls as the servers of other packages that they port.
+"""The ports in examples/ give the same responses to the same calls as the original servers of other packages.
 
-What is compared: the names of the tools and of their arguments, which of them are required, whether a result is an
-error, its structured content, and its text (its value, if it is JSON), without what the library puts in front of the
-text of an exception. Descriptions are our own, and so are the errors of arguments that do not match the schema.
+These are compared: the names of the tools and of their arguments, which arguments are required, whether a result is an
+error, its structured content, and its text (its value, if it is JSON) without the library's prefix to the text of an
+exception. Descriptions differ, and so do the errors for arguments that do not match the schema.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The pure wheel in Pyodide, under Node: it is installed, and decodes and encodes. `nox -s pyodide` runs more there."""
+"""The pure wheel in Pyodide, under Node: it is installed, decodes and encodes. `nox -s pyodide` runs more tests."""
 
 from __future__ import annotations
 

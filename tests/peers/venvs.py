@@ -1,4 +1,4 @@
-"""Environments of Python packages that some peers need in another release than the tests, made once.
+"""Environments of packages that some peers need in another release than the tests, made once.
 
 A test is skipped with the reason if an environment cannot be made. `JSONRPC_FAST_PIP=no` prevents it.
 """
@@ -74,7 +74,7 @@ def python_of(name: str) -> str:
 
 
 def sources_of(name: str) -> Path:
-    """Return the folder of the sources of the package that an environment is named after, as its release has them.
+    """Return the folder with the sources, from its release, of the package that an environment is named after.
 
     Raises:
         pytest.skip.Exception: The environment cannot be made, or the sources cannot be downloaded.

@@ -1,4 +1,4 @@
-"""Requests that are cancelled before they begin: among what was read together, and in the queue of an executor."""
+"""Requests that are cancelled before they begin: among messages read together, and in the queue of an executor."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_cancellation_that_is_looked_at_again_withdraws_no_other_request(items
 
 @given(st.lists(messages))
 def test_exactly_those_are_withdrawn_whose_cancellation_comes_next(items: list[Any]) -> None:
-    """Of the later messages that have to do with the id of a request, the first is a cancellation."""
+    """The first later message with the id of a request is its cancellation."""
     read = list(items)
     lsp(read)
     for index, (before, after) in enumerate(zip(items, read, strict=True)):
@@ -191,7 +191,7 @@ async def test_a_session_goes_on_after_them() -> None:
 
 
 async def test_the_first_is_cancelled_of_two_with_one_id() -> None:
-    """The one in flight; the other one, whose cancellation it seems to be, is refused."""
+    """The one in flight is cancelled; the other one, whose cancellation it seems to be, is refused."""
     async with session_and_wire({"wait": forever, "m": lambda: "served"}, convention=LspConvention()) as (_, wire):
         wire.send(encode(request(1, "wait")))
         await settle()
@@ -236,7 +236,7 @@ async def test_a_peer_that_reads_none_of_the_responses_is_not_read_for_ever() ->
             if n % 100 == 0:
                 await settle(2)
         assert not one.is_reading
-        assert one.write_buffer_bytes < 400_000  # half of what they are
+        assert one.write_buffer_bytes < 400_000  # half of their size
         await other.disconnect()
 
 

@@ -1,4 +1,4 @@
-"""How many error responses a budget and a policy allow."""
+"""The number of error responses that a budget and a policy allow."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class CallsMachine(RuleBasedStateMachine):
 
     @rule(call=calls, outcome=ANSWERS)
     def answer(self, call: Call, outcome: Outcome) -> None:
-        """A first answer, a late one, or one more."""
+        """A first response, a late one, or another one."""
         found = self.tracked.settle(call.id, outcome)
         if call.id in self.in_flight:
             assert found is call
@@ -177,7 +177,7 @@ def test_an_id_in_flight_is_refused() -> None:
     with pytest.raises(StateError):
         tracked.begin("m", 0.0)
     assert first.outcome is None
-    # Its late answer would be mistaken for the answer to the next call.
+    # Its late response would be mistaken for the response to the next call.
     tracked.give_up(first, Outcome.CANCELLED)
     with pytest.raises(StateError):
         tracked.begin("m", 0.0)
@@ -279,7 +279,7 @@ def test_which_calls_began_behind_another() -> None:
             assert tracked.begin("m", 0.0).id == id
         tracked.settle(ids[0], Outcome.RESULT)
         found = [[call.id for call in tracked.behind(last)] for last in (None, ids[0], ids[2], ids[3], 2.0, True)]
-        # A call that was answered is known by its id only if ids count.
+        # A call that got its response is known by its id only if ids are counted.
         behind_first = ids[1:] if tracked is counting else []
         assert found == [ids[1:], behind_first, ids[3:], [], [], []]
 

@@ -1,4 +1,4 @@
-"""How a session ends: by either side, by a loss, and with handlers at work. Nothing is left then."""
+"""How a session ends: by either side, by a loss, and with handlers at work. Nothing is left afterwards."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ async def test_requests_during_close_are_refused() -> None:
 
 
 async def outcome_of(call: Any) -> Any:
-    """Return the result of a call; of a loss whether it was sent."""
+    """Return the result of a call; for a loss, whether the call was sent."""
     try:
         return await call
     except ConnectionLost as error:
@@ -180,7 +180,7 @@ async def test_after_a_goodbye_it_is_known_what_was_not_served(how: str, ids: st
 
 
 async def test_what_the_transport_refuses_was_not_sent() -> None:
-    """The transport has just begun to close, which the session does not know yet."""
+    """The transport has just begun to close, and the session does not know it yet."""
     async with session_and_wire() as (session, wire):
         assert isinstance(wire.other, MemoryTransport)
         wire.other.begin_closing()
@@ -190,7 +190,7 @@ async def test_what_the_transport_refuses_was_not_sent() -> None:
 
 @pytest.mark.virtual_time
 async def test_what_has_not_begun_when_the_time_is_over_is_refused() -> None:
-    """The goodbye says that it was read. Only the call that has begun may have been served."""
+    """The goodbye says that they were read. Only the call that has begun may have been served."""
     served: list[int] = []
 
     async def work(number: int) -> None:
@@ -613,7 +613,7 @@ async def test_requests_received_before_the_peer_half_closed(end_seconds: float 
 @rows(("grace", "answered"), [(None, True), (0.05, False), (5, True)])
 @pytest.mark.virtual_time
 async def test_a_transport_asks_its_session_to_close(grace: float | None, answered: bool) -> None:
-    """Like a server that closes. Running handlers may still call their peer."""
+    """Like a server that closes: running handlers may still call their peer."""
 
     async def work(context: SessionContext) -> Any:
         await asyncio.sleep(0.2)

@@ -168,7 +168,7 @@ def test_a_token_in_the_params_is_used() -> None:
     ],
 )
 def test_no_token_is_an_integer_beyond_64_bits(convention: Any, asked: bytes, members: Any) -> None:
-    """A peer that sends one gets no progress; a call whose id is one gets its digits as the token."""
+    """A peer that sends such a token gets no progress; a call with such an id gets its digits as the token."""
     end = End(
         decoder=Decoder(profile=JSONRPC.replace(big_ints="exact")), convention=convention(), id_factory=lambda: 2**64
     )

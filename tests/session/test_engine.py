@@ -271,7 +271,7 @@ def test_a_batch_without_requests_is_answered_at_once_or_not_at_all() -> None:
         Notification("n"),
         Notification("m"),
     ]
-    # Two messages that look like responses, to no call.
+    # Two messages that look like responses to no call.
     events = receive(end, b'[{"jsonrpc":"2.0","id":1,"result":1},{"jsonrpc":"2.0","id":2,"result":1,"error":1}]')
     assert [type(event) for event in events] == [Fault, Fault]
     assert [type(event) for event in receive(End(response_policy="never"), b"[1,2]")] == [Fault, Fault]
@@ -300,13 +300,13 @@ def test_an_error_without_an_id_settles_the_whole_batch() -> None:
     assert receive(end, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}') == calls
     assert [call.settled_by for call in calls if call is not None] == [Error(-32600, "no")] * 2
     assert alone.outcome is None
-    # There is no other batch for a second one, and one call.
+    # There is no other batch for a second response, and one call.
     assert receive(end, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}') == [alone]
 
 
 @rows("code", [-32601, -32602])
 def test_a_response_to_a_notification_settles_no_call(code: int) -> None:
-    """Some peers send one, with the id that the notification does not have."""
+    """Some peers send one, with an id that the notification does not have."""
     error = b'{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"no"}}' % code
     end = End()
     end.engine.calls.notify("unknown", [1])

@@ -32,7 +32,7 @@ async def wait() -> None:
 
 
 def leave(work: Coroutine[Any, Any, Any]) -> None:
-    """Start what still runs when the loop ends."""
+    """Start work that still runs when the loop ends."""
     Left.append(asyncio.ensure_future(work))
 
 

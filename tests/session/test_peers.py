@@ -25,7 +25,7 @@ HERE = "127.0.0.1"
 
 
 class Handlers:
-    """The methods that the peers call, and the notifications that they sent."""
+    """The methods that the peers call, and the notifications that they have sent."""
 
     def __init__(self) -> None:
         self.noted: asyncio.Queue[Any] = asyncio.Queue()

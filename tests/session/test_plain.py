@@ -1,8 +1,8 @@
-"""What an engine writes is the same in each way to serve.
+"""An engine writes the same in each way of serving.
 
 plain     by the fast path of serving; the driver starts the coroutines
 at once   by the fast path, which starts the coroutines, too
-ordinary  the hooks choose it
+ordinary  chosen by hooks
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ current: ContextVar[int] = ContextVar("current", default=0)
 
 
 class Served:
-    """Hooks of requests: with them nothing is plain."""
+    """Hooks of requests: with them, nothing takes the fast path."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -37,7 +37,7 @@ class Served:
 
 
 class End(Driver):
-    """A driver that keeps what is written, and runs handlers when it is told to."""
+    """A driver that keeps what is written, and runs handlers on request."""
 
     def __init__(self, way: str, bounds: Bounds | None = None) -> None:
         self.written = b""
@@ -77,7 +77,7 @@ class End(Driver):
             self.runs.append(run)
 
     def make_task(self, served: Any, **_: Any) -> End:
-        """Make an eager task, as it were: the coroutine takes its first step."""
+        """Imitate an eager task: the coroutine takes its first step."""
         if next(served, "has ended") != "has ended":
             self.runs.append(served.get_run())
         return self
@@ -86,7 +86,7 @@ class End(Driver):
         self.engine.cancelled(self.runs.pop())
 
     def read(self, data: bytes) -> bytes:
-        """Read lines together, and return what is written then."""
+        """Read lines together, and return what is written in response."""
         self.written = b""
         messages: list[Any] = Decoder().feed(data)
         assert self.engine.look_ahead is not None

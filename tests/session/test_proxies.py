@@ -247,7 +247,7 @@ class Concrete:
 
 @rows("interface", [Both, Concrete])
 async def test_a_class_with_more_than_methods(interface: Any) -> None:
-    """A Protocol with types and overloads; a class that is none may have attributes, which are not served."""
+    """A Protocol with types and overloads. Another class may have attributes, which are not served."""
     handlers = Handlers()
     handlers.add(Concrete(), interface)
     assert list(handlers.functions()) == ["f"]

@@ -47,7 +47,7 @@ class World:
         return not self.is_calm and self.random.random() < probability
 
     def delay(self) -> float:
-        """Return after how many seconds a response leaves."""
+        """Return the seconds after which a response is sent."""
         return 0.0 if self.is_calm else self.random.choice([0, 0, 0, 0.1, 1, 30])
 
     async def make(self) -> MemoryTransport:
@@ -84,7 +84,7 @@ class World:
 
 
 class RandomPeer:
-    """The far end of a connection. It reads in order, and responds to what it has read, sooner or later."""
+    """The far end of a connection. It reads in order, and responds sooner or later to what it has read."""
 
     def __init__(self, world: World, transport: MemoryTransport) -> None:
         self.world = world
@@ -243,7 +243,7 @@ async def test_whatever_happens_each_call_ends_once_and_each_reader_goes_on(seed
             closed.add(2)
             with contextlib.suppress(CallTimeout):
                 await readers[2].subscription.close()
-    if not closes_amid:  # everything becomes well again
+    if not closes_amid:  # everything works again
         world.is_calm = True
         if random.random() < 0.5:
             await world.peers[-1].transport.disconnect()
@@ -266,7 +266,7 @@ async def test_whatever_happens_each_call_ends_once_and_each_reader_goes_on(seed
     for reader, ended in zip(readers, await asyncio.gather(*reading), strict=True):
         assert ended == "lost" or closes_amid or readers.index(reader) in closed
         assert reader.missed() == [], reader.name
-    # A random delay is half its bound on average; connections that lasted begin anew.
+    # A random delay is half its bound on average; after a connection that lasted, the delays begin anew.
     assert len(world.peers) <= 2 * (CHAOS_SECONDS + 120)
     for peer in world.peers:
         await peer.transport.disconnect()

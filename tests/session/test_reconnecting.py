@@ -355,7 +355,7 @@ async def test_waiting_calls_fail_when_nothing_more_is_tried() -> None:
 
 
 class Refused(Exception):
-    """As websockets raises it."""
+    """As raised by websockets."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"HTTP {status}")
@@ -609,7 +609,7 @@ class Nodes:
         return one
 
     def stop(self, grace_seconds: float | None = None) -> None:
-        """Let the latest peer end, as a server that stops does."""
+        """Let the latest peer end, like a server that stops."""
         self.transports[-1][1].onstop(grace_seconds)
 
     async def lose(self) -> None:
@@ -754,7 +754,7 @@ async def test_what_a_peer_has_not_begun_in_the_time_of_its_close_is_sent_again(
 
 @pytest.mark.virtual_time
 async def test_what_a_peer_refuses_after_its_goodbye_is_sent_again() -> None:
-    """A goodbye with an id whose place is not known settles no call."""
+    """A goodbye with an unknown id settles no call."""
     wires: list[Wire] = []
     async with nodes() as peers:
 
@@ -810,7 +810,7 @@ async def test_a_busy_peer_that_stays_is_the_matter_of_the_caller() -> None:
 
 @pytest.mark.virtual_time
 async def test_a_loss_elsewhere_is_tried_again_after_a_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`send` may use another connection as well, as a gateway does."""
+    """`send` may use another connection, too, as a gateway does."""
     monkeypatch.setattr(random, "uniform", lambda least, bound: bound)
     times: list[float] = []
 
@@ -948,7 +948,7 @@ async def test_an_ordinary_close_is_not_logged(caplog: pytest.LogCaptureFixture)
 
 
 async def test_a_connection_that_is_idle_too_long_is_lost_at_once() -> None:
-    """A peer that has been silent for so long would not take part in an orderly close either."""
+    """A peer that has been silent for that long would not take part in an orderly close either."""
     silent = socket.create_server(("127.0.0.1", 0))
     faults = Faults()
     async with service() as server:

@@ -326,7 +326,7 @@ async def test_notifications_are_never_answered() -> None:
         await settle()
         assert wire.received == []
         assert served == [1, 1]
-        # The peer is not told about a missing argument either.
+        # A missing argument is not reported to the peer either.
         assert [type(error).__name__ for error in faults.seen] == ["ZeroDivisionError", "RpcError", "RpcError"]
 
 
@@ -572,7 +572,7 @@ async def test_answers_and_cancellations_do_not_wait_in_the_inbox() -> None:
 
 @rows("sends", ["results", "notifications"])
 async def test_nothing_is_served_while_the_peer_does_not_read(sends: str) -> None:
-    """What handlers send counts as much as their responses."""
+    """What handlers send is counted like their responses."""
     served: list[int] = []
 
     def work(context: SessionContext, number: int) -> str | None:
@@ -620,7 +620,7 @@ class Deaf:
 )
 @pytest.mark.virtual_time
 async def test_a_peer_that_does_not_read_cannot_fill_the_memory_with_faults(message: bytes) -> None:
-    """They get responses until too many of these wait to be sent; in the end all have one."""
+    """They get responses until too many of these wait to be sent; in the end all have got one."""
     count = 6000
 
     one, other = memory_pair()
@@ -753,7 +753,7 @@ def nothing_unawaited() -> Iterator[None]:
 
 
 class Work:
-    """An object with `__await__`, of which nothing has to be ended."""
+    """An object with `__await__` that does not have to be ended."""
 
     def __await__(self) -> Generator[Any, None, None]:
         return forever().__await__()

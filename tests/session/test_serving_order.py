@@ -228,7 +228,7 @@ CONVENTIONS = [JsonRpcConvention(), LspConvention(), McpConvention()]
 @rows("convention", CONVENTIONS)
 @rows("max_handlers", [1, 5])
 async def test_pings_do_not_wait(convention: Convention, max_handlers: int) -> None:
-    """Neither behind the ordered one nor behind what waits for it; single, and in a batch."""
+    """Neither behind the ordered one nor behind what waits for it; alone and in a batch."""
     log = Log()
     options = {"convention": convention, "max_handlers": max_handlers, "max_inbox": 2}
     async with session_and_wire(with_order(log), **options) as (_, wire):
@@ -271,7 +271,7 @@ async def test_a_ping_of_a_registered_method_does_not_wait_and_lifts_nothing(opt
 
 @rows("convention", CONVENTIONS)
 async def test_heartbeats_outlive_a_slow_one(convention: Convention) -> None:
-    """Those of one side: with both, each ping is a sign of life itself."""
+    """Pings of one side: with both, each ping would itself be a sign of life."""
     handlers = Handlers({"quick": lambda: 6})
     handlers.register("change", lambda: asyncio.sleep(100, 5), ordered=True)
     one, other = memory_pair()
@@ -283,7 +283,7 @@ async def test_heartbeats_outlive_a_slow_one(convention: Convention) -> None:
 
 
 async def test_a_ping_that_waits_for_the_peer_to_read_does_not_wait_for_the_ordered_one() -> None:
-    """It is held, as everything is, while the peer does not read."""
+    """It is held, like everything, while the peer does not read."""
     log = Log()
 
     async def change(context: SessionContext) -> None:
@@ -452,7 +452,7 @@ async def test_hooks_see_a_held_message_when_it_begins() -> None:
 
 @rows("seed", range(30))
 async def test_the_law_of_order(seed: int) -> None:
-    """Whatever arrives, nothing begins before an ordered one has ended that came before it, and all of it is served."""
+    """Whatever arrives, nothing begins before an earlier ordered message has ended, and everything is served."""
     random = Random(seed)
     events: list[tuple[str, int]] = []
 

@@ -64,7 +64,7 @@ CHANNELS = {"memory": over_memory, "tcp": over_tcp, "pipes": over_pipes}
 @pytest.mark.slow
 @pytest.mark.parametrize("channel", CHANNELS)
 async def test_the_defaults_survive_many_requests_that_are_called_back(channel: str) -> None:
-    """Each method once, then all concurrently in both directions."""
+    """Each method alone, then all concurrently in both directions."""
     # More requests than slots in each case, and once more than all bounds.
     is_large = channel == "tcp" and loops.current in ("asyncio", "uvloop")
     notes, asks = (20_000, 9_000) if is_large else (1000, 1000)
@@ -297,7 +297,7 @@ async def test_waiting_messages_are_bounded_in_bytes(raw: bool) -> None:
 
     session = Session(one, {"m": handler}, max_handlers=1, inbox_bytes=1_000_000, hooks=Faults())
     async with session:
-        for _ in range(2):  # the second time as the first: the account of bytes is back at zero
+        for _ in range(2):  # the second time is like the first: the count of bytes is back at zero
             for number in range(100):
                 other.send(Request(number, "m", {"list": [["x" * 50_000], {"y" * 50_000: True}]}))
             await eventually(lambda: len(answers) >= 89)
@@ -312,7 +312,7 @@ async def test_waiting_messages_are_bounded_in_bytes(raw: bool) -> None:
 
 
 async def test_handlers_that_wait_for_the_peer_are_bounded() -> None:
-    """The peer never responds to the calls back, so its own requests are refused in the end."""
+    """The peer never responds to the calls back, so in the end its own requests are refused."""
 
     options: dict[str, Any] = {"max_inbox": 50, "inbox_bytes": 10_000_000, "hooks": Faults(), "close_seconds": 0}
     async with session_and_wire(asking_handlers(), **options) as (session, wire):

@@ -348,7 +348,7 @@ class Tcp:
 
 
 async def test_a_generator_waits_for_the_reader() -> None:
-    """It is 1 GB that would be sent; some MB are what the system keeps for a socket."""
+    """1 GB would be sent; the system keeps some MB for a socket."""
     sent = 0
 
     async def endless(**rest: Any) -> AsyncIterator[str]:

@@ -332,7 +332,7 @@ async def test_what_is_not_an_id_and_errors_of_the_peer() -> None:
 
 
 class Node:
-    """Peers over memory, one for each connection; each counts the ids of its subscriptions from 1."""
+    """Peers over memory, one for each connection; each numbers its subscriptions from 1."""
 
     def __init__(self) -> None:
         self.peers: list[Session] = []
@@ -403,7 +403,7 @@ async def test_a_subscription_goes_on_in_the_next_session_after_a_gap() -> None:
         await node.lose()
         lost = asyncio.get_running_loop().time() - began
         assert node.subscribed[2:] == [["newHeads"]]
-        assert heads.id == 1  # as the other one had
+        assert heads.id == 1  # like the other one
         more = await subscriptions.subscribe("more")
         await node.publish((1, "head 2"), (2, "more 1"))
         assert await anext(heads) == "head 1"
@@ -546,7 +546,7 @@ async def test_after_a_goodbye_the_next_session_takes_over() -> None:
         assert await call is True
 
 
-# A node whose answers the test gives, and which gives the same id in each connection.
+# A node whose responses the test gives, and which gives the same id on each connection.
 
 
 class Wires:

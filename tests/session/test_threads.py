@@ -192,7 +192,7 @@ def test_call_threadsafe_fails_when_the_loop_is_closed(has_task: bool) -> None:
 
 
 def test_call_threadsafe_fails_when_the_loop_is_closed_meanwhile() -> None:
-    """A loop that is closed while it takes a callback keeps the callback, and never runs it."""
+    """A loop that is closed while a callback is added keeps the callback, and never runs it."""
     kept: list[Any] = []
     loop: Any = SimpleNamespace(
         is_running=lambda: True, call_soon_threadsafe=lambda *callback: kept.append(callback), is_closed=lambda: True

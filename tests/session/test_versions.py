@@ -1,4 +1,4 @@
-"""Sessions with peers that write JSON-RPC 1.0, no `jsonrpc`, or 2.0: each side hears the form of the other one."""
+"""Sessions with peers that write JSON-RPC 1.0, no `jsonrpc`, or 2.0: each side adapts to the form of the other."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ OLD_NOT_JSON = '{"id":null,' + NOT_JSON + ',"result":null}'
         ("[" + OLD + "]", '{"id":null,' + INVALID + ',"result":null} {"id":8,"result":4,"error":null}'),
         ('{"id":9', '{"id":null,' + NOT_JSON + ',"result":null} {"id":8,"result":4,"error":null}'),
         ('{"id":null,"method":"m"}', '{"id":8,"result":4,"error":null}'),
-        # What does not decide gets the form of the profile, even if the next text has arrived with it.
+        # A text that does not decide gets the form of the profile, even if the next text has arrived with it.
         ("ready\n[]\n" + NEW, f"{OLD_NOT_JSON} {OLD_INVALID} " + '{"jsonrpc":"2.0","id":8,"result":4}'),
         ("ready\n" + OLD, OLD_NOT_JSON + ' {"id":8,"result":4,"error":null}'),
     ],

@@ -28,7 +28,7 @@ class Link:
     Attributes:
         ends: Both ends.
         convention: Their convention.
-        group: The group of those that are in one.
+        group: The group of the ends that are in one.
         group_handlers: How many handlers of the group may run.
         is_tough: Whether both ends have small bounds and much to do.
     """
@@ -109,7 +109,7 @@ class Conversation:
     """A simulation from a seed.
 
     Args:
-        seed: What everything comes from.
+        seed: The seed that determines everything.
         is_traced: Whether to keep a trace.
 
     Attributes:

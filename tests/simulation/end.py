@@ -53,7 +53,7 @@ CONVENTIONS: Final = (Convention(), JsonRpcConvention(), FullConvention(), FullC
 
 
 class Failure(Exception):
-    """What a handler raises that fails."""
+    """The exception of a handler that fails."""
 
 
 class _Handlers(Handlers):
@@ -62,7 +62,7 @@ class _Handlers(Handlers):
 
 
 class _Traced:
-    """Hooks by which requests are served in the slower way."""
+    """Hooks that make the engine serve requests on the slower path."""
 
     def __init__(self, end: End) -> None:
         self._end = end
@@ -88,9 +88,9 @@ class End(Driver):
     """One end of a connection.
 
     Attributes:
-        name: In the trace.
+        name: Its name in the trace.
         peer: The other end.
-        engine: What is tested.
+        engine: The engine under test.
         in_flight: The calls that were sent and have not settled, with their plans.
         settled_calls: The calls that have settled since the last message came.
         is_reading: Whether the engine wants to read.
@@ -260,7 +260,7 @@ class End(Driver):
         self.wrote()
 
     def wrote(self) -> None:
-        """Note that the system has taken bytes."""
+        """Record that the system has taken bytes."""
         if self._must_drain and not self._is_drain_due and self.unwritten_bytes <= self._low_water:
             self._is_drain_due = True
             self.world.soon(self._drained)
@@ -430,14 +430,14 @@ class End(Driver):
     # The application.
 
     def call(self, depth: int = 0, callback: Callable[[], object] | None = None, must_end: bool = False) -> Call | None:
-        """Call the peer, with a timeout if it must end. Returns None if that is refused."""
+        """Call the peer, with a timeout if it must end. Returns None if the call is refused."""
         random = self.world.random
         plan = Plan(self.world, self, True, depth)
         timeout, idle_timeout = random.choice(TIMEOUTS), random.choice(IDLE_TIMEOUTS)
         if plan.pace:
             timeout, idle_timeout = None, 1.5 * plan.pace
         if must_end and timeout is None:
-            timeout = 100.0  # two ordered handlers may wait for what the other one holds up
+            timeout = 100.0  # two ordered handlers may wait for each other
         on_progress = partial(self._on_progress, plan) if random.random() < 0.3 else None
         try:
             call = self.engine.call(
@@ -492,7 +492,7 @@ class End(Driver):
         self._cancels = None
 
     def write_raw(self) -> None:
-        """Write what no engine writes."""
+        """Write something that no engine writes."""
         random = self.world.random
         if not self.engine.may_call:
             return
@@ -539,7 +539,7 @@ class End(Driver):
         self._begin_closing(self.world.random.choice(GRACES))
 
     def end_stream(self) -> None:
-        """Write nothing more, and read on."""
+        """Write nothing more, and keep reading."""
         if not self.is_lost:
             self._log("ends its stream")
             self.engine.may_call = False

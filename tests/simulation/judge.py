@@ -1,12 +1,12 @@
-"""The judge of one end: what it owes its peer, and the invariants that hold after every event.
+"""The judge of one end: what that end owes its peer, and the invariants that hold after every event.
 
 Invariants:
 - Each request that was read gets exactly one response, which its plan allows; a batch gets one array in the order of
   the batch. Nothing else gets a response, and a cancelled request only if the convention says so.
-- No function is called whose request was cancelled before, or by a message that was read together with it.
+- No function is called if its request was cancelled before, or by a message that was read together with it.
 - Functions are called in the order of arrival, each once, and coroutines get their slots in that order. Nothing that
   came after a message whose method is ordered is called before its function has ended. Nothing is called while the peer
-  does not read, except one message each time it has read.
+  does not read, except for one message each time it has read.
 - Slots, waiting messages, their bytes, the counts of a group, and refusals to a peer that does not read are bounded.
 - There is a timer for the earliest deadline, and a side that drains reports when it has served everything.
 - At the end nothing is left: no call, request, handler, byte or count; and reading continues.
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 BUSY: Final = int(SessionErrorCode.SERVER_BUSY)
 CANCELLED: Final = -32800
 REFUSALS: Final = (BUSY, -32600, -32700)
-"""The errors that no handler gives."""
+"""The errors that no handler raises."""
 MANY_BYTES: Final = 10**6
 """More bytes than all messages of a conversation have."""
 CLOCK_SECONDS: Final = 0.01
-"""What may pass while an engine reads the clock."""
+"""The time that may pass while an engine reads the clock."""
 SMALL_BATCH: Final = 64
 """The items of the largest batch that is received in one turn."""
 REFUSAL_FACTOR: Final = 16
@@ -49,7 +49,7 @@ def key_of(id: Any) -> tuple[type, Any]:
 
 
 class Judge:
-    """What one end owes, and what it must keep to."""
+    """What one end owes, and the rules that it must keep."""
 
     def __init__(self, end: End) -> None:
         self._end = end
@@ -62,7 +62,7 @@ class Judge:
         self._progress: dict[Call, float] = {}  # when there was progress last
         self._arrivals = 0
         self._last_invoked = self._last_started = -1
-        self._ordered: Plan | None = None  # the last that was served
+        self._ordered: Plan | None = None  # the last one that was served
         self._may_invoke_one = self._is_told = False
         self._notifications = self._invoked_notifications = self._late_notifications = 0
         self._refusals_for_room = 0
@@ -215,7 +215,7 @@ class Judge:
             self._fail(f"the engine wrote {data!r}: {message}")
 
     def wrote_around(self, size: int) -> None:
-        """Note what was written without the engine, which asks how much is unwritten after as many bytes of its own."""
+        """Note what was written without the engine, which checks the unwritten bytes after as many bytes of its own."""
         if not self._end.unwritten_before:
             self._around_bytes = 0
         self._around_bytes += size
@@ -251,7 +251,7 @@ class Judge:
         plan.is_answered = True
 
     def _allows(self, code: int, plans: list[Plan]) -> bool:
-        """Return whether one of the requests with an id may be answered with this error."""
+        """Return whether one of the requests with an id may get this error."""
         if code == BUSY:
             self._busy_responses += 1
             return any(plan.form == "future" or not plan.is_begun for plan in plans)
@@ -340,7 +340,7 @@ class Judge:
             waiting += run.state is RunState.WAITING
         if end.is_reading and not inbox.items:
             self._unread_items = 0
-        # All that run may begin to wait, when the queue is full already; and one more is held when reading pauses.
+        # All that run may begin to wait when the queue is already full; and one more is held when reading pauses.
         most = bounds.max_inbox + 1 + bounds.max_handlers + self._unread_items + end.extra_room
         if waiting > most:
             self._fail(f"{waiting} messages wait, and at most {most} may")

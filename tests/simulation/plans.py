@@ -1,4 +1,4 @@
-"""Plans: what the handler of a message does. The end that sends the message draws its plan, and knows the outcome."""
+"""Plans: what the handler of a message does. The end that sends the message makes its plan, and knows the outcome."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class Plan:
         invocations: How often the function was called.
         is_in_batch: Whether it is an item of a batch.
         is_ordered: Whether nothing that arrives later may begin before the function has ended.
-        work: What the function has returned, if that is a coroutine or a future.
+        work: What the function has returned if it is a coroutine or a future.
         is_begun: Whether the function has done anything: from its call on, or from its first step.
         is_cancelled: Whether the receiver has read a cancellation.
         is_withdrawn: Whether the cancellation was among the messages that were read together with the request.
         is_cut_off: Whether the receiver has cancelled the handler.
-        is_answered: Whether a response to this very request was written.
+        is_answered: Whether a response to this request itself was written.
         is_disclaimed: Whether the receiver has said that it will not serve the request.
     """
 

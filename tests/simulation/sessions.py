@@ -1,8 +1,8 @@
 """Two sessions over a channel on which bytes arrive late and in pieces, on a loop with a virtual clock.
 
-Above the engine this is what a session adds: the connection with its states and its drain, tasks, timers, waiting for
+This covers what a session adds to the engine: the connection with its states and its drain, tasks, timers, waiting for
 room, closing and the half-closed stream. Everything comes from one seed. Each call ends once, with its own result or an
-error that fits; no request is served twice, and none whose caller was told that it was not sent; nothing is left.
+error that fits; no request is served twice, nor is one whose caller was told that it was not sent; nothing is left.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ METHODS: Final = ("echo", "sleep", "back", "fail", "notify back", "unknown", "pa
 
 
 class LateChannel(Channel):
-    """One end of a channel whose bytes arrive when the random numbers say so."""
+    """One end of a channel whose bytes arrive at random times."""
 
     other: LateChannel
 
@@ -308,7 +308,7 @@ class Talk:
             await session.close(random.choice((0.0, 5.0)))
         assert asyncio.all_tasks() == before, "a task is left"
         await asyncio.gather(*work)
-        await asyncio.sleep(10.0)  # for what is on the way in the channel
+        await asyncio.sleep(10.0)  # for what is still in the channel
         assert not self.is_disclaimed_served, "a request was served that was not sent"
         assert not self.generators, "a generator is not closed"
         assert not self.served or max(self.served.values()) == 1, "a request was served twice"

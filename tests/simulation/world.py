@@ -30,7 +30,7 @@ class World:
     """The clock, the events and the random numbers of one simulation.
 
     Args:
-        seed: What everything comes from.
+        seed: The seed that determines everything.
         is_traced: Whether to keep a line for each event, in `trace`.
 
     Attributes:
@@ -112,7 +112,7 @@ class World:
 
 
 class Future:
-    """What a handler of the simulation waits for. To the engine it is one of asyncio's futures."""
+    """What a handler of the simulation waits for. The engine treats it as one of asyncio's futures."""
 
     _asyncio_future_blocking = False
     __slots__ = ("_error", "_result", "_waiters", "_world", "is_done")
@@ -150,7 +150,7 @@ class Future:
 
 
 class Task:
-    """A coroutine that waits for futures of the simulation, as a task of asyncio.
+    """A coroutine that waits for futures of the simulation, like a task of asyncio.
 
     Args:
         world: Where it runs.

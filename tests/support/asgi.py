@@ -31,7 +31,7 @@ class Client:
         scope: The scope.
         sent: The events that the application has sent.
         received: How many parts of the body the application has received.
-        gone: Set when the client is to leave after its body.
+        gone: Set when the client is to disconnect after its body.
         is_stuck: Whether the client reads nothing: sending does not return.
     """
 

@@ -22,7 +22,7 @@ async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
-    # Without the loop that looks for signals ten times a second, and ends no sooner.
+    # Without the loop that checks for signals ten times per second, which would delay the end.
     before = asyncio.all_tasks()
     await server.startup()
     of_lifespan = asyncio.all_tasks() - before

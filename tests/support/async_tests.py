@@ -2,7 +2,7 @@
 
 Rules:
 - The loop is the one that the fixtures `loop` and `each_loop` choose (see loops.py), asyncio's without them.
-- A test fails after `SECONDS`, or after as many as its mark `time_limit(seconds)` says. A loop with a virtual clock has
+- A test fails after `SECONDS`, or after the time of its mark `time_limit(seconds)`. A loop with a virtual clock has
   limits of its own (see clock.py).
 - A test fails when it leaves a task or a timer, or when an exception was reported to the loop's exception handler.
 """
@@ -36,7 +36,7 @@ def run(test: Coroutine[Any, Any, object], seconds: float = SECONDS) -> None:
         left = asyncio.all_tasks() - before - closing
         assert left == set(), left
         timers = [timer for timer in getattr(loop, "_scheduled", ()) if not timer.cancelled()]
-        # uvicorn leaves the one of a connection that the client resets.
+        # uvicorn leaves that of a connection that the client resets.
         timers = [timer for timer in timers if "timeout_keep_alive_handler" not in repr(timer)]
         assert timers == [], timers
 

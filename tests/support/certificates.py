@@ -10,7 +10,7 @@ from typing import Any
 
 @functools.cache
 def _authority() -> Any:
-    import pytest  # the programs that read `contexts_of` start without it
+    import pytest  # programs that use `contexts_of` start without it
 
     return pytest.importorskip("trustme", reason="trustme is not installed").CA()
 
@@ -31,7 +31,7 @@ def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
 
 
 def write_certificates(folder: Path) -> None:
-    """Write what `contexts_of` reads, for tests of several processes."""
+    """Write the files that `contexts_of` reads, for tests with several processes."""
     _authority().cert_pem.write_to_path(str(folder / "authority.pem"))
     _authority().issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(
         str(folder / "server.pem")

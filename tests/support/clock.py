@@ -5,7 +5,7 @@
 
 Rules:
 - The mark is for tests whose world is one loop: memory transports, futures, tasks. `asyncio.run` uses such a loop in
-  the whole test, and in a test that runs on other loops, too, it takes the place of asyncio's.
+  the whole test, and in a test that runs on other loops, too, it replaces asyncio's.
 - A loop for which nothing is ready, and that has no timer, would wait forever: `Deadlock` says what its tasks wait for.
 - The time does not jump while a thread of `run_in_executor` works. The loop does not know of other threads.
 - A file descriptor is refused: whether it is ready depends on real time.
@@ -27,14 +27,14 @@ from typing import Any, Final
 from unittest import SkipTest
 
 START: Final = 1000.0
-"""The time of a new loop: not zero, which code could take for none."""
+"""The time of a new loop: not zero, which code could mistake for None."""
 REAL_SECONDS: Final = 50.0
 
 
 def moving_clock() -> Callable[[float], None]:
     """Return a function that moves the time of the running loop forward, by seconds. Skips the test on uvloop.
 
-    The limit of an async test is in that time, too: `@pytest.mark.time_limit(3600)`.
+    The time limit of an async test is measured in that time, too: `@pytest.mark.time_limit(3600)`.
     """
     loop = asyncio.get_running_loop()
     if not isinstance(loop, asyncio.BaseEventLoop):
@@ -71,7 +71,7 @@ class _Selector(selectors.BaseSelector):
         self._end = time.monotonic() + REAL_SECONDS
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        if self._real.get_map():  # the first one is the loop's own, by which other threads wake it up
+        if self._real.get_map():  # the first one is the loop's own, through which other threads wake it up
             raise RuntimeError(
                 "a loop with a virtual clock has no file descriptors: use a memory transport, or real time"
             )

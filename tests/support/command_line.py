@@ -82,7 +82,7 @@ def run(
 def run_here(
     *arguments: str | bytes | Path, data: bytes = b"", cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Do the same in this process, on descriptors 0 to 2 as in one of its own, for a tenth of the cost."""
+    """Do the same in this process, on descriptors 0 to 2 like a process of its own, for a tenth of the cost."""
     done = run_here_in_bytes(*arguments, data=data, cwd=cwd)
     output, errors = (stream.decode().replace("\r\n", "\n") for stream in (done.stdout, done.stderr))
     return subprocess.CompletedProcess(done.args, done.returncode, output, errors)
@@ -175,7 +175,7 @@ class Terminal:
         os.write(self._reader, keys)
 
     def text(self) -> str:
-        """Return all that was written, when no process uses the terminal any more."""
+        """Return everything that was written, once no process uses the terminal any more."""
         os.close(self.writer)
         self._thread.join(SECONDS)
         os.close(self._reader)

@@ -51,7 +51,7 @@ def _plain_payload(module: ModuleType, value: Any) -> object:
 
 
 def exactly(value: Any) -> bytes | str:
-    """Return a decoded value as one that tells types apart, and is equal for equal values."""
+    """Return a decoded value as one that distinguishes types, and is equal for equal values."""
     try:
         return marshal.dumps(value, 0)  # goes deeper than repr, and in version 0 writes equal values alike
     except ValueError:  # a Decimal

@@ -11,7 +11,7 @@ SECRET = "the secret text"
 
 
 def on_another_loop(work: Awaitable[bytes]) -> bytes:
-    """The result of what no loop of asyncio runs. `pause` gives control away."""
+    """The result of a coroutine that no loop of asyncio runs. `pause` yields control."""
     steps = work.__await__()
     while True:
         try:

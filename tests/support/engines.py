@@ -14,7 +14,7 @@ from jsonrpc_fast.session.running import Run
 
 
 class Fault(NamedTuple):
-    """The peer sent something wrong; `response` is what was sent for it, b"" for nothing."""
+    """The peer sent something invalid; `response` is what was sent in response, b"" for nothing."""
 
     error: BaseException
     response: bytes

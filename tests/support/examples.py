@@ -3,8 +3,8 @@
 The profiles, chosen by `HYPOTHESIS_PROFILE` or `--hypothesis-profile`:
 
     dev       30 examples (the default)
-    ci        30 examples, the same in every run: .ci/run fuzzes what they test, too
-    thorough  2000 examples, in the nightly sessions
+    ci        30 examples, the same in every run: .ci/run also fuzzes what they test thorough  2000 examples, in the
+    nightly sessions
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def register_profiles() -> None:
 
 
 def seeds(count: int) -> range:
-    """Return as many seeds, and ten times as many in the nightly sessions."""
+    """Return that many seeds, and ten times as many in the nightly sessions."""
     return range(count * (10 if settings.default.max_examples > 1000 else 1))
 
 

@@ -29,7 +29,7 @@ async def of_a_cancelled_future(*arguments: Any) -> Any:
 
 
 ERRORS = [ValueError("in secret-token"), SystemExit("in secret-token")]
-if sys.version_info >= (3, 11):  # before, nothing tells a task's own cancellation from another one
+if sys.version_info >= (3, 11):  # before, a task's own cancellation cannot be distinguished from another one
     ERRORS.append(asyncio.CancelledError("in secret-token"))
 
 FAILING_SYNC = [raising(error) for error in ERRORS]

@@ -1,12 +1,12 @@
 """Processes of Python that are forked from one which has imported the package, for a tenth of the cost (Linux).
 
-A test starts `python -m jsonrpc_fast`, an example, or code or a file that begins with MARK, in any way: itself, or
-through the package. `subprocess.Popen` then asks a process for a child instead of starting an interpreter. All else is
-as before: the child is one of the process of the tests, and has the streams, the directory and the environment that
-were asked for. At its end it does what an interpreter does, except that it does not free the modules one by one: their
-memory would be copied for that.
+A test starts `python -m jsonrpc_fast`, an example, or code or a file that begins with MARK, in any way: directly, or
+through the package. `subprocess.Popen` then requests a child from a forking process instead of starting an interpreter.
+Everything else is unchanged: the child belongs to the test process, and has the given streams, directory and
+environment. At its end it does what an interpreter does, except that it does not free the modules one by one, because
+that would copy their memory.
 
-An interpreter does start where what it reads at its beginning matters: other options, or settings in the environment.
+An interpreter is still started where its start matters: for other options, or settings in the environment.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ PLAIN: Final = {
 
 
 class Forks:
-    """The process that forks, which starts when the first child is needed, and ends with the process of the tests."""
+    """The process that forks. It starts when the first child is needed, and ends with the test process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -75,7 +75,7 @@ class Forks:
         return 0 if self._socket is None else 1
 
     def is_child(self, pid: str) -> bool:
-        """Tell whether a process is the one that forks."""
+        """Return whether a process is the one that forks."""
         return self.process is not None and pid == str(self.process.pid)
 
     def child(self, given: dict[str, Any]) -> int | None:
@@ -154,7 +154,7 @@ def _may_be_forked(words: list[str]) -> bool:
 
 
 def _adopt_orphans(is_on: bool) -> None:
-    """Let this process become the parent of processes whose own parent has ended: so a grandchild becomes a child."""
+    """Let this process become the parent of processes whose own parent has ended: a grandchild becomes a child."""
     ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, int(is_on), 0, 0, 0)
 
 
@@ -200,7 +200,7 @@ def serve(connection: socket.socket) -> tuple[list[str], str, dict[str, str], bo
             if child:
                 connection.send(str(child).encode())
                 os._exit(0)
-            while os.getppid() == own:  # until the process of the tests is the parent
+            while os.getppid() == own:  # until the test process is the parent
                 os.sched_yield()
             for number, stream in enumerate(streams):
                 os.dup2(stream, number)
@@ -216,7 +216,7 @@ def serve(connection: socket.socket) -> tuple[list[str], str, dict[str, str], bo
 
 
 def become(words: list[str], folder: str, environment: dict[str, str], is_new_session: bool) -> None:
-    """Run what `python` would run with these arguments, there, in this process."""
+    """Run in this process what `python` would run with these arguments in that directory."""
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
@@ -252,7 +252,7 @@ def run(words: list[str], folder: str) -> None:
 
 
 def end(work: Callable[[], None]) -> None:
-    """Do some work, and end this process as an interpreter ends."""
+    """Call a function, and end this process as an interpreter ends."""
     status: Any = 0
     try:
         work()
@@ -269,7 +269,7 @@ def end(work: Callable[[], None]) -> None:
     program = vars(sys.modules["__main__"])
     if program is not globals():
         program.clear()
-    gc.collect()  # what the program has made may say something when it is freed
+    gc.collect()  # objects of the program may print something when they are freed
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.flush()
     try:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 REFERENCES: Final = 1 << 20
-"""The count of references of a placed object, so that it is never freed."""
+"""The reference count of a placed object, so that it is never freed."""
 POINTER: Final = ctypes.sizeof(ctypes.c_void_p)
 
 
@@ -33,11 +33,11 @@ def guarded_page() -> Iterator[tuple[int, int]]:
 def place(value: Any, page: tuple[int, int], at_end: bool) -> Any:
     """Return a copy of an object whose memory is one block, at the beginning or the end of a page.
 
-    The zero behind the characters of a str or bytes is left out: only its size says where it ends. No reference to the
+    The zero after the characters of a str or bytes is left out: only its size says where it ends. No reference to the
     copy may be left when the next one is placed, because the page then holds another object.
 
-    From Python 3.14 on, the interpreter marks references in their two lowest bits: an object at an address that is
-    no multiple of four crashes it. So the copy ends up to three bytes before the end of the page.
+    From Python 3.14 on, the interpreter marks references in their two lowest bits: an object at an address that is not
+    a multiple of four crashes it. So the copy ends up to three bytes before the end of the page.
     """
     size = type(value).__sizeof__(value)
     if type(value) is str:
@@ -56,7 +56,7 @@ def place(value: Any, page: tuple[int, int], at_end: bool) -> Any:
 
 
 def place_items(value: list[Any], page: tuple[int, int], at_end: bool) -> Any:
-    """Return a list with the items of another, which stay in use, whose array is in a page. Rules as in `place`."""
+    """Return a list with the items of another, which must stay in use. Its array is in a page, as in `place`."""
     start, length = page
     size = POINTER * len(value)
     address = start + length - size if at_end else start

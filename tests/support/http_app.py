@@ -17,7 +17,7 @@ cancelled: list[str] = []
 
 
 async def wait(name: str) -> None:
-    """Wait until the client goes."""
+    """Wait until the client disconnects."""
     try:
         await forever()
     except asyncio.CancelledError:

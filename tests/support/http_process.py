@@ -30,7 +30,7 @@ COMMANDS = {
 
 
 class Server:
-    """A server that runs."""
+    """A running server."""
 
     def __init__(self, port: int, process: subprocess.Popen[bytes]) -> None:
         self.port = port
@@ -41,7 +41,7 @@ class Server:
         return socket.create_connection((HOST, self.port), SECONDS)
 
     def send(self, data: bytes) -> bytes:
-        """Send bytes on a connection of their own, and return what comes until the server closes it."""
+        """Send bytes on a new connection, and return what arrives until the server closes it."""
         with self.connect() as connection:
             connection.sendall(data)
             return read_all(connection)
@@ -74,7 +74,7 @@ def parse(answer: bytes) -> tuple[int, bytes]:
 
 
 def read_all(connection: socket.socket) -> bytes:
-    """Return what comes until the peer closes the connection, or resets it after a response."""
+    """Return what arrives until the peer closes the connection, or resets it after a response."""
     received = b""
     with contextlib.suppress(ConnectionResetError):
         while chunk := connection.recv(1 << 16):

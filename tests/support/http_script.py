@@ -1,4 +1,4 @@
-"""An HTTP server on loopback that responds as a test says, byte by byte if it wants."""
+"""An HTTP server on loopback that responds as a test says, byte by byte if required."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class HttpRequest:
 
     @property
     def rpc(self) -> str:
-        """The method of the message; that of the HTTP request without one."""
+        """The method of the message; without one, that of the HTTP request."""
         return str(self.message.get("method", "response")) if self.body else self.method
 
     def result(self, result: Any) -> bytes:

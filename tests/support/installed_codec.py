@@ -1,4 +1,4 @@
-"""What an interpreter that has the codec must be able to do: a program for interpreters that tests start."""
+"""A program for interpreters that tests start: what one with the codec must be able to do."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ for option in (0, 32):
     else:
         raise AssertionError
 """
-"""It needs the variable `rounds`, and has `backend`, the selector's module."""
+"""It needs the variable `rounds`, and defines `backend`, the selector's module."""

@@ -9,7 +9,7 @@ from jsonrpc_fast.session import Outcome
 
 
 class Ledger:
-    """The account of the calls of a session.
+    """A ledger of the calls of a session.
 
     Args:
         expected: The exceptions that may be reported as faults.
@@ -17,9 +17,9 @@ class Ledger:
     Attributes:
         calls: How many calls began.
         open: The calls that are not settled, by their numbers, and their ids.
-        outcomes: How many calls settled in which way.
-        faults: How many faults of which type were reported.
-        violations: How many calls settled without a start, or faults were not expected.
+        outcomes: The number of calls by outcome.
+        faults: The number of reported faults by type.
+        violations: The number of calls that settled without a start, and of unexpected faults.
     """
 
     def __init__(self, *expected: type[BaseException]) -> None:

@@ -92,7 +92,7 @@ class Gate:
         entered: Set when the function `wait` runs.
         opened: Lets `wait` end.
         cancelled: The number of calls of `wait` that were cancelled.
-        ended: The number of those that came to their end.
+        ended: The number of those that returned.
     """
 
     def __init__(self, **options: Any) -> None:

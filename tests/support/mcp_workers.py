@@ -35,7 +35,7 @@ server {{
 
 
 class Workers:
-    """What runs.
+    """The running processes.
 
     Attributes:
         port: The port of nginx.
@@ -59,7 +59,7 @@ def _block(pattern: str) -> list[str]:
 
 @contextlib.contextmanager
 def mcp_workers(nginx: str, read_timeout: str = "60s") -> Iterator[Workers]:
-    """Run all of it; nginx closes a connection after some time without data."""
+    """Run everything; nginx closes a connection after some time without data."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.chmod(0o755)

@@ -17,7 +17,7 @@ except ImportError:  # PyPy
 
 
 def collect() -> None:
-    """Free what earlier tests have left, and keep what is still used out of later collections."""
+    """Free what earlier tests have left, and exclude what is still used from later collections."""
     gc.collect()
     if sys.implementation.name == "cpython":
         gc.freeze()
@@ -25,7 +25,7 @@ def collect() -> None:
 
 @dataclasses.dataclass
 class Memory:
-    """Bytes: what is held at the end, and the most at any time."""
+    """Bytes: those held at the end, and the peak."""
 
     held: int = 0
     peak: int = 0

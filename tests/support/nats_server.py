@@ -61,7 +61,7 @@ class NatsServer:
         return None
 
     def pause(self) -> None:
-        """Let it read nothing more."""
+        """Stop it from reading."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 

@@ -1,4 +1,4 @@
-"""What tests need that may not be installed: without it they are skipped, and the summary says what brings it.
+"""What tests need that may not be installed: without it they are skipped, and the summary says how to install it.
 
 nats = needs.program("nats-server")      # its path, or None
 needs_nats = needs.mark("nats-server")   # for `pytestmark`
@@ -31,7 +31,7 @@ DEBIAN: Final = {
 }
 """The programs that tests start, and Debian's package of each."""
 TEST: Final = "test"
-"""The extra that brings what tests import, those of users included, but for what says `bench` or `dev`."""
+"""The extra with what tests import, including the extras of users, except where a test names `bench` or `dev`."""
 CPYTHON: Final = pytest.mark.skipif(
     sys.implementation.name != "cpython", reason="it is about CPython: its collector, its stack, its strings"
 )

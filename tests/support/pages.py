@@ -1,9 +1,9 @@
-"""The pages for people, and what a reader runs: code, commands, and what `pip` installs for them.
+"""The documentation pages, and what a reader runs: code, commands, and the packages that `pip` installs for them.
 
 - Each block of code is a script. One that begins with `# NAME.py` is saved under that name for the blocks after it.
-- In a block of the language `console`, `$ ` begins a command, and its output stands below it; `...` is any output.
-  `uvicorn` continues while the rest of the page runs.
-- `pip install` stands in the text, or in a block of a shell.
+- In a block of the language `console`, `$ ` begins a command, and its output follows; `...` is any output. `uvicorn`
+  continues while the rest of the page runs.
+- `pip install` is in the text, or in a shell block.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def steps(page: Path) -> list[Step]:
 
 
 def commands(text: str) -> list[tuple[str, str]]:
-    """Return the commands of a block of a console, and the output of each."""
+    """Return the commands of a console block, and the output of each."""
     return re.findall(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE)
 
 

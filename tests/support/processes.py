@@ -1,4 +1,4 @@
-"""The state of other processes, as the system reports it: tests wait for that and not for a time. On POSIX only."""
+"""The state of other processes, as the system reports it: tests wait for a state, not for a time. Only on POSIX."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def wait_until_asleep(pid: int) -> None:
 
 
 def wait_until_busy(pid: int) -> None:
-    """Wait until a process computes."""
+    """Wait until a process is running."""
     blocking_eventually(lambda: _state_of(pid) == "R")
 
 
@@ -44,7 +44,7 @@ def wait_until_read(descriptor: int) -> None:
 
 
 def unread_bytes(descriptor: int) -> int:
-    """Return how many bytes are in a pipe, of which this is either end."""
+    """Return how many bytes are in a pipe, given either end."""
     return _count(descriptor, termios.FIONREAD)
 
 
@@ -63,7 +63,7 @@ def _count(descriptor: int, request: int) -> int:
 
 
 def _state_of(pid: int) -> str:
-    """Return R for a process that runs, S or I for one that sleeps; what else there is depends on the system."""
+    """Return R for a process that runs, S or I for one that sleeps; other letters depend on the system."""
     if _PROC.joinpath("self", "stat").exists():
         return (_PROC / str(pid) / "stat").read_text().rpartition(") ")[2][0]
     command = ("ps", "-o", "state=", "-p", str(pid))

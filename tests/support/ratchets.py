@@ -17,14 +17,14 @@ OF_OTHERS: Final = {
 }
 """Modules of the package and the private names in them that are of other libraries."""
 NOT_REAL: Final = {"slow", "virtual_time"}
-"""The marks of tests whose waits do not count: they are left out, or turn the clock of a loop."""
+"""The marks of tests whose waits are ignored: they are left out, or move the clock of a loop."""
 SLEEP: Final = re.compile(r"\bsleep\(")
 CLOCK: Final = re.compile(r"\b(time\.(time|monotonic)(_ns)?|(now|utcnow|today)|free_port)\(")
 SLEEPS: Final = {"asyncio.sleep", "anyio.sleep", "time.sleep"}
 VIRTUAL: Final = ("simulation",)
 """Folders where all time is virtual."""
 PROGRAMS: Final = ("isolated", "fuzz", "peers/adapters", "peers/conformance")
-"""Folders of what no test waits for: programs that run for minutes by hand, and every night."""
+"""Folders of programs that no test waits for: they run for minutes, by hand and every night."""
 OF_SLOW_TESTS: Final = ("peers/aiorpcx_server.py", "peers/sample_server.py")
 """Programs that only slow tests start."""
 POLLING: Final = ("support/waiting.py", "support/clock.py")
@@ -104,7 +104,7 @@ def _marks_of(tree: ast.Module) -> set[str]:
 def private_uses_in_package() -> Iterator[str]:
     """Yield each use of a private name in a module of the package that only other modules of it define: `file name`.
 
-    A name of another library that the package happens to have, too, is in `OF_OTHERS`.
+    A name of another library that the package happens to define, too, is in `OF_OTHERS`.
     """
     trees = {path.relative_to(PACKAGE).as_posix(): _tree(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")}
     defined = {name: set(_definitions(tree)) for name, tree in trees.items()}

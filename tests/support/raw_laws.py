@@ -1,11 +1,12 @@
 """The laws of messages that are passed on, as an oracle for fuzz targets and property tests.
 
-- `json.loads` accepts each `Raw`, and reads from it the value of the plain decode.
-- What a gateway writes from a raw message decodes to the message that it passes on. A reader that takes the last of
-  two equal members sees the same message as one that refuses duplicates.
+- `json.loads` accepts each `Raw`, and returns the value of the plain decode.
+- The text that a gateway writes for a raw message decodes to that message. A reader that takes the last of two equal
+  members sees the same message as one that refuses duplicates.
 - `Raw.get`, `keys` and `items` find what the plain decode has.
-- What is decoded, plainly or raw, can be encoded by the same profile, and is decoded as an equal message, of the same
-  types but for integral Decimals. orjson writes no integer beyond 64 bits, and nothing that nests deeper than 254.
+- What is decoded, plainly or raw, can be encoded by the same profile, and is then decoded as an equal message, with the
+  same types except for integral Decimals. orjson writes no integer beyond 64 bits, and nothing that nests deeper than
+  254.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def payload_fault(raw: Any, value: Any, profile: Profile = JSONRPC) -> str | Non
     """Return how a `Raw` differs from the value of its text, or None."""
     try:
         found = _loads(bytes(raw), profile)
-    except RecursionError:  # the json module nests as deep as the stack of its caller allows
+    except RecursionError:  # the json module recurses as deep as the caller's stack allows
         found = value if profile.floats == "decimal" else _loads_deep(bytes(raw), value)
     except ValueError as error:
         return f"{bytes(raw)!r} is not JSON: {error}"
@@ -94,7 +95,7 @@ def payload_fault(raw: Any, value: Any, profile: Profile = JSONRPC) -> str | Non
 
 
 def _loads_deep(text: bytes, value: Any) -> Any:
-    """Return what orjson reads; `value` where it runs out of the memory that it sets apart for indented texts."""
+    """Return what orjson reads; `value` where it exceeds the memory that it reserves for indented texts."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -127,7 +128,7 @@ def _broken_payload_law(module: ModuleType, raw: Any, eager: Any, profile: Profi
 
 
 def _members_fault(raw: Any, value: Any, profile: Profile) -> str | None:
-    """Return how the members of a `Raw` differ from those of the value, or None. Of many, the first and the last."""
+    """Return how the members of a `Raw` differ from those of the value, or None. Of many, only some are compared."""
     parts: dict[Any, Any] = value if type(value) is dict else {}
     items = raw.items()
     if [name for name, _ in items] != list(parts) or raw.keys() != list(parts):
@@ -153,7 +154,7 @@ def _broken_gateway_law(module: ModuleType, raw: Any, eager: Any, profile: Profi
 
 
 def _broken_writing_law(module: ModuleType, written: Any, eager: Any, profile: Profile) -> str | None:
-    """Check what the profile itself writes of a message."""
+    """Check what the profile itself writes for a message."""
     try:
         line = module.encode(written, profile)
     except EncodeError as error:

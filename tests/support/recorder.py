@@ -1,4 +1,4 @@
-"""Hooks that keep what they were told."""
+"""Hooks that record their events."""
 
 from __future__ import annotations
 

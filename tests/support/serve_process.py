@@ -52,7 +52,7 @@ class Process:
         return self._last_id
 
     def answer(self, id: Any, seconds: float = SECONDS) -> Any:
-        """Return the response to a request. Raises queue.Empty if it does not come in time."""
+        """Return the response to a request. Raises queue.Empty if it does not arrive in time."""
         deadline = time.monotonic() + seconds
         while id not in self._answers:
             received = json.loads(self._lines.get(timeout=max(0.001, deadline - time.monotonic())))
@@ -83,7 +83,7 @@ class Process:
         return str(result["messages"][0]["content"]["text"])
 
     def ids(self) -> set[Any]:
-        """Return the ids that have been answered so far."""
+        """Return the ids of the responses so far."""
         return set(self._answers)
 
     def end(self) -> tuple[int, str]:

@@ -14,7 +14,8 @@ Tables that a test makes from its fixtures use `table`:
 Rules:
 - A row that fails does not end its table. The report has the identifier of each such row, its place and its error, and
   the traceback of the first one. `pytest --row IDENTIFIER` checks only the rows with that identifier.
-- A table whose rows are all skipped is skipped. An empty table fails. A second row of an identifier gets a number.
+- A table whose rows are all skipped is skipped. An empty table fails. A second row with the same identifier gets a
+  number.
 - Fixtures are made once for a table, except `monkeypatch`, which is undone after each row. What `caplog` and `capsys`
   have collected is cleared before each row.
 - An async test runs each row in a loop of its own, as a test of its own would (see async_tests.py).
@@ -72,7 +73,7 @@ class Table:
             self._skipped.append(str(skipped))
         except (Exception, pytest.fail.Exception) as error:
             self._failed.append((name, error))
-            if str(error).startswith(TIMEOUT):  # no further one comes, so another row that hangs would hang forever
+            if str(error).startswith(TIMEOUT):  # there is no second timeout, so another such row would hang forever
                 self.finish()
 
     def finish(self) -> None:
@@ -144,7 +145,7 @@ def rows(names: str | Sequence[str], values: Iterable[Any], *, ids: Ids = None) 
         ids: The identifiers, or a function of a value; without it they are made of the values.
 
     Raises:
-        ValueError: A row has not as many values as there are names, or marks.
+        ValueError: A row does not have one value for each name, or it has marks.
     """
     split = [name.strip() for name in names.split(",") if name.strip()] if isinstance(names, str) else list(names)
     made = _named(split, list(values), ids)

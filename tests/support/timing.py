@@ -14,6 +14,6 @@ def thread_seconds(work: Callable[[], object]) -> float:
 
 
 def min_seconds(*sides: Callable[[], float], rounds: int = 3) -> list[float]:
-    """Return the minimum that each side returned. In each round the sides are called in turn."""
+    """Return the minimum that each side returned. The sides are called in turn in each round."""
     measured = [[side() for side in sides] for _ in range(rounds)]
     return [min(seconds) for seconds in zip(*measured, strict=True)]

@@ -80,7 +80,7 @@ async def flood(writer: asyncio.StreamWriter, data: bytes) -> bool:
 
 
 def inheriting(command: list[str], pid: str = "$$") -> list[str]:
-    """Return a command that inherits its stdin as a socket to listen on, as systemd would pass it."""
+    """Return a command that gets its stdin as a listening socket, as systemd would pass it."""
     launch = f'exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_FDNAMES=rpc LISTEN_PID={pid} exec "$@"'
     return ["sh", "-c", launch, "sh", *command]
 

@@ -1,4 +1,4 @@
-"""Waiting for a condition, no longer than it takes, and an unused port."""
+"""Wait for a condition, no longer than necessary; find an unused port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOST: Final = "127.0.0.1"
 SECONDS: Final = 20.0
 POLL_SECONDS: Final = 0.001
 _PORTS: Final = range(12_000, 32_000)
-"""Linux gives sockets without a port one from 32768 on, other systems one from 49152 on."""
+"""Linux assigns ports from 32768 on to sockets without one, other systems from 49152 on."""
 _numbers: Final = itertools.count()
 
 
@@ -70,8 +70,8 @@ def accepts(port: int, host: str = HOST) -> bool:
 def free_port(host: str = HOST) -> int:
     """Return an unused TCP port of the loopback interface.
 
-    Until it is used, no other socket gets it: the system does not give it away, and each process of a test run searches
-    from another place on.
+    Until it is used, no other socket gets it: the system does not assign it, and each process of a test run begins its
+    search at a different port.
     """
     while True:
         port = _PORTS[(101 * os.getpid() + next(_numbers)) % len(_PORTS)]

@@ -55,7 +55,7 @@ async def server_by_hand(handle: Any, **options: Any) -> AsyncIterator[str]:
 
 @contextlib.asynccontextmanager
 async def raw_client(server: WebSocketServer) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A client that has done the handshake and writes what it likes."""
+    """A client that has completed the handshake and writes any bytes."""
     reader, writer = await asyncio.open_connection(*server.address[:2])
     writer.write(
         b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

@@ -62,7 +62,7 @@ def test_calls(jsonrpc_calls):
 
 
 def run(folder: Path, *options: str) -> tuple[int, str]:
-    (folder / "pytest.ini").write_text("[pytest]\n")  # or pytest takes that of a project around the folder
+    (folder / "pytest.ini").write_text("[pytest]\n")  # otherwise pytest uses that of a project around the folder
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "jsonrpc_fast_pytest", *options]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False, env=env)
@@ -70,7 +70,7 @@ def run(folder: Path, *options: str) -> tuple[int, str]:
 
 
 def test_the_fixtures(tmp_path: Path) -> None:
-    """A recording is made once; then the server is not needed."""
+    """A recording is made once; after that the server is not needed."""
     (tmp_path / "server.py").write_text(SERVER)
     (tmp_path / "test_x.py").write_text(TESTS)
     status, text = run(tmp_path)

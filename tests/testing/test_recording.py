@@ -43,7 +43,7 @@ async def server() -> AsyncIterator[TcpServer]:
 
 
 async def talk(transport: Transport) -> list[Any]:
-    """What a test does with either."""
+    """What a test does with the server or with its recording."""
     notes: list[Any] = []
     handlers = {"name": lambda name: name.upper(), "note": notes.append}
     async with Session(transport, handlers, timeout=20) as session:

@@ -41,7 +41,7 @@ RECORDING = [
 
 
 def test_a_conversation() -> None:
-    """Ids are those of the present requests, and responses follow their own."""
+    """Ids are those of the new requests, and each response follows its own request."""
     replay = Replay(RECORDING)
     assert replay.greeting == [HELLO]
     assert replay.received(Request("x", "b")) == [NOTE, Response("x", "two")]

@@ -219,7 +219,7 @@ async def test_a_lone_frame_leaves_inside_send(written: list[bytes], monkeypatch
         await turns()
         return [inside, *(data.count(b"\n") for data in written)]
 
-    assert await exchange("a") == [0, 1]  # it is not known yet whether another one follows
+    assert await exchange("a") == [0, 1]  # it is not yet known whether another one follows
     assert await exchange("b") == [1, 1]
     assert await exchange("c") == [1, 1]
     assert await exchange("d", "e", "f") == [1, 1, 2]
@@ -286,7 +286,7 @@ async def test_a_message_that_cannot_be_written_queues_nothing() -> None:
     ],
 )
 async def test_one_text_is_never_two_messages(framing: Framing, received: list[ParseErrorCode] | None) -> None:
-    """Else whoever chooses a text that is passed on could add a message, such as a response to another call."""
+    """Otherwise, whoever chooses a text that is passed on could add a message, such as a response to another call."""
     one, other, _, at_other = await started(framing=framing)
     if received is None:
         with pytest.raises(ValueError, match="line break"):

@@ -1,4 +1,4 @@
-"""Every channel of the package keeps the contract of a channel, and the contract finds those that do not."""
+"""Every channel of the package keeps the contract of a channel, and the checks find channels that do not."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def memory_pair_of(kind: type[MemoryChannel]) -> Pair:
 
 @contextlib.asynccontextmanager
 async def stdio(_: Path) -> AsyncIterator[Pair]:
-    """Two servers on pipes that stand for stdin and stdout."""
+    """Two servers on pipes that represent stdin and stdout."""
 
     class Streams:
         def __init__(self, input: int, output: int) -> None:

@@ -103,7 +103,7 @@ async def test_handlers_are_cancelled_and_the_closing_does_not_wait_for_the_peer
 
 @pytest.mark.virtual_time
 async def test_an_idle_peer_that_answers_is_pinged_in_each_interval() -> None:
-    """Something between them may cut connections that are idle for longer."""
+    """A middlebox may cut connections that are idle for longer."""
     pings: list[float] = []
 
     class Hooks(Faults):
@@ -245,7 +245,7 @@ async def test_a_transport_of_another_library() -> None:
 )
 @pytest.mark.virtual_time
 async def test_a_ping_that_fails_alone(error: Exception, is_alive: bool) -> None:
-    """Over HTTP each ping is a request of its own, and any status shows a peer that is there."""
+    """Over HTTP each ping is a request of its own, and any status shows that the peer is alive."""
     one, other = memory_pair()
     transport = Foreign(one)
 

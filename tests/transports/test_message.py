@@ -1,4 +1,4 @@
-"""The rules of `Connection` over a channel of texts, which passes them to the other end."""
+"""The rules of `Connection` over a channel of texts, which delivers them to the other end."""
 
 from __future__ import annotations
 

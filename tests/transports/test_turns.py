@@ -1,4 +1,4 @@
-"""No peer holds the loop: whatever it sends, no turn of the loop takes TURN_SECONDS of processor time."""
+"""No peer blocks the loop: whatever it sends, no turn of the loop takes TURN_SECONDS of processor time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PIECE_BYTES: Final = 256 * 1024
 Flood = Callable[[int], bytes]
 """Returns about that many bytes."""
 Prepare = Callable[[socket.socket], Awaitable[bytes]]
-"""Does the handshakes of a connection, and returns what to send then."""
+"""Performs the handshakes of a connection, and returns what to send next."""
 
 
 async def serve(transport: Any) -> None:
@@ -238,7 +238,7 @@ async def test_short_records_of_tls() -> None:
 
 
 async def test_messages_that_an_asgi_server_has_at_hand() -> None:
-    """The server's function returns a message each time it is called, and the loop gets no turn by it."""
+    """The server's function returns a message each time it is called, and never yields to the loop."""
     events = [{"type": "websocket.connect"}, *[{"type": "websocket.receive", "text": CALL.decode()}] * 20_000]
     events.append({"type": "websocket.disconnect", "code": 1000})
 

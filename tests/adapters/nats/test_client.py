@@ -57,7 +57,7 @@ async def test_a_result_with_a_type(server: NatsServer) -> None:
 
 
 def name_checks() -> list[tuple[str, str, Any]]:
-    """The arguments that are subjects or names, each with where it is given, and a function that makes its object."""
+    """The arguments that are subjects or names, each with its place, and a function that makes its object."""
     connection = nats.aio.client.Client()
     return [
         ("subject", "client", lambda subject: ServiceClient(connection, subject)),
@@ -103,7 +103,7 @@ def test_a_wrong_subject_is_refused_where_it_is_given(subject: Any, refused_by: 
 
 @pytest.mark.parametrize("name", ["Jsonrpc-Reply-To", "jsonrpc-reply-to"])
 async def test_the_header_for_the_response_is_the_clients_own(server: NatsServer, name: str) -> None:
-    """With it the response would go elsewhere, and the call would wait in vain."""
+    """With it the response would go elsewhere, and the call would wait for nothing."""
     with pytest.raises(ValueError, match="Jsonrpc-Reply-To"):
         ServiceClient(nats.aio.client.Client(), "s", headers={name: "elsewhere"})
     async with connected(server) as connection:

@@ -1,4 +1,4 @@
-"""Arguments: the one pass over the text gives what the conversion of each argument gives, for methods and for MCP."""
+"""Arguments: a single pass over the text gives what the conversion of each argument gives, for methods and for MCP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words of problems: those of JSON Schema, whichever library finds the problem."""
+"""The texts of problems: in terms of JSON Schema, whichever library finds the problem."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Meta, Field = msgspec.Meta, pydantic.Field
 
 
 def reasons_of(type_: ValueType, value: Any) -> tuple[list[Any], list[Any]]:
-    """Return what is wrong with a value: as its type says it, and as the schema of its type does."""
+    """Return what is wrong with a value, according to its type and to the schema of its type."""
     with pytest.raises(Misfit) as caught:
         type_.convert(value)
     faults = Schema(type_.schema()).faults(value)

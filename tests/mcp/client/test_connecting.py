@@ -56,7 +56,7 @@ async def test_the_first_messages_of_each_mode() -> None:
     assert await first("2025-06-18", {"initialize": older_result}) == ([older], ["notifications/initialized"])
     fallen_back = ([discover, initialize], ["notifications/initialized"])
     assert await first("auto", {"server/discover": refused}) == fallen_back
-    # A malformed response is taken for an error.
+    # A malformed response is treated as an error.
     assert await first("auto", {"server/discover": b'{"jsonrpc":"2.0","id":%s,"result":[]}'}) == fallen_back
 
 
@@ -305,7 +305,7 @@ async def test_a_program_that_always_exits_is_started_at_most_twice() -> None:
         async with connect(*command, mode="legacy", stderr=lines.append):
             pass
     assert lines == ["initialize"]
-    # A transport of the caller cannot be started again.
+    # A transport that the caller made cannot be started again.
     transport = StdioClient(command, stderr=lines.append, profile=MCP_2025_11_25)
     with pytest.raises(ConnectionLost):
         async with connect(transport):
@@ -414,7 +414,7 @@ async def test_a_program_that_crashes_is_started_again_by_the_next_call() -> Non
                     await call
                 assert str(raised.value).count("command: ") == 1
                 assert str(raised.value).endswith("stderr: about to crash")
-        # It was started again twice in a minute: the call fails as the last one.
+        # It was started again twice in a minute: the call fails like the last one.
         for _ in range(2):
             with pytest.raises(ConnectionLost, match=r"^the server ended with exit code 3\n"):
                 await client.ping()

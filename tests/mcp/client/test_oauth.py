@@ -70,7 +70,7 @@ pytestmark = pytest.mark.time_limit(1000)
 
 
 class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, Any]):
-    """Lets everybody in, as anna."""
+    """Admits everybody, as anna."""
 
     def __init__(self, base: str) -> None:
         self.base = base
@@ -127,7 +127,7 @@ class World:
 
     Attributes:
         url: The URL of the MCP server.
-        answers: By path: what is sent instead, a response or a function that returns it.
+        answers: What is sent instead, by path: a response or a function that returns one.
         requests: The requests, as method and path.
         visits: How often the browser was opened.
         provider: The authorization server.
@@ -198,7 +198,7 @@ class World:
         return JSONResponse({name: value for name, value in members.items() if value is not None})
 
     def at(self, path: str) -> Any:
-        """Return what the authorization server has at a path."""
+        """Return what the authorization server serves at a path."""
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
             await self.oauth({**scope, "path": path, "raw_path": path.encode()}, receive, send)
@@ -206,7 +206,7 @@ class World:
         return app
 
     def visit(self, address: str) -> None:
-        """Do what a person does, whom the authorization server lets in at once."""
+        """Do what a person does whom the authorization server admits at once."""
         self.visits += 1
         httpx2.get(address, follow_redirects=True, timeout=10)
 
@@ -515,7 +515,7 @@ HOSTILE: dict[str, tuple[str, Callable[[World], Any], str, int]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_hostile_servers(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The person is not sent anywhere, or gets an error, which says what is wrong and shows nothing that was sent."""
+    """The person is not sent anywhere, or gets an error that says what is wrong and shows nothing that was sent."""
     caplog.set_level(logging.DEBUG)
     path, answer, text, visits = HOSTILE[name]
     async with world() as here:
@@ -766,7 +766,7 @@ async def test_a_server_of_a_gateway_is_signed_in_to() -> None:
 
 
 class Bound:
-    """Lets requests in whose token is bound to the key of their proof, which has a nonce.
+    """Admits requests whose token is bound to the key of their proof, which has a nonce.
 
     Attributes:
         faults: What was wrong with proofs.

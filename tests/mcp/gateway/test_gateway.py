@@ -1,4 +1,4 @@
-"""The gateway: what clients see of servers in this process, and servers of clients, in both eras."""
+"""The gateway: what clients see of servers in this process, and what servers see of clients, in both eras."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_a_resource_that_is_not_listed_is_looked_for_in_every_server() -> 
 
 
 async def test_a_resource_that_a_lost_server_may_have() -> None:
-    """Servers before and after it do not have it."""
+    """The servers listed before and after it do not have the URI."""
     servers: Any = {"one": Shop().server, "lost": ["/nowhere/program"], "other": Shop("other").server}
     async with client_of(Gateway(servers)) as client:
         with pytest.raises(RpcError) as caught:

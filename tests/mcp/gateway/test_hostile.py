@@ -1,4 +1,4 @@
-"""Servers that lie, flood, break and die, and clients that vanish: what the others notice of it."""
+"""Servers that lie, flood, break and die, and clients that vanish: how this affects the others."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ async def test_a_server_that_dies_fails_its_calls_and_starts_again_three_times()
 
 
 async def test_a_server_that_ends_slowly_is_started_again_three_times() -> None:
-    """The next request comes before the connection is closed: the session still waits for what the server asked."""
+    """The next request arrives before the connection is closed: the session still waits for the server's request."""
     bad, gateway = beside({"tools/call": None})
     async with client_of(gateway, handlers={"sampling/createMessage": lambda _: forever()}) as client:
         for start in range(1, 5):

@@ -1,4 +1,4 @@
-"""Requests of 2026-07-28 that take several rounds: whose a state is, how long a call waits, and what breaks it."""
+"""Requests of 2026-07-28 that take several rounds: who owns a state, how long a call waits, and what breaks it."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ async def test_a_call_that_is_cancelled_at_any_moment_frees_its_server() -> None
                 await asyncio.sleep(0)
             call.cancel()
             await settle()
-            if not call.cancelled():  # it has its question already
+            if not call.cancelled():  # its question has arrived already
                 await once(client, "one_ask", {"question": "1"}, **answered(call.result()))
                 break
         assert turns > 3
@@ -220,7 +220,7 @@ async def test_what_a_server_with_a_handshake_is_sent() -> None:
         )
         sent = script.script.requests[-1]["params"]
         assert sent == {"_meta": {"own": 1}, "name": "t", "arguments": {"n": 1.5}}
-        # Such a server cannot ask by its result.
+        # Such a server cannot ask in its result.
         assert result == {"resultType": "complete", "content": [], "_meta": {"a": 1}}
         assert [each["method"] for each in script.script.requests] == ["server/discover", "initialize", "tools/call"]
         assert script.script.requests[1]["params"]["capabilities"] == {"sampling": {}}

@@ -1,4 +1,4 @@
-"""Calls of tools that need no context: they run in the task of their HTTP request, with what others get, too."""
+"""Calls of tools that need no context: they run in the task of their HTTP request, and get what other calls get."""
 
 from __future__ import annotations
 

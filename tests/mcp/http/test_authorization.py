@@ -1,4 +1,4 @@
-"""Bearer tokens: who gets access, what the others are told, and who owns a session."""
+"""Bearer tokens: who gets access, what others are told, and who owns a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The transport of a client over Streamable HTTP: what it sends, and what it makes of the responses."""
+"""The transport of a client over Streamable HTTP: what it sends, and how it reads the responses."""
 
 from __future__ import annotations
 
@@ -611,7 +611,7 @@ async def test_redirects_that_never_end() -> None:
         assert len(server.requests) == 6
 
 
-# Headers that a tool asks for.
+# Headers that a tool requires.
 
 
 async def test_arguments_are_repeated_in_headers_as_the_tool_asks() -> None:
@@ -659,7 +659,7 @@ leaves_no_socket = pytest.mark.filterwarnings(
 
 @pytest.fixture
 def everything_collected() -> Iterator[None]:
-    """What the test has left open is a warning, and so a failure, of this test."""
+    """What the test has left open causes a warning, and so a failure, of this test."""
     yield
     gc.collect()
 

@@ -67,7 +67,7 @@ print("end", flush=True)
 @pytest.mark.parametrize("mode", [pytest.param("legacy", marks=pytest.mark.slow), "auto"])
 @rows("how", ["run", "close", "drop"])
 async def test_a_loop_that_ends_under_an_open_connection(mode: str, how: str) -> None:
-    """The client's program ends, and does not mention the package."""
+    """The client's program ends, and its output does not mention the package."""
     gate = Gate()
     async with serving(gate.server.asgi_app()) as url:
         process = await asyncio.create_subprocess_exec(

@@ -290,7 +290,7 @@ async def test_an_unsupported_version_is_refused() -> None:
 
 @rows("agreed", ["2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_the_revision_of_a_session_counts_whatever_supported_version_its_requests_name(agreed: str) -> None:
-    """A client SHOULD name the revision that was agreed on. The conformance suite always names 2025-03-26."""
+    """A client SHOULD name the negotiated revision. The conformance suite always names 2025-03-26."""
     async with client_of(Gate().server.asgi_app()) as client:
         await begin(client, agreed)
         for version in ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"):

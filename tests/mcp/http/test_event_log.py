@@ -1,4 +1,4 @@
-"""Streams whose connection breaks: what is stored, who gets it, and what a store that fails costs."""
+"""Streams whose connection breaks: what is stored, who gets it, and what a failing store costs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Store(MemoryEventStore):
 
 
 def is_no_exit(function: Any) -> bool:
-    """SystemExit of a store ends the process, as that of any callback of the loop does."""
+    """SystemExit of a store ends the process, like that of any callback of the loop."""
     cells = [cell.cell_contents for cell in function.__closure__ or ()]
     return not any(isinstance(value, SystemExit) for value in cells)
 
@@ -228,7 +228,7 @@ async def test_the_stream_of_a_get_is_resumed_and_goes_on() -> None:
             primer = await anext(events)
             gate.server.log("error", 1)
             assert message_of(await anext(events))["params"]["data"] == 1
-            # The server has not noticed that the first connection is of no use any more.
+            # The server has not noticed that the first connection is dead.
             async with client.stream("GET", "/mcp", headers={"last-event-id": primer.id}) as second:
                 resumed = events_of(second)
                 assert message_of(await anext(resumed))["params"]["data"] == 1
@@ -319,7 +319,7 @@ async def test_messages_in_flight_survive_each_cut() -> None:
 
 @rows("cut_at", [b'"id":1,"result"', b'"progress":0', b'"progress":1', b"retry:"])
 async def test_a_client_that_goes_while_something_is_written_finds_the_end(cut_at: bytes) -> None:
-    """Also if it goes while the last message is written."""
+    """Even if it disconnects while the last message is written."""
     gate = Gate()
     gate.opened.set()
     app = gate.server.asgi_app()

@@ -107,7 +107,7 @@ async def test_too_many_bytes() -> None:
 
 
 async def test_a_live_stream_outlives_its_events() -> None:
-    """The first event of a request that takes long can be resumed from, however much other streams store."""
+    """A client can resume after the first event of a long request, however much other streams store."""
     store = MemoryEventStore(max_events=10)
     first = await append(store, "s/1", None)
     for number in range(1000):

@@ -76,7 +76,7 @@ async def served(*arguments: str, command: list[str] = SAMPLE) -> AsyncIterator[
 
 @contextlib.contextmanager
 def running_relay(command: list[str]) -> Iterator[str]:
-    """Run `relay --http` with a command for all tests of this module that leave its sessions ended. Yield its URL."""
+    """Run `relay --http` with a command for all tests of this module that end its sessions. Yield its URL."""
     pytest.importorskip("uvicorn")
     relay = [*RELAY, "--http", "127.0.0.1:0", "--", *command]
     with subprocess.Popen(relay, stderr=subprocess.PIPE, text=True) as process:
@@ -172,7 +172,7 @@ def is_running(pid: int) -> bool:
 
 @contextlib.asynccontextmanager
 async def sessions_of(server: ProgramServer, count: int) -> AsyncIterator[list[httpx.AsyncClient]]:
-    """Serve a program, and yield clients with a session each that read no stream."""
+    """Serve a program, and yield clients that have a session each and read no stream."""
     async with contextlib.AsyncExitStack() as stack:
         url = await stack.enter_async_context(serving(McpEndpoint(server)))
         clients = [httpx.AsyncClient(base_url=url, headers=ACCEPT, timeout=30) for _ in range(count)]
@@ -205,7 +205,7 @@ async def test_a_process_that_is_idle_makes_room_for_another_one(monkeypatch: py
         await pid_of(second)  # so the first one has been idle longest
         async with first.stream("GET", "/mcp"), second.stream("GET", "/mcp"):
             move(2)
-            assert await begun(third) == 503  # a client that reads its stream is there
+            assert await begun(third) == 503  # a client that reads its stream is connected
         await pid_of(second)
         move(2)
         assert await begun(third) == 200
@@ -220,7 +220,7 @@ async def test_a_client_that_does_not_come_back_ends_its_process() -> None:
         await begun(client)
         pid = await pid_of(client)
         async with client.stream("GET", "/mcp"):
-            move(4)  # it is there
+            move(4)  # it is connected
             await settle()
             assert is_running(pid)
         move(4)
@@ -413,7 +413,7 @@ async def test_what_a_process_sends_late_never_reaches_the_next_request(log: boo
             if pid in pids or (len(pids) > 6 and log):
                 break
         assert (pid in pids) is not log
-        # The same token again needs another process, as late progress could not be told apart.
+        # The same token again needs another process, because late progress could not be distinguished.
         fourth, another = await call(http, 7, log=log)
         assert fourth == [*own, {"progressToken": 7, "progress": 2}]
         assert another != pid

@@ -1,4 +1,4 @@
-"""Tokens that are bound to a key (DPoP): which proofs are accepted, and once only."""
+"""Tokens that are bound to a key (DPoP): which proofs are accepted, and that each is accepted once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Responses to the two functions of ASGI, as different servers implement them."""
+"""Responses through the two functions of ASGI, as different servers implement them."""
 
 from __future__ import annotations
 

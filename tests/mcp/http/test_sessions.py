@@ -1,4 +1,4 @@
-"""The table of sessions: what ends, what stays, and what a look at it costs."""
+"""The table of sessions: what ends, what stays, and what a check costs."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ async def call(client: Any, method: str, **params: Any) -> Any:
 
 
 def count_of(connections: WeakSet[ServerConnection]) -> int:
-    """Return how many of the connections anything still holds."""
+    """Return how many of the connections are still referenced."""
     gc.collect()
     return len(connections)
 

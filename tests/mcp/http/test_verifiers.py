@@ -73,7 +73,7 @@ class Issuer:
 
     Attributes:
         keys: Its key set.
-        requests: What it was asked.
+        requests: The requests that it received.
         client: A client that reaches it.
     """
 
@@ -122,12 +122,12 @@ def unsigned() -> str:
 
 
 def timed(name: str, made: Callable[[int], Any]) -> str:
-    """Return a token with a time that is right, but not a number."""
+    """Return a token with a correct time that is not a number."""
     return token(**{name: made(int(time.time()) + (60 if name == "exp" else -60))})
 
 
 def signed_with_the_public_key() -> str:
-    """The public key as the secret of HS256: what a verifier accepts that lets the token choose the algorithm."""
+    """The public key as the secret of HS256: a verifier accepts it if it lets the token choose the algorithm."""
     return token(b"x" * 64, "HS256")
 
 
@@ -210,7 +210,7 @@ async def test_keys_are_fetched_once_and_again_when_they_are_old() -> None:
     await virtual_sleep(verifiers.CACHE_SECONDS - 1)
     assert await verify(token()) is not None
     await virtual_sleep(1)
-    assert await verify(token()) is None  # the issuer has taken the key back
+    assert await verify(token()) is None  # the issuer has withdrawn the key
     assert len(issuer.requests) == 2
 
 
@@ -361,7 +361,7 @@ async def test_known_keys_serve_for_an_hour_while_they_cannot_be_fetched_again(a
     assert caught.value.status == 503
     issuer.answer, issuer.keys = issuer.send_keys, [public("new")]
     await virtual_sleep(verifiers.RETRY_SECONDS)
-    assert await verify(token()) is None  # the issuer has taken the key back
+    assert await verify(token()) is None  # the issuer has withdrawn the key
     assert await verify(token("new", kid="new")) is not None
 
 

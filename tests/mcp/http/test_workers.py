@@ -29,7 +29,7 @@ async def test_streams_that_are_cut_are_resumed_at_either_worker(workers: Worker
 
 
 async def test_a_worker_that_dies(workers: Workers) -> None:
-    """Another one continues the streams that had ended, and serves new sessions."""
+    """Another one continues the interrupted streams, and serves new sessions."""
     port = workers.port
     while True:
         headers = await mcp_resumption.begin_session(port)

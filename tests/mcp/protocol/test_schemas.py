@@ -1,4 +1,4 @@
-"""JSON Schemas of tools: every fault is named, no value is shown, all work is limited."""
+"""JSON Schemas of tools: every fault is named, no value is shown, and all work is limited."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_counting_stops_at_the_limit() -> None:
 
 
 def test_the_number_of_patterns_is_limited() -> None:
-    """Without the limit 2000 of these take 7 s to compile."""
+    """Without the limit, 2000 of these take 7 s to compile."""
     names = [f"a{number}" for number in range(MAX_PATTERNS // 2)]
     most = {
         "properties": {name: {"pattern": "^a"} for name in names},
@@ -234,7 +234,7 @@ def test_a_value_of_60_megabytes_is_refused_immediately(value: Any) -> None:
     ],
 )
 def test_a_long_keyword_and_a_large_value(keywords: dict[str, Any], item: Any) -> None:
-    """The library lists all faults with their whole keyword before the first is returned: without limits, minutes."""
+    """The library lists all faults with their whole keyword before it returns the first: minutes without limits."""
     schema = Schema({"items": keywords})
     began = time.thread_time()
     assert [fault.path for fault in schema.faults([item] * 10_000)] == [""]
@@ -266,7 +266,7 @@ TOO_LONG = [("", "pattern", "has a string that is too long for the patterns of t
     ],
 )
 def test_a_pattern_whose_time_grows_faster_than_the_string(pattern: str, length: int) -> None:
-    """Without the limit each of these takes 10 s to hours. The strings may also be names, or many together."""
+    """Without the limit, each of these takes from 10 s to hours. The strings may also be names, or many together."""
     began = time.thread_time()
     schema = Schema({"pattern": pattern, "items": {"pattern": pattern}, "propertyNames": {"pattern": pattern}})
     assert schema.faults("a" * length) == TOO_LONG

@@ -1,4 +1,4 @@
-"""The expansion of URI templates: the examples of RFC 6570, and what matching reads again."""
+"""The expansion of URI templates: the examples of RFC 6570, and that matching reads it back."""
 
 from __future__ import annotations
 

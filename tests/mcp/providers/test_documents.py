@@ -211,7 +211,7 @@ PETS: dict[str, Any] = {
 
 
 class Service:
-    """A service that shows what it was asked."""
+    """A service that returns the request that it received."""
 
     def __init__(self, **answer: Any) -> None:
         self.requests: list[httpx2.Request] = []

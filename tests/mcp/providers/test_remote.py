@@ -1,4 +1,4 @@
-"""A remote server behind another one: what passes, what is refused, and how connections end."""
+"""A remote server behind another one: what is passed on, what is refused, and how connections end."""
 
 from __future__ import annotations
 

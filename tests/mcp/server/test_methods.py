@@ -1,4 +1,4 @@
-"""The results of a server: exact values, and checked against the schema of each revision."""
+"""The results of a server: their exact values, and the schema of each revision."""
 
 from __future__ import annotations
 

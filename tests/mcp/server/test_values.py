@@ -1,4 +1,4 @@
-"""Annotated types: schema and conversion agree, from JSON and to JSON."""
+"""Annotated types: schema and conversion agree, in both directions."""
 
 from __future__ import annotations
 

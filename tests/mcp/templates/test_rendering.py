@@ -143,7 +143,7 @@ def test_close_kills_a_process_that_renders() -> None:
 
 
 def test_a_process_imports_the_package_of_its_parent() -> None:
-    """Even if only the environment of the parent tells where the package is."""
+    """Even if only the parent's environment says where the package is."""
     code = (
         "from jsonrpc_fast.mcp.templates.rendering import *; r = Renderer(); "
         "print(r.render(Sources(1, {'a': 'found'}), 'a', {})['text']); r.close()"

@@ -1,8 +1,8 @@
 """Run the tests of libraries without and with their adapters, and measure both: python -m tests.peers.adapters NAME
 
 For each library it makes an environment with what the library's tests need, gets the sources of the installed version
-from the package index, and runs the tests twice. Some sources there have no tests: `--sources FOLDER` names a folder
-with checkouts, each named after its library. Ratios are interleaved, minimum of many rounds; with more than 1 the
+from the package index, and runs the tests twice. Some of these sources have no tests: `--sources FOLDER` names a folder
+with checkouts, each named after its library. Ratios are those of the minima of many interleaved rounds; above 1 the
 adapter is faster. At the end it prints the tables of docs/adapters.md.
 """
 
@@ -50,7 +50,7 @@ def load() -> str:
 
 
 def main() -> int:
-    """Return 1 if a test fails with an adapter without a known reason, or passes although it has one; otherwise 0."""
+    """Return 1 if a test fails with an adapter for no known reason, or passes although there is one; otherwise 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(LIBRARIES)}; all without one")
     parser.add_argument("--sources", type=Path, metavar="FOLDER", help="checkouts of libraries, with their tests")

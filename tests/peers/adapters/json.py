@@ -89,14 +89,14 @@ def pjrpc(module: Any) -> Dispatch:
 def measure_left() -> Works:
     """Measure values that the json module reads or writes after orjson or the core has begun.
 
-    Each is the last one, so the other work was as long as it can be.
+    Each is the last one of its payload, so the wasted work is as long as it can be.
     """
     from jsonrpc_fast.adapters import json as adapter
 
     found: Works = {}
     for size, number in (("100 B", 0), ("14 KB", 68), ("1 MB", 4900)):
         for name, last in LEFT.items():
-            # As a parser makes it: no object is shared.
+            # As a parser would make it: no object is shared.
             value = json.loads(json.dumps([{**ITEM, "label": f"name{place}"} for place in range(number)] or [SMALL]))
             value.append(last)
             text = json.dumps(value, separators=(",", ":")).encode()

@@ -1,4 +1,4 @@
-"""What the command knows about a library: its tests, its adapter and how to measure both."""
+"""A library, for the command: its tests, its adapter and how to measure both."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 Works = dict[str, tuple[float, float]]
-"""Pieces of work, and the seconds that each takes without and with the adapter.
+"""Operations, and the seconds that each takes without and with the adapter.
 
 Names are "decode small", "decode 80 kB" and "decode: 1 MB blob".
 """
@@ -19,12 +19,12 @@ class Library:
     Attributes:
         name: Its name on the package index.
         adapter: The name of the adapter's module.
-        install: Python code that puts the adapter in the place of the library's own classes.
+        install: Python code that replaces the library's own classes by the adapter.
         tests: Arguments of pytest; none for a module of Python.
         package: The folder of the library in its sources, which is removed: the tests import the installed one.
         needs: What its tests need.
-        failures: Why a test fails with the adapter only, and who is right.
-        measure: Measures pieces of work, if given.
+        failures: Why a test fails only with the adapter, and which side is right.
+        measure: Measures operations, if given.
         label: Its name on the command line, if another release of the library has the same one.
     """
 

@@ -29,13 +29,13 @@ CALL_SECONDS: Final = 3.0
 CALL_ROUNDS: Final = 5
 SECONDS: Final = 600
 FOLDERS: Final = [str(PACKAGE.parent), str(Path(orjson.__file__).parents[1])]
-"""Where environments of other releases find the adapter and what it needs."""
+"""Where environments of other releases find the adapter and its dependencies."""
 
 OPTIONS: Final = ["-p", "anyio", "-p", "no:hypothesispytest", "--tb=no", "-o", "log_cli=false"]
 
 
 def install() -> None:
-    """Replace the SDK's functions, and its streams in memory, by the adapter."""
+    """Replace the SDK's functions and its memory streams by the adapter."""
     import mcp.shared.memory
 
     from jsonrpc_fast.adapters import mcp as adapter
@@ -65,7 +65,7 @@ def install() -> None:
             names["create_client_server_memory_streams"] = memory_streams
 
 
-# The text of the function, since the SDK's tests are a package `tests`, too.
+# The source of the function, because the SDK's tests are a package `tests`, too.
 INSTALL: Final = f"""
 from __future__ import annotations
 import asyncio, sys
@@ -223,7 +223,7 @@ async def _measure_calls(sizes: list[str]) -> Works:
 
 
 def measure_old() -> Works:
-    """Measure the SDK 1 in an environment that has it."""
+    """Measure SDK 1 in an environment that has it."""
     code = f"import sys; sys.path += {FOLDERS!r}; from tests.peers.adapters import mcp; mcp.main()"
     command = [python_of("sdk1"), "-c", code]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=SECONDS)
@@ -285,7 +285,7 @@ FASTMCP: Final = Library(
         *("tests/client", "tests/server/test_server.py", "tests/server/mount", "tests/server/middleware"),
         *[f"tests/server/test_{part}.py" for part in ("context", "sessions", "pagination", "completions")],
         *("tests/server/test_protocol_eras.py", "tests/test_mcp_config.py", "tests/test_apps.py"),
-        # Some files need packages that these tests do not use, such as those of models.
+        # Some files need packages that these tests do not use, such as clients of language models.
         *("--continue-on-collection-errors", "-o", "asyncio_mode=auto", *OPTIONS),
     ],
     package="fastmcp_slim",

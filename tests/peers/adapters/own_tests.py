@@ -31,7 +31,7 @@ class Outcomes:
         without: How many passed without the adapter.
         with_it: How many passed with the adapter.
         failures: Each test that failed with the adapter, and why.
-        unknown: The tests among them without a known reason, and those that have one and passed.
+        unknown: The tests that failed for no known reason, and those that passed although there is one.
     """
 
     version: str
@@ -86,7 +86,7 @@ def name_of(test: str) -> str:
 
 
 def make_environment(library: Library, folder: Path) -> str:
-    """Make an environment with this one's packages and what the tests need; return its Python."""
+    """Make an environment with the packages of this one and those that the tests need; return its Python."""
     subprocess.run([sys.executable, "-m", "venv", str(folder / "environment")], check=True, timeout=SECONDS)
     python = str(folder / "environment" / "bin" / "python")
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
@@ -125,9 +125,9 @@ def run_tests(library: Library, sources: Path, python: str, folder: Path, uses_a
         (site / "sitecustomize.py").write_text(library.install)
     report = folder / f"report-{uses_adapter}.xml"
     command = [python, "-m", "pytest", "-q", *library.tests, "-o", "addopts=", "-W", "ignore", f"--junitxml={report}"]
-    # This project's plugin is registered, but only the package is there.
+    # This project's plugin is registered, but only the package is on the path.
     command += ["-p", "no:jsonrpc_fast_pytest", "-p", "no:xdist", "-p", "no:benchmark", "-p", "no:cacheprovider"]
-    # Some libraries skip tests that hang now and then if they find CI.
+    # Some libraries skip tests that hang occasionally if CI is set.
     env = {**os.environ, "CI": "1", "PYTHONPATH": os.pathsep.join([str(site), str(sources)])}
     with contextlib.suppress(
         subprocess.TimeoutExpired

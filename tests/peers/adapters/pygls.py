@@ -27,7 +27,7 @@ pygls.lsp.client.BaseLanguageClient, pygls.lsp.client.LanguageClient = BaseLangu
 
 
 class Null:
-    """Stands for pygls' writers."""
+    """Takes the place of pygls' writers."""
 
     def write(self, text: bytes) -> None:
         pass

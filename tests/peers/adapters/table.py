@@ -23,7 +23,7 @@ SIZES_HEAD = f"""\
 
 
 def ratio(works: Works, name: str) -> str:
-    """Return how many times as fast the adapter is; a dash for work that was not measured."""
+    """Return how many times as fast the adapter is; a dash if it was not measured."""
     if name not in works:
         return "-"
     without, with_it = works[name]
@@ -39,7 +39,7 @@ def row(library: Library, version: str, lines: int, outcomes: Outcomes | None, w
 
 
 def other_rows(library: str, works: Works) -> list[str]:
-    """Return the rows of the second table, for work that has no column in the first."""
+    """Return the rows of the second table, for operations without a column in the first."""
     names = dict.fromkeys(
         name.rsplit(" ", 2 if name.endswith("kB") else 1)[0]
         for name in works

@@ -57,7 +57,7 @@ async def list_only(url: str, **options: Any) -> None:
 
 
 async def echo_schema(url: str) -> None:
-    """Send the schema of a tool back, as it came."""
+    """Send the schema of a tool back unchanged."""
     async with connect(url) as client:
         tools = {tool["name"]: tool for tool in await client.list_tools()}
         schema = tools["json_schema_2020_12_tool"]["inputSchema"]
@@ -128,7 +128,7 @@ async def list_skills(url: str) -> None:
 
 
 async def use_skill(url: str) -> None:
-    """Read the files of a skill, until one is not what the list says."""
+    """Read the files of a skill, until one differs from the list."""
     async with connect(url) as client:
         [skill] = (await client.call("skills/list"))["skills"]
         for file in skill["resources"]:
@@ -167,7 +167,7 @@ async def authorize(url: str) -> None:
 
 
 async def authorize_registered(url: str) -> None:
-    """Use a client id and a secret that the authorization server knows already."""
+    """Use a client id and a secret that the authorization server already knows."""
     await list_only(url, auth=browser(client_id=CONTEXT["client_id"], client_secret=CONTEXT["client_secret"]))
 
 
@@ -189,7 +189,7 @@ async def authorize_with_key(url: str) -> None:
 
 
 async def issuer_of(url: str) -> str:
-    """Return the authorization server, which a real client knows beforehand (RFC 9728)."""
+    """Return the authorization server, which a real client knows in advance (RFC 9728)."""
     from urllib.parse import urlsplit
 
     import httpx
@@ -260,7 +260,7 @@ SCENARIOS: Final[dict[str, Callable[[str], Awaitable[None]]]] = {
     "auth/enterprise-managed-authorization": authorize_with_identity,
     "auth/wif-jwt-bearer": authorize_workload,
 }
-"""By scenario: what the client does. All other scenarios of `auth/` are the same for the client."""
+"""What the client does, by scenario. All other scenarios of `auth/` are the same for the client."""
 
 
 def main() -> None:

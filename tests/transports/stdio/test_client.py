@@ -330,7 +330,7 @@ async def test_environment_and_directory(tmp_path: Path) -> None:
 
 
 def state_of(process: Path) -> str:
-    """Return the state of a process by its folder in /proc: a letter, or nothing if there is no such process."""
+    """Return the state of a process from its folder in /proc: a letter, or "" if there is no such process."""
     try:
         return process.joinpath("stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

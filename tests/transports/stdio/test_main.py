@@ -73,7 +73,7 @@ def test_a_second_signal_does_not_wait() -> None:
 
 
 def test_on_signal_is_called_before_the_channel_closes() -> None:
-    """What `on_signal` sends is written, and what is sent by a task that it wakes."""
+    """What `on_signal` sends is written, and so is what a task sends that it wakes."""
     changes = """
         import asyncio
 

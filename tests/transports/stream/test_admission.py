@@ -1,4 +1,4 @@
-"""The bounds of a server: connections, those of a host, and the bytes that all of them hold."""
+"""The bounds of a server: its connections, those of one host, and the bytes that all of them hold."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_each_host_has_its_maximum() -> None:
     ones, others, unix = ([Channel((host, 1)) for _ in range(3)] for host in ("10.0.0.1", "10.0.0.2", ""))
     assert [limits.enter(one) for one in ones] == [True, True, False]
     assert [limits.enter(other) for other in others] == [True, True, False]
-    assert [limits.enter(one) for one in unix[:2]] == [True, False]  # all in all 5
+    assert [limits.enter(one) for one in unix[:2]] == [True, False]  # 5 in total
     assert (limits.open, limits.refused) == (5, 3)
     limits.leave(ones[0])
     limits.leave(ones[2])  # it did not enter
@@ -164,7 +164,7 @@ async def test_connections_that_hold_little_are_never_dropped() -> None:
 
 
 async def test_one_burst_drops_each_connection_once() -> None:
-    """What many connections hold is found in the turn in which it arrives, before their sockets are closed."""
+    """The bytes of many connections are counted in the turn in which they arrive, before the sockets are closed."""
     async with serving(max_buffered_bytes=200_000) as server:
         clients = [(await connected(server))[0] for _ in range(20)]
         for client in clients:

@@ -149,7 +149,7 @@ async def test_what_follows_the_end_of_tls_is_not_kept() -> None:
         await settle(100)
         for _ in range(100):
             raw.write(bytes(65536))
-        with contextlib.suppress(AssertionError):  # it is not all read
+        with contextlib.suppress(AssertionError):  # not everything is read
             await eventually(lambda: not raw.get_write_buffer_size(), 1)
         await settle(100)
         assert channels[0]._incoming.pending < 300_000
@@ -322,7 +322,7 @@ async def test_websocket_over_tls() -> None:
 
 @rows("scheme", ["tcp", "tls", "ws", "wss"])
 async def test_small_messages_are_read_without_large_allocations(scheme: str) -> None:
-    """For a `Protocol` asyncio allocates 256 KiB for each chunk, which can cost three calls of the system."""
+    """For a `Protocol` asyncio allocates 256 KiB for each chunk, which can cost three system calls."""
     options, client_options = ({"ssl": context} if scheme in ("tls", "wss") else {} for context in contexts())
     server: Any
     client: Any

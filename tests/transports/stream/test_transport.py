@@ -1,4 +1,4 @@
-"""Connections over TCP and Unix sockets: how they open, carry messages and end, and who is at the other end."""
+"""Connections over TCP and Unix sockets: how they open, carry messages and end, and who the peer is."""
 
 from __future__ import annotations
 

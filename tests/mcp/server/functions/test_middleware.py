@@ -1,4 +1,4 @@
-"""Middleware of a server: what it is called for, what it may do, and how its exceptions end."""
+"""Middleware of a server: what it is called for, what it may do, and what its exceptions become."""
 
 from __future__ import annotations
 

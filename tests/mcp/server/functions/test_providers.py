@@ -1,4 +1,4 @@
-"""Providers: what a class of the user offers through a server, and which names are refused."""
+"""Providers: what a user's class offers through a server, and which names are refused."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ async def test_a_thread_that_runs_as_a_task() -> None:
 
 
 async def test_a_cancelled_task_ends_what_its_thread_waits_for() -> None:
-    """Also if the thread itself has started the task."""
+    """Even if the thread itself has started the task."""
     server = Server("test", "1")
     ended: asyncio.Queue[str] = asyncio.Queue()
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""What a modern client carries from one round of a request to the next: whose it is, how long, and under which key."""
+"""What a modern client carries from one round of a request to the next: its owner, its age and its key."""
 
 from __future__ import annotations
 
