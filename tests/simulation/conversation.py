@@ -98,7 +98,7 @@ class Link:
             self._world.at(self._world.now + self._world.random.choice((0.0, 0.0, 0.5)), end.lose)
 
     def lost(self) -> None:
-        """Note that one end knows of the loss."""
+        """Record that one end knows of the loss."""
         for end in self.ends:
             if not end.wire.is_cut:
                 self.cut()
