@@ -1,6 +1,6 @@
 """The pytest plugin of jsonrpc_fast: fixtures for sessions in memory, expected calls and recorded servers.
 
-It is a module beside the package, and each fixture imports what it needs, so that tests without them do not import the
+It is a module next to the package, and each fixture imports what it needs, so that tests without them do not import the
 package.
 """
 
@@ -50,7 +50,7 @@ def jsonrpc_calls() -> Iterator[ExpectedCalls]:
 def jsonrpc_recording(request: pytest.FixtureRequest) -> Recording:
     """A function that opens a recorded server, or the real one with `--jsonrpc-record`.
 
-    It is called with the name of the recording, which is a file in the folder `recordings` beside the test, and a
+    It is called with the name of the recording, which is a file in the folder `recordings` next to the test, and a
     function that returns a transport to the real server. Further arguments are those of
     `jsonrpc_fast.testing.replayed`.
     """

@@ -18,7 +18,7 @@ Times = dict[str, dict[str, dict[str, float]]]
 READY_MADE: Final = frozenset({CORE_PARSE, peers.ORJSON_READY})
 """Contestants whose input is prepared outside the measured time. They have no rank."""
 LEAVE_PAYLOADS: Final = frozenset({MSGSPEC_RAW, peers.SIMDJSON})
-"""Contestants that do not decode payloads. They compete with `raw=True` only."""
+"""Contestants that do not decode payloads. They compete only with `raw=True`."""
 EAGER_WORKS: Final = frozenset({"decode", "decode, tight limits", "decode in turn"})
 
 
@@ -100,7 +100,7 @@ _RAW_MSGSPEC: Final = (MSGSPEC_RAW,)
 
 
 def bars() -> list[Bar]:
-    """Return all bars, in the order of the design's table."""
+    """Return all bars, in the order of the report."""
     return [*_decoding(), *_raw(), *_encoding(), *_streaming(), *_others()]
 
 

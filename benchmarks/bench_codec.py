@@ -1,7 +1,7 @@
 """The contests of the codec: `pytest --benchmark-only` runs those of the README, with `-m more` all others.
 
 A group is a contest, as in the README's table. A sample is a loop over the contestant's expression, so its ratios are
-those of `benchmarks.report`, but the contestants take no turns: use that one on a busy machine.
+those of `benchmarks.report`, but the contestants do not take turns: on a busy machine, use the report.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ session of its own where the revision has sessions. An application that only rea
 that uvicorn and the load tool set. The processor time of the server is read from /proc, so Linux is needed. The best
 round is reported.
 
-The memory of a session is the growth of the server's process while sessions begin, divided by their number. Their
-connections are closed then.
+The memory of a session is the growth of the server's process while sessions begin, divided by their number. By then,
+their connections are closed.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Each server is a process with the same async tool: over stdio, and over HTTP wit
 load tool sends the same calls to all of them (revision 2025-11-25), with 1 or 32 in flight, in turn, round by round,
 and the best round of each is reported. The processor time is read from /proc, so Linux is needed.
 
-The SDK 1 and fastmcp have environments of their own (tests/peers/venvs.py). Where one cannot be made, its rows are
+SDK 1 and fastmcp have environments of their own (tests/peers/venvs.py). Where one cannot be made, its rows are
 left out, and a line says so.
 """
 

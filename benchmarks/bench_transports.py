@@ -39,7 +39,7 @@ RING: Final = 4096
 LINES: Final = memoryview(
     b"".join([LINE.replace(b"12345", b"%d" % number) for number in range(10_000, 10_000 + RING + IN_FLIGHT)])
 )
-"""Requests whose ids differ while they are in flight; `IN_FLIGHT` more, so that a slice needs not wrap around."""
+"""Requests whose ids differ while they are in flight; `IN_FLIGHT` more, so that a slice need not wrap around."""
 BAR: Final = 0.85
 """The minimum rate, as a share of the bare protocol's."""
 

@@ -260,7 +260,7 @@ def _escapes() -> bytes:
 
 
 def _unusual() -> dict[str, bytes]:
-    """Return what few peers write: a reader that is fast only for usual messages shows it here."""
+    """Return messages that few peers write: they show whether a reader is fast only for usual messages."""
     call = b'{"jsonrpc":"2.0","id":%b,"method":"%b","params":{"a":[1,2,3]}}'
     deep_array: object = 1
     deep_object: object = 1

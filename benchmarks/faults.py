@@ -1,7 +1,7 @@
 """What a fault costs: `python -m benchmarks.faults` prints microseconds by kind, for both backends.
 
-The last column says how many times as long as a valid message of the same shape a text takes: what is wrong at its end
-shows when all of it has been read.
+The last column is the time relative to a valid message of the same shape. A fault at the end of a text is found only
+after the rest has been read.
 """
 
 from __future__ import annotations

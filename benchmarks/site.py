@@ -1,6 +1,6 @@
 """Write the tables and the plot of the documentation from the stored figures: `python -m benchmarks.site`.
 
-A table stands between two comments that name it.
+A table is between two comments that name it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ TITLES: Final = {
     "batch_10_requests": "batch of 10 requests",
     "batch_100_responses": "batch of 100 responses",
 }
-"""What each payload is."""
+"""The description of each payload."""
 
 READING: Final = tuple(name for name in TITLES if name != "tools_call_response")
 WRITING: Final = (

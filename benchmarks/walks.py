@@ -1,7 +1,8 @@
 """Count the functions and files of the package that three common tasks enter: `python -m benchmarks.walks [--list]`.
 
-A walk is what a reader has to follow. Each task runs once before it is counted, so imports and caches do not count.
-Python functions and methods count once each, comprehensions do not. The functions of the compiled core cannot be seen.
+A walk is what a reader has to follow. Each task runs once before it is counted, so imports and caches are not counted.
+Python functions and methods are counted once each, comprehensions are not. The functions of the compiled core cannot be
+seen.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def call_tool() -> Walk:
             client.send(line)
         for _ in range(TURNS):
             await asyncio.sleep(0)
-        client.pause_reading()  # so that the client's own functions do not count
+        client.pause_reading()  # so that the client's own functions are not counted
         client.send(REQUEST % 2)
         with recording() as walk:
             for _ in range(TURNS):

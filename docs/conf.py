@@ -6,8 +6,8 @@ Rules:
   reStructuredText before napoleon reads their sections.
 - A public name is documented where users import it from. `resolve_alias` leads other names of it to that place.
 - The first use of a public name on a page is a link to the reference.
-- The libraries of the adapters need not be installed: autodoc's mocks take their places. An adapter that does not
-  import with mocks has no entry then.
+- The libraries of the adapters need not be installed: autodoc replaces them by mocks. An adapter that cannot be
+  imported with mocks then has no entry.
 """
 
 from __future__ import annotations
@@ -161,11 +161,11 @@ def is_own(value: object) -> bool:
 
 
 def documented_elsewhere(names: dict[str, str]) -> set[str]:
-    """Return the names of the base classes whose members do not stand in their subclasses again."""
+    """Return the names of the base classes whose members are not repeated in their subclasses."""
     classes = [getattr(sys.modules[full.rpartition(".")[0]], full.rpartition(".")[2]) for full in set(names.values())]
     bases = {base for cls in classes if inspect.isclass(cls) for base in cls.__mro__[1:]}
     own = {base for base in bases if base.__module__.startswith("jsonrpc_fast") and base.__name__ not in names}
-    # A protocol is no class to autodoc's check, and its members are in the classes that implement it.
+    # For autodoc's check a protocol is not a class, and its members are in the classes that implement it.
     stops = {base.__name__ for base in bases - own if not getattr(base, "_is_protocol", False)}
     return stops | {"Connection", "SocketTransport"}
 
@@ -211,7 +211,7 @@ def linked(text: str, names: dict[str, str]) -> str:
 
 
 def attribute_docstring(name: str) -> list[str]:
-    """Return the text below the assignment of a constant, from the module that has one."""
+    """Return the docstring below the assignment of a constant, from the module that has one."""
     package, _, member = name.rpartition(".")
     value = getattr(sys.modules[package], member)
     for module in [module for name, module in sys.modules.items() if name.startswith("jsonrpc_fast")]:
@@ -229,7 +229,7 @@ def resolve_alias(app: Sphinx, env: BuildEnvironment, node: pending_xref, contno
         return None
     target: str = node["reftarget"]
     names: dict[str, str] = app.config.documented
-    if target in names:  # also a type alias, which is data and not the class that an annotation refers to
+    if target in names:  # or a type alias, which is data, not the class that an annotation refers to
         domain = env.domains["py"]
         return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", names[target], node, contnode)
     return None if target.startswith("jsonrpc_fast") else contnode
@@ -251,7 +251,7 @@ def link_first_uses(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def title_links(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Name what a link leads to as users import it, and not by the module that defines it."""
+    """Name the target of a link as users import it, not by the module that defines it."""
     for reference in doctree.findall(nodes.reference):
         title = reference.get("reftitle")
         if title in app.config.documented:
@@ -259,7 +259,7 @@ def title_links(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 
 
 def entry_of(text: str, names: dict[str, str]) -> str | None:
-    """Return the full name of what a page means by a name. A function of a module has the name of the module before it.
+    """Return the full name that a name on a page refers to. A function of a module has the module's name as its prefix.
 
     A member of a class is in the entry of its class.
     """
@@ -274,7 +274,7 @@ def without_absent_adapters(app: Sphinx, docname: str, source: list[str]) -> Non
 
 @functools.cache
 def can_import(name: str) -> bool:
-    """Return whether a module can be imported; if all libraries are there, a fault of it is not hidden."""
+    """Return whether a module can be imported; if all libraries are installed, a fault in it is not hidden."""
     try:
         importlib.import_module(name)
     except Exception:

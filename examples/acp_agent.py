@@ -1,4 +1,4 @@
-"""An agent of the Agent Client Protocol: it says the words of a prompt in capitals, if the user permits.
+"""An agent of the Agent Client Protocol: it repeats the words of a prompt in capitals, if the user permits it.
 
 python examples/acp_client.py "hello world" -- python examples/acp_agent.py
 """

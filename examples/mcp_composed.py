@@ -1,4 +1,4 @@
-"""An MCP server that has another server inside, and the methods of a JSON-RPC service as tools.
+"""An MCP server that contains another server, and has the methods of a JSON-RPC service as tools.
 
 jsonrpc-fast list --mcp -- python examples/mcp_composed.py
 jsonrpc-fast call --mcp shop_price name=tea -- python examples/mcp_composed.py
@@ -19,12 +19,12 @@ clock = Server("clock", "1.0")
 
 @clock.tool
 def later(hour: int, hours: int = 1) -> int:
-    """The hour of the day some hours later."""
+    """Return the hour of the day after some hours."""
     return (hour + hours) % 24
 
 
 def price(name: str, count: int = 1) -> float:
-    """What some packets cost."""
+    """Return the price of some packets."""
     return {"tea": 2.5, "coffee": 4.0}[name] * count
 
 

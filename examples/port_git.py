@@ -23,7 +23,7 @@ Commit = Annotated[str | None, msgspec.Meta(description="A commit; omit it to se
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Functions that are not async run on the loop, one after the other, as the index of a repository needs it.
+# Functions that are not async run on the loop, one at a time, as the index of a repository requires.
 server = Server("mcp-git", "1.0", show_errors=(ValueError, LookupError, OSError, git.GitError, ODBError))
 options = argparse.ArgumentParser()
 options.add_argument("-r", "--repository", type=Path, help="the only repository that may be used")
@@ -52,7 +52,7 @@ def no_flag(what: str, value: str | None) -> None:
 
 @tool(read_only=True)
 def git_status(repo_path: str) -> str:
-    """Tell what has changed, and what is staged."""
+    """Show what has changed, and what is staged."""
     return f"Repository status:\n{opened(repo_path).git.status()}"
 
 

@@ -42,7 +42,7 @@ def check_seconds(
     """
     if value is None and may_be_none:
         return
-    # bool is a subclass of int: `timeout=True` is a mistake, and not one second.
+    # bool is a subclass of int: `timeout=True` is a mistake, not one second.
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
     # `not value >= 0` instead of `value < 0`, because every comparison with NaN is false.
@@ -69,7 +69,7 @@ def check_count(
         name: The name of the option, for the error's text.
         value: What the caller gave.
         minimum: The smallest accepted value.
-        maximum: The largest accepted value; None: no limit. By default as large as C holds.
+        maximum: The largest accepted value; None: no limit. By default the largest that C can hold.
         may_be_none: Whether None is accepted.
         show: How the error's text writes the range, such as `oct`.
 
@@ -94,7 +94,7 @@ def check_type(name: str, value: object, *kinds: Any, may_be_none: bool = False)
     Args:
         name: The name of the argument, for the error's text.
         value: What the caller gave.
-        kinds: The classes that are accepted, protocols among them.
+        kinds: The classes that are accepted, which may be protocols.
         may_be_none: Whether None is accepted.
 
     Raises:
@@ -146,7 +146,7 @@ def checked_path(name: str, value: object, at: int = 0) -> str:
     Args:
         name: The name of the argument, for the error's text.
         value: What the caller gave: a str or a path.
-        at: The index from which on a NUL is refused.
+        at: The index from which a NUL is refused.
 
     Raises:
         TypeError: It is neither.

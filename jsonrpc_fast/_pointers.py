@@ -35,7 +35,7 @@ def target_of(document: Any, reference: str) -> Any:
     """Return what a `$ref` within a document leads to.
 
     Args:
-        document: The JSON value that the reference stands in.
+        document: The JSON value that contains the reference.
         reference: A URI reference. Only a fragment that is a pointer (section 6) is followed.
 
     Returns:

@@ -21,7 +21,8 @@ class _Shortener(reprlib.Repr):
         self.maxstring = 80
 
     def repr_int(self, x: int, level: int) -> str:
-        # CPython refuses to write an int of thousands of digits, at the lowest setting one of 641. 512 bits are 155.
+        # CPython refuses to write an int of thousands of digits; with the lowest limit, one of 641. 512 bits are 155
+        # digits.
         return repr(x) if x.bit_length() < 512 else f"<int of {x.bit_length()} bits>"
 
     def repr_bytes(self, x: bytes, level: int) -> str:

@@ -8,7 +8,7 @@ Rules:
   - Messages stay dicts, and the package's own classes handle them: this is a transport for its `Connection`.
   - The json module reads what the core reads differently, and writes what orjson would write differently, as in acp.
   - A line that is not a JSON object is skipped and logged, without its text. acp's connection ends at a JSON array.
-  - Over stdio `print` writes to stderr, not into the stream of messages. A line may have 64 MiB.
+  - Over stdio `print` writes to stderr, not into the stream of messages. A line may be up to 64 MiB long.
   - Reading pauses while 256 messages wait. Sending waits while the peer does not read.
 """
 
@@ -146,7 +146,7 @@ async def run_agent(agent: Any, input_stream: Any = None, output_stream: Any = N
     Raises:
         ConnectionLost: The process was started without stdin or stdout.
     """
-    # Of acp's reader of lines, which is not used.
+    # An option of acp's line reader, which is not used.
     options.pop("stdio_buffer_limit_bytes", None)
     if input_stream is None and output_stream is None:
         input_stream = MessageTransport(StdioServer(**OPTIONS))

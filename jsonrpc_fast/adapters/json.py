@@ -65,7 +65,7 @@ def loads(s: str | bytes | bytearray, **options: Any) -> Any:
 
     Raises:
         JSONDecodeError: `s` is not JSON.
-        UnicodeDecodeError: `s` is in no encoding of Unicode.
+        UnicodeDecodeError: `s` is not in a Unicode encoding.
         TypeError: `s` has another type.
     """
     if not options or all(option is None for option in options.values()):

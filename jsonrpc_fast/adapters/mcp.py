@@ -218,7 +218,7 @@ async def streams_over(transport: Connection) -> AsyncGenerator[tuple[_ReadStrea
 def _is_replaced(stream: TextIO | None, descriptor: int) -> bool:
     """Return whether a standard stream no longer uses its own descriptor."""
     if stream is (sys.__stdin__, sys.__stdout__)[descriptor]:
-        return False  # also None: the process was started without it
+        return False  # or None: the process was started without it
     try:
         return stream is None or stream.buffer.fileno() != descriptor
     except (AttributeError, OSError, ValueError):

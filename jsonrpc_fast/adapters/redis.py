@@ -161,7 +161,7 @@ class RedisEventStore:
     async def stream_of(self, event_id: str) -> str | None:
         try:
             stream, number = parse_event_id(event_id)
-            # Two events are enough to see whether the next one is there.
+            # Two events are enough to see whether the next one exists.
             await self._read(stream, number, 2)
         except EventsLost:
             return None
@@ -190,8 +190,8 @@ class RedisEventStore:
                         yield f"{stream}-{number}", fields[_DATA]
                 if not events:
                     with contextlib.suppress(asyncio.TimeoutError):
-                        # Announcements may be lost with a connection, so the stream is read again at times. That also
-                        # shows that its worker has died.
+                        # Announcements may be lost with a connection, so the stream is read again from time to time.
+                        # That also shows that its worker has died.
                         await asyncio.wait_for(changed.wait(), self._lease_seconds / 2)
 
     async def forget(self, session: str) -> None:

@@ -31,7 +31,7 @@ except ImportError as _missing:
 __all__ = ["AsyncHTTPProvider", "AsyncIPCProvider", "HTTPProvider", "IPCProvider", "WebSocketProvider"]
 
 _CHUNK: Final = 1 << 18  # bytes; web3.py reads 4096 at a time
-_TAIL: Final = 64  # bytes, of which a copy is cheap
+_TAIL: Final = 64  # bytes; copying them is cheap
 _legacy: Final[Any] = getattr(web3, "LegacyWebSocketProvider", None)  # not in web3.py 8
 _default: Final = Web3JsonEncoder().default
 

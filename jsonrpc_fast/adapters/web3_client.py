@@ -52,7 +52,7 @@ class AsyncClientProvider(AsyncJSONBaseProvider):
             Web3TypeError: The params cannot be encoded.
             Exception: As `AsyncHttpClient.call`, except RpcError.
         """
-        # The id of web3.py's own count, as its other providers return it. On the wire the client has its own.
+        # The id from web3.py's own counter, as its other providers return. On the wire, the client uses its own.
         response: dict[str, Any] = {"jsonrpc": "2.0", "id": next(self.request_counter)}
         try:
             response["result"] = await self._client.call(method, Raw(encode(list(params or []))))

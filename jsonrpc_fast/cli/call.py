@@ -45,7 +45,7 @@ from .stubs import ADDRESS, MAX_DOCUMENT_BYTES, document_of, write_stubs
 
 _INTERRUPT_SECONDS: Final = 0.2
 """How long a program may take to end after its stdin is closed, if a signal has ended the command."""
-_MAX_FAULTS: Final = 10  # that are shown: a server that prints a log to stdout makes one for each line
+_MAX_FAULTS: Final = 10  # the number shown: a server that prints a log to stdout causes one per line
 _HTTP: Final = ("http", "https")
 _WEBSOCKET: Final = ("ws", "wss")
 _JSON_FILE: Final = re.compile(r"https?://[^?#]*\.json(?:[?#]|$)", re.IGNORECASE)
@@ -406,7 +406,7 @@ def _signature(members: Mapping[str, Any]) -> str:
         return ""
     schema = members.get("inputSchema")
     listed = members.get("params", members.get("arguments"))
-    params: list[tuple[object, object, object]] = []  # name, schema, whether it must be given
+    params: list[tuple[object, object, object]] = []  # name, schema, whether it is required
     if isinstance(schema, dict):
         properties, required = schema.get("properties"), schema.get("required")
         for name, kind in (properties if isinstance(properties, dict) else {}).items():

@@ -1,7 +1,7 @@
 """The commands of `jsonrpc-fast`, their options and help texts.
 
 Each command runs in its own module, which is imported when it runs. `call`, `list` and `replay` show payloads, and
-`tap` if it is told to.
+`tap` if requested.
 """
 
 from __future__ import annotations
@@ -307,7 +307,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGINT, _interrupt)
     try:
         status = _run(words)
-        print(end="", flush=True)  # a full disk or a closed pipe shows here, and not in the interpreter's exit
+        print(end="", flush=True)  # a full disk or a closed pipe shows here, not at the interpreter's exit
     except KeyboardInterrupt:
         status = INTERRUPTED
     except BrokenPipeError:
@@ -487,7 +487,7 @@ _DEFAULTS: Final = {
     "allow_host": None,
     "allow_origin": None,
 }
-"""Of the options that some of the commands of a module do not have."""
+"""The values of options that only some of the commands of a module have, for the others."""
 _CONNECTING: Final = (*_CALLING, "tap", "relay")
 _PLACE: Final = re.compile("(?:TARGET|SOURCE) ?")
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {

@@ -49,7 +49,7 @@ def write_output(data: bytes) -> None:
     sys.stdout.flush()
     rest = memoryview(data)
     while rest:
-        # With PYTHONUNBUFFERED it may write a part, such as until the reader of a pipe leaves.
+        # With PYTHONUNBUFFERED it may write only a part, for example until the reader of a pipe leaves.
         written = sys.stdout.buffer.write(rest)
         if not written:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
@@ -69,7 +69,7 @@ def missing_extra(error: ImportError, extra: str) -> str:
     Raises:
         ImportError: A module of this package is missing: `error` is raised again.
     """
-    # A missing module of this package is a bug, and not a missing extra.
+    # A missing module of this package is a bug, not a missing extra.
     if (error.name or "").startswith(__package__.partition(".")[0]):
         raise error
     return f"{error.name} is missing; install the extra: pip install 'jsonrpc_fast[{extra}]'"
@@ -174,7 +174,7 @@ def run_reporting(options: argparse.Namespace, extra: str, run: Callable[[], int
 
     Args:
         options: The options of the command line.
-        extra: The extra that brings what may be missing.
+        extra: The extra that installs what may be missing.
         run: Runs the command.
     """
     program = f"jsonrpc-fast {options.command}"

@@ -5,7 +5,7 @@ Rules:
     requests that overlapped then overlap again.
   - Ids are new, and the items of a batch are sent one by one. Requests of the server get the responses that the client
     sent, in the order of each method. Input that was not a message is left out.
-  - Two responses are equal if their values are: the order of members and the way numbers are written do not count.
+  - Two responses are equal if their values are: the order of members and the spelling of numbers do not matter.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..types import UNSET, id_key
 from .output import escape, shorten
 
 _MAX_DIFFERENCES: Final = 5
-"""The number of differences that are shown of one response."""
+"""The number of differences that are shown for one response."""
 
 
 class Peer(Protocol):

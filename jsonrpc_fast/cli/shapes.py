@@ -146,7 +146,7 @@ class Shapes:
         return number
 
     def _number(self, value: Any, depth: int) -> int:
-        """Return a number that equal values share. Titles, descriptions and other notes do not count."""
+        """Return a number that equal values share. Titles, descriptions and other notes are ignored."""
         if depth > MAX_DEPTH:
             raise DocumentError(f"the document is nested more than {MAX_DEPTH} levels deep")
         key: Any

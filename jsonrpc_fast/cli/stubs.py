@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
                 data = file.read(MAX_DOCUMENT_BYTES + 1)
         except OSError as error:
             raise DocumentError(error.strerror) from None
-        return write_stubs(document_of(data), options)  # its OSError is one of the output
+        return write_stubs(document_of(data), options)  # its OSError is about the output
     except DocumentError as error:
         print_error(f"{escape(source)}: {escape(str(error))}", "jsonrpc-fast stubs")
         return FAILURE

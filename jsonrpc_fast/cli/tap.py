@@ -47,11 +47,11 @@ _PEERS: Final[dict[Direction, Sender]] = {"->": "server", "<-": "client"}
 Pending: TypeAlias = "OrderedDict[IdKey, tuple[float, str]]"
 """Requests without a response, by id: the time at which each was sent, and its method."""
 
-_CHUNK_BYTES: Final = 65536  # what a pipe of Linux holds
+_CHUNK_BYTES: Final = 65536  # the capacity of a pipe on Linux
 _WAITING_BYTES: Final = 64 * 1024 * 1024  # passed on, and not yet logged
 _ENTRY_BYTES: Final = 256  # the memory of a queued chunk besides its bytes
 _PENDING_CALLS: Final = 4096  # in each direction; beyond this, the oldest is forgotten
-# After the server has ended, the tap ends without the rest of the log if that stands still for this long.
+# After the server has ended, the tap ends without the rest of the log if that makes no progress for this long.
 _LAST_LINES_SECONDS: Final = 2.0
 _REST_SECONDS: Final = 0.2  # after its writer has ended, a pipe that is quiet for this long is taken to be empty
 _STYLES: Final = {"invalid": "red", "error": "yellow"}

@@ -1,7 +1,8 @@
 """The selector of the backend.
 
 Rules:
-  - The compiled core is used if it can be imported and is built from the sources next to it, else the pure backend.
+  - The compiled core is used if it can be imported and is built from the sources next to it, otherwise the pure
+    backend.
   - `JSONRPC_FAST_PURE=1` in the environment selects the pure backend.
   - Type checkers always see the pure backend.
   - Only one interpreter of a process has the core; the others use the pure backend.

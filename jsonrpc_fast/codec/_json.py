@@ -22,7 +22,7 @@ from ._parts import MAX_WRITTEN_DEPTH, WIDE_LEVEL, fields_of, members_of, parts_
 
 
 def is_set(variable: str) -> bool:
-    """Return whether a variable of the environment switches something on: it is not empty, 0, false or no."""
+    """Return whether an environment variable turns something on: it is not empty, 0, false or no."""
     return os.environ.get(variable, "").strip().lower() not in ("", "0", "false", "no")
 
 
@@ -115,7 +115,7 @@ def refusal(error: TypeError) -> EncodeError:
     """Return the error that the caller gets for one of orjson's: its text names a type or a limit, never a value."""
     if isinstance(error.__cause__, EncodeError) and str(error.__cause__) in _OWN_TEXTS:
         return EncodeError(str(error.__cause__))
-    # Classes of the core are called what those of the pure backend are.
+    # Classes of the core have the same names as those of the pure backend.
     return EncodeError(str(error).replace(f"{__package__}._core.", ""))
 
 
@@ -132,7 +132,7 @@ class NoDefault(TypeError):
 
 _NOT_UTF_8: Final = "str is not valid UTF-8"
 TOO_DEEP: Final = "Recursion limit reached"
-"""What orjson says of lists and dicts that nest deeper than MAX_WRITTEN_DEPTH."""
+"""orjson's text about lists and dicts that nest deeper than MAX_WRITTEN_DEPTH."""
 
 DECIMAL_NOT_FINITE: Final = "a Decimal that is not finite is not a JSON number"
 DECIMAL_TOO_LARGE: Final = "a Decimal is beyond a double, or its exponent is too large"
@@ -192,7 +192,7 @@ def _check_parts(value: object, option: int, depth: int, left: Left | None) -> N
 
 
 def _parts(value: object, option: int) -> Iterable[object] | None:
-    """The values that orjson writes of an object of another type; None if it has no parts."""
+    """The values that orjson writes for an object of another type; None if it has no parts."""
     kind = type(value)
     if issubclass(kind, dict) and not option & engine.OPT_PASSTHROUGH_SUBCLASS:
         return list(dict.values(value))  # type: ignore[arg-type]

@@ -516,7 +516,7 @@ class Raw:
             decoder: Called with the bytes, such as the `decode` of a typed decoder; orjson if None.
 
         Returns:
-            What the decoder returns. What it raises passes on.
+            What the decoder returns. Its exceptions propagate.
         """
         if decoder is not None:
             return decoder(self._data)
@@ -537,7 +537,8 @@ class Raw:
             default: What to return if there is no such member.
 
         Returns:
-            The member as `Raw`, or `default`. Of members with the same name the last one counts, as for `decode`.
+            The member as `Raw`, or `default`. If several members have the same name, it is the last one, as for
+            `decode`.
 
         Raises:
             TypeError: `path` has another type.
@@ -695,8 +696,8 @@ class Rules(dict[int, Verdict]):
         limits: Its limits.
         message_bytes: The maximum size of a message.
         numbers: How numbers are read (`numbers_of`).
-        has_text_limits: The profile refuses some JSON for its depth or a number, or reads some numbers in another way
-            than orjson.
+        has_text_limits: The profile refuses some JSON for its depth or a number, or reads some numbers differently from
+            orjson.
         has_usual_errors: An error that has a code and a message is valid.
         ignores_extra: A call may have members that JSON-RPC does not define.
         null_ids: A request may have the id null.

@@ -1,4 +1,4 @@
-"""The parts of many plain values in one call, by which large payloads are searched; and the bounds of this search."""
+"""The parts of many plain values in one call, to search large payloads; and the bounds of this search."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ members_of: Final = type.__dict__["__dict__"].__get__
 
 
 def fields_of(value: Any) -> list[tuple[Any, Any]]:
-    """Return the names and values that orjson writes of a dataclass: its `__dict__`, or its fields where it has slots.
+    """Return the names and values that orjson writes for a dataclass: its `__dict__`, or its fields where it has slots.
 
     Raises:
         EncodeError: A slot has no value: orjson 3.13 would end the process.

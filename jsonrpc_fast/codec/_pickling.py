@@ -1,4 +1,4 @@
-"""Unpickling of messages, also in a process that uses the other backend."""
+"""Unpickling of messages, even in a process that uses the other backend."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def remake(backend: str, maker: str, *fields: Any) -> Any:
-    """Return an object of the backend that pickled it, if that is loaded, else of the backend in use.
+    """Return an object of the backend that pickled it, if that is loaded, otherwise of the backend in use.
 
     Args:
         backend: The name of the module that pickled it.

@@ -143,7 +143,7 @@ def decode(
     if len(text) > rules.message_bytes:
         return _too_large_fault(text[: min(rules.message_bytes, HEAD_BYTES)], profile)
     any_width = bool(rules.numbers & _ANY_WIDTH)
-    # First of all faults of the text: bytes that are not UTF-8 are not JSON, whatever the rest looks like. The decoded
+    # Faults of the text come first: bytes that are not UTF-8 are not JSON, whatever the rest looks like. The decoded
     # text is dropped, because offsets count bytes.
     try:
         text.decode()
@@ -193,7 +193,7 @@ def _too_large_fault(head: bytes, profile: Profile) -> ParseError:
     if found is None or not {"method", "params", "result", "error"}.intersection(found.names):
         return ParseError(ParseErrorCode.MESSAGE_TOO_LARGE)
     rules = rules_of(profile)
-    # Only the names of the members count here: `kinds_of` sees null in place of every value but the id.
+    # Only the names of the members matter here: `kinds_of` sees null in place of every value but the id.
     obj: dict[str, Any] = dict.fromkeys(found.names)
     value = found.members.get("id")
     if value is not None and value.end < len(head):  # a number at the end may continue
@@ -450,7 +450,7 @@ def respond(
 
     An RpcError from the handler becomes the error response. Any other exception, a return value other than a Response
     to a request, and a response that cannot be written become -32603 and are logged; the other items of a batch are
-    unaffected. KeyboardInterrupt and cancellations pass on. `jsonrpc_fast.handlers` dispatches by method name and
+    unaffected. KeyboardInterrupt and cancellations propagate. `jsonrpc_fast.handlers` dispatches by method name and
     supports async functions.
 
     Args:

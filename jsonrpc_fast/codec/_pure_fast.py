@@ -115,7 +115,7 @@ def with_fast_path(plain_decode: F) -> F:
                         )
                     ):
                         # The text has a colon for each member that it spells out. With as many colons as members are
-                        # left, none is there twice.
+                        # left, none occurs twice.
                         if size == 3:
                             params = None
                             is_usual = len(data) - len(method) < _ANOTHER_ID_BYTES or data.count(b":") == 3
@@ -368,10 +368,9 @@ def _without_escapes(text: bytes) -> bytes:
 
 def _is_within_limits(text: bytes, rules: Rules) -> bool:
     """Whether `text`, which is JSON, certainly nests no deeper than the limit, and has no number that the profile
-    refuses or reads in another way than orjson."""
-    depth = rules.limits.depth
-    # The number of brackets bounds the depth from above. Brackets in strings only make the fast path leave more.
-    if depth < MAX_DEPTH and text.count(b"[") + text.count(b"{") > depth:
+    refuses or reads differently from orjson.""" depth = rules.limits.depth # The number of brackets bounds the depth
+    from above. Brackets in strings only make the fast path leave more. if depth < MAX_DEPTH and text.count(b"[") +
+    text.count(b"{") > depth:
         return False
     if rules.numbers & DECIMALS and _has_float(text):
         return False

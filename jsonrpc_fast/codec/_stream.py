@@ -2,7 +2,7 @@
 
 Rules:
   - A decoder is open, at work (inside `feed`), or closed: by `close`, or by an exception that left `feed`. `_refusal`
-    says which: None while it is open, else why calls are refused.
+    says which: None while it is open, otherwise the reason why calls are refused.
   - An exception that a caller's mistake raises, such as a wrong argument, comes before anything is read. Any other one
     may have lost a part of a frame, so it closes the decoder.
   - Bytes go to the framing, which keeps an incomplete frame; complete frames wait in `_waiting` until they are decoded,
@@ -47,7 +47,7 @@ class StreamDecoder(Generic[M]):
     (`ended`). Memory is bounded by `Limits.message_bytes`, the last chunk, and the data fed while `has_more` is true; a
     chunk of tiny frames makes items of many times its size, unless `max_items` bounds them.
     An exception that leaves `feed` while it reads closes the decoder, because it may have torn a message.
-    One thread at a time uses a decoder: calls of several at once are done one after the other, or refused.
+    One thread at a time uses a decoder: concurrent calls are executed one after another, or refused.
 
     Args:
         framing: "newline": one message per line; "content-length": LSP's headers; "sse": the data of server-sent
@@ -127,7 +127,7 @@ class StreamDecoder(Generic[M]):
             ValueError: `max_items` is below 1, the decoder is closed, or another call is not finished. `data` stays
                 unread.
             BaseException: A MemoryError or RecursionError, or what a signal handler or a trace function raises. The
-                decoder is closed then, and the items of the call are lost.
+                decoder is then closed, and the items of the call are lost.
         """
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise TypeError(f"data must be bytes, bytearray or memoryview, not {type(data).__name__}")

@@ -274,7 +274,7 @@ def kinds_of_bits(number: int) -> Kinds:
 
 
 MAX_PROFILES: Final = 64
-"""For how many profiles a backend keeps verdicts. One more clears them all: programs make few profiles."""
+"""The number of profiles for which a backend keeps verdicts. One more clears them all: programs make few profiles."""
 
 
 class Verdict(NamedTuple):

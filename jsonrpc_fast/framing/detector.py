@@ -86,7 +86,7 @@ def frames_of(framing: Literal["newline", "content-length", "sse", "concatenated
         return ContentLengthFrames(limit)
     if framing == "sse":
         return EventFrames(limit)
-    # The core reads the other two by itself, and needs no readers of these modules.
+    # The core itself reads the other two, and needs no readers from these modules.
     if framing == "newline":
         from .lines import LineFrames
 

@@ -35,7 +35,7 @@ class DeadlineHandler(OuterHandler):
         self._seconds = seconds
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:
-        """Call the function; otherwise as `Handler.invoke`."""
+        """Call the function; otherwise like `Handler.invoke`."""
         result = self._inner.invoke(params, context)
         return TimedAwaitable(result, self._seconds) if is_awaitable(result) else result
 
@@ -67,7 +67,7 @@ class TimedAwaitable(OuterCoroutine[Any]):
 
 
 async def _run(work: Awaitable[Any], deadline: float | None, late_error: Callable[[], Exception]) -> Any:
-    # Without a loop, or on another loop than asyncio's, there is no timer.
+    # Without a loop, or on a loop other than asyncio's, there is no timer.
     task: Any = None if deadline is None else asyncio.current_task()
     if task is None or deadline is None:
         discard(work)
@@ -76,7 +76,7 @@ async def _run(work: Awaitable[Any], deadline: float | None, late_error: Callabl
     if loop.time() >= deadline:
         discard(work)
         raise late_error()
-    # Requests for cancellation that came before belong to others, and must survive `uncancel`.
+    # Earlier requests for cancellation belong to others, and must survive `uncancel`.
     cancellations = task.cancelling() if _COUNTS_CANCELLATIONS else 0
     is_late = False
 

@@ -58,7 +58,7 @@ class ExecutorHandler(OuterHandler):
         self._executor = executor
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:
-        """Return an awaitable of the function's result; otherwise as `Handler.invoke`."""
+        """Return an awaitable of the function's result; otherwise like `Handler.invoke`."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -75,7 +75,8 @@ class ExecutorHandler(OuterHandler):
             )
         else:
             future = loop.run_in_executor(self._executor, _call, self._inner, params, None)
-        # The future itself is not awaited: its cancellation by the executor could not be told from that of this task.
+        # The future itself is not awaited: its cancellation by the executor could not be distinguished from that of
+        # this task.
         future.add_done_callback(end.reach)
         with on_failure(future.cancel):
             await end  # raises CancelledError only if this task is cancelled

@@ -1,10 +1,10 @@
-"""The one rule for exceptions of a user's function, in handlers, HTTP and MCP.
+"""The rule for exceptions of a user's function, in handlers, HTTP and MCP.
 
 Rules:
   - An `Exception`, SystemExit, and a foreign cancellation, such as the cancellation of a future that the function
     awaits, fail only the message or the request that called the function (`is_failure`).
   - Everything else propagates: KeyboardInterrupt, the cancellation of the task itself, and those of anyio and trio.
-    Before Python 3.11, where tasks do not count their cancellations, every cancellation does.
+    Before Python 3.11, where tasks do not count their cancellations, every cancellation propagates.
   - Whatever is raised, begun work is undone, and the exception propagates (`on_failure`). This needs no `except
     BaseException`; the few that remain carry an exception from one task or coroutine to another.
 """

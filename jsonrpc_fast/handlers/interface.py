@@ -30,7 +30,7 @@ _named: WeakKeyDictionary[Callable[..., Any], tuple[str, Mapping[str, str]]] = W
 
 
 def method(name: str, *, params: Mapping[str, str] | None = None) -> Callable[[F], F]:
-    """Declare a method whose name, or the names of whose params, cannot be those of a function in Python.
+    """Declare a method with names, its own or those of its params, that a Python function cannot have.
 
         class Editor(Protocol):
             @method("textDocument/hover", params={"from_": "from"})
@@ -81,7 +81,7 @@ def methods_of(interface: object) -> dict[str, Method]:
             raise TypeError(f"{name} must be an ordinary method")
         if inspect.isfunction(member):
             declared, params = _named.get(member, (name, {}))
-            # What `typing.overload` leaves of a function whose implementation does not follow.
+            # The result of `typing.overload` for a function whose implementation does not follow.
             if member.__name__ == "_overload_dummy":
                 raise TypeError(f"{name} must have one signature after its overloads")
             found[name] = Method(declared, member, params)

@@ -1,7 +1,7 @@
 """Conversion of results of functions to JSON types by msgspec, and of strings that contain JSON to values.
 
 Up to Python 3.11 msgspec relies on the recursion limit. Libraries such as py_ecc, which web3 imports, raise that limit
-so far that a circular value overflows the stack of C before the limit is reached. So the depth is checked before. Later
+so far that a circular value overflows the C stack before the limit is reached. So the depth is checked first. Later
 versions of Python limit the depth of calls in C separately.
 """
 

@@ -55,7 +55,7 @@ class MiddlewareHandler(OuterHandler):
         self._invoke: _Link = _chain(middleware)
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:
-        """Call the middleware; otherwise as `Handler.invoke`."""
+        """Call the middleware; otherwise like `Handler.invoke`."""
         if not (type(params) is Raw and self.takes_raw):
             return self._invoke(params, context, self._inner.invoke)
         value = params.decode()

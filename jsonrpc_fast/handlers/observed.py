@@ -3,7 +3,7 @@
 Rules:
   - Each request is reported as served once, with the code of the response that was made for it. One whose caller gave
     up, or whose task was cancelled, is CANCELLED.
-  - A function, and all that it awaits, runs in the context (`contextvars`) in which its request was reported.
+  - A function, and everything that it awaits, runs in the context (`contextvars`) in which its request was reported.
   - A request whose method has no function is only reported as served; such a notification is not reported.
 """
 

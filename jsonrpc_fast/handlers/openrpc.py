@@ -63,7 +63,7 @@ def openrpc(handlers: Described, *, title: str, version: str) -> dict[str, Any]:
     """
     for name, text in (("title", title), ("version", version)):
         check_type(name, text, str)
-        text.encode()  # now, and not when a client asks for the document
+        text.encode()  # now, not when a client requests the document
     components: dict[str, Any] = {}
     methods = [
         _method(name, function, options, components) for name, (function, options) in handlers.functions().items()

@@ -70,7 +70,7 @@ class Handlers:
         if discover is not None:
             if discover.keys() != {"title", "version"}:
                 raise TypeError("discover must have a title and a version, and nothing else")
-            self._describe(discover)()  # reports errors here, and not when a client asks
+            self._describe(discover)()  # reports errors here, not when a client asks
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} methods={len(self.functions())}>"
@@ -118,7 +118,7 @@ class Handlers:
             served: The object.
             interface: The class, such as a `Protocol`: its public methods are served. The annotations of the object's
                 methods convert the params; a type checker compares them with those of the class.
-            prefix: What the names of the methods begin with, such as "shop.".
+            prefix: The prefix of the names of the methods, such as "shop.".
             options: See `HandlerOptions`. Unless they say how to read params, these are converted (`typed`), and no
                 parameter may be positional-only.
 
@@ -167,7 +167,7 @@ class Handlers:
     def prepare(
         self, profile: Profile = JSONRPC, *, hooks: Hooks | None = None, **options: Unpack[EncodeOptions]
     ) -> Dispatch:
-        """Return a dispatcher for these handlers, those registered later included.
+        """Return a dispatcher for these handlers, including those registered later.
 
         Args:
             profile: The rules and limits for decoding.

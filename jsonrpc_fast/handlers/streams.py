@@ -40,7 +40,7 @@ class StreamHandler(OuterHandler):
         self._taken = names
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:
-        """Return an awaitable of the result; otherwise as `Handler.invoke`."""
+        """Return an awaitable of the result; otherwise like `Handler.invoke`."""
         assert context is not None
         # JSON-RPC has no member to ask for parts, so conventions put one into the params (LSP: `partialResultToken`). A
         # function without a parameter for it would refuse it as unknown.

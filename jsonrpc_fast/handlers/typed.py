@@ -51,7 +51,7 @@ class TypedHandler(OuterHandler):
         self._by_position = by_position
 
     def invoke(self, params: Any, context: RequestContext | None) -> Any:
-        """Convert the params and call the function; otherwise as `Handler.invoke`."""
+        """Convert the params and call the function; otherwise like `Handler.invoke`."""
         text = bytes(params) if type(params) is Raw else None
         is_array = type(params) is list if text is None else text[0] == _ARRAY
         one_pass = self._by_position if is_array else self._by_name

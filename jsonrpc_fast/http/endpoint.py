@@ -184,7 +184,7 @@ class Endpoint(BaseEndpoint):
                 if response is None:
                     return None
         except CancelledError as error:
-            # A function may await a future that somebody cancels. Only the cancellation of this very task ends the
+            # A function may await a future that somebody cancels. Only the cancellation of this task itself ends the
             # request.
             if not is_foreign_cancellation(error):
                 raise

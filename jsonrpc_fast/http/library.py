@@ -2,7 +2,7 @@
 
 Rules:
   - Both have the same classes, but neither accepts objects of the other. A client uses the library of the objects that
-    it gets: a client, a transport, `auth`. If it gets none, it uses httpx2 if that is installed, else httpx.
+    it gets: a client, a transport, `auth`. If it gets none, it uses httpx2 if that is installed, otherwise httpx.
   - No exception of the library reaches the caller, and no exception contains data that the server sent.
 """
 
@@ -59,7 +59,7 @@ def library_of(*given: object) -> ModuleType:
 
     Args:
         given: The objects. The values of mappings are searched, too; objects of other packages are ignored. If none
-            remains, the library is httpx2 if that is installed, else httpx.
+            remains, the library is httpx2 if that is installed, otherwise httpx.
 
     Raises:
         TypeError: There are objects of both libraries.
@@ -139,7 +139,7 @@ def tls_context(library: ModuleType) -> Any:
 
 @lru_cache(maxsize=8)
 def _tls_context(library: ModuleType, *environment: str | None) -> Any:
-    """Return the TLS context of httpx, which depends on these variables of the environment."""
+    """Return the TLS context of httpx, which depends on these environment variables."""
     return library.create_ssl_context()
 
 

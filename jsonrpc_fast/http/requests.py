@@ -226,7 +226,7 @@ def check_repeated(headers: Iterable[Header], is_single: Callable[[bytes], bool]
 
     Args:
         headers: The headers of the request, with names in lower case.
-        is_single: Returns whether a header may have one value only, by its name.
+        is_single: Returns whether the header with a name may have only one value.
 
     Raises:
         Refusal: One of these headers has two values (400).

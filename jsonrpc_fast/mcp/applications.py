@@ -72,7 +72,7 @@ class HttpOptions(TypedDict, total=False):
         max_sessions: Maximum number of sessions. 10,000 by default. When there are more, the one that has been idle
             longest is ended.
         idle_seconds: How long a session may be idle; None: no limit. 1800 by default.
-        max_requests: Maximum number of HTTP requests in progress, streams included; further ones are refused with 503.
+        max_requests: Maximum number of HTTP requests in progress, including streams; further ones are refused with 503.
             10,000 by default.
         max_session_requests: The same for one session. 256 by default.
         max_stream_bytes: Maximum size of the messages that wait in one stream. 4 MiB by default.
@@ -157,7 +157,7 @@ class Application(Protocol):
     """An ASGI application that serves an MCP server over Streamable HTTP.
 
     Attributes:
-        requests: Number of HTTP requests in progress, streams included.
+        requests: Number of HTTP requests in progress, including streams.
         is_closing: Whether it closes, and refuses new requests.
     """
 

@@ -125,7 +125,7 @@ class ServiceClient(ResponseReader):
             RpcError: The service responded with an error.
             CallTimeout: No response arrived in time: the function may have run, or may still run.
             ConnectionLost: No service is subscribed, or the connection is closed or cannot take more. Its `was_sent` is
-                False then: the call may be sent again.
+                then False: the call may be sent again.
             InvalidResponse: What arrived is not a response to this call, or its result is not of the type `returns`.
             EncodeError, TypeError: The params cannot be encoded, or the type `returns` is not supported.
             ValueError: The message is larger than the broker allows, `timeout` is negative or NaN, or a header is

@@ -1,4 +1,4 @@
-"""The parts of annotations: their classes, constraints, and what is from pydantic."""
+"""The parts of annotations: their classes, constraints, and parts from pydantic."""
 
 from __future__ import annotations
 

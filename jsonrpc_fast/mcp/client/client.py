@@ -12,7 +12,7 @@ Rules:
     extension, otherwise it is an InvalidResponse.
   - A timeout covers the whole method: all pages of a list, and all rounds, including the handlers between them.
   - A call that is cancelled or times out is also cancelled at the server.
-  - Entering the `async with` block takes no longer than the client's timeout, the end of a program included.
+  - Entering the `async with` block takes no longer than the client's timeout, including the end of a program.
   - In mode "auto", a program that reads the probe and exits is started again, without the probe.
   - If a program ends on its own, its calls in flight fail. The next call starts it again, with a new handshake, at most
     `max_restarts` times in RESTART_SECONDS.
@@ -136,7 +136,7 @@ class Client:
     The other arguments are those of `connect`.
 
     Attributes:
-        transport: The transport, as it was given.
+        transport: The transport that was passed.
 
     Raises:
         ValueError: The mode is unknown, or an option is out of range.
@@ -268,7 +268,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Settle the calls in flight and close the connection. A program that `connect` started has exited then."""
+        """Settle the calls in flight and close the connection. By then, a program that `connect` started has exited."""
         # First: a call that fails because of the close must not start the program again.
         self._is_closed = True
         await self.session.close()
@@ -443,7 +443,7 @@ class Client:
         try:
             result = await self.call("tools/call", params, **options)
         except RpcError as error:
-            # A server of 2026-07-28 over HTTP may have changed the headers that a tool wants.
+            # A server of 2026-07-28 over HTTP may have changed the headers that a tool requires.
             if error.code != McpErrorCode.HEADER_MISMATCH or not self.server.revision.is_modern:
                 raise
             # The schema names the arguments that are repeated in headers of the call.
@@ -466,7 +466,7 @@ class Client:
             result = await task.result()
 
         In 2026-07-28 the client must declare the extension: `connect(…, capabilities=ClientCapabilities(extensions=
-        {"io.modelcontextprotocol/tasks": {}}))`. The server decides then whether the call is a task.
+        {"io.modelcontextprotocol/tasks": {}}))`. The server then decides whether the call is a task.
 
         Args:
             name: The name of the tool.

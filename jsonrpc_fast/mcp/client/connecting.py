@@ -80,7 +80,7 @@ def connect(
         on_notification: Called with the method and the params of notifications without a handler; sync or async. The
             progress of a call with an `on_progress` goes there instead.
         info: The client's name and version.
-        capabilities: What the client supports, extensions included; by default what `handlers` has handlers for.
+        capabilities: What the client supports, including extensions; by default what `handlers` has handlers for.
         env: Variables for the program in addition to those that every program gets: PATH, HOME, LOGNAME, SHELL, TERM
             and USER; on Windows PATH, APPDATA, SYSTEMROOT, TEMP, USERPROFILE and a few more. `os.environ` passes all.
         cwd: The working directory of the program; None: the current one.

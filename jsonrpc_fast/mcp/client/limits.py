@@ -22,7 +22,7 @@ def seconds_left(deadline: float) -> float | None:
 
 
 async def wait_until(deadline: float, work: Awaitable[T], late: str) -> T:
-    """Await something until the deadline. Raises CallTimeout with the text `late` then, and cancels it."""
+    """Await something until the deadline. Then cancel it, and raise CallTimeout with the text `late`."""
     if (seconds := seconds_left(deadline)) is None:
         return await work
     task = asyncio.ensure_future(work)

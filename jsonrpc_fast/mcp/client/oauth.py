@@ -17,7 +17,8 @@ Rules:
   - An authorization server must support PKCE with S256 (specification 2025-11-25, "Authorization Code Protection").
   - No error, log or `repr` holds a token, a code, a secret, or data that a server sent.
   - `timeout` of `connect` begins after the sign-in in the browser, which has a limit of its own, `sign_in_seconds`. A
-    sign-in that becomes necessary later, during a call, counts for that call too: the log says so if it was cut off.
+    sign-in that becomes necessary later, during a call, counts toward that call's timeout: the log says so if it was
+    cut off.
   - Requests share one sign-in, and do not wait for each other.
   - A server that asks for DPoP (a challenge of that scheme) gets tokens that are bound to a key, which is stored with
     them, and a proof with each request (RFC 9449).
@@ -124,7 +125,7 @@ def _drop_secrets(record: logging.LogRecord) -> bool:
 class OAuth(httpx2.Auth):
     """Gets tokens for one server, keeps them, and sends them. The functions of this module make it.
 
-    Different servers need one each: a request to another one than the first raises SignInError.
+    Each server needs its own: a request to a server other than the first raises SignInError.
 
     Args:
         make: Makes the provider of the SDK, from the URL of the server and what is kept.
@@ -231,7 +232,7 @@ class OAuth(httpx2.Auth):
                 if outgoing is request and sent is not None:
                     request.headers["authorization"] = sent
                 if flow is None:
-                    # The SDK comes in only after a refusal: it holds its lock for as long as its flow is open.
+                    # The SDK is used only after a refusal: it holds its lock for as long as its flow is open.
                     flow = provider.async_auth_flow(request)
                     outgoing = await _step(flow.__anext__(), stage)
                     # Another request has got a new token meanwhile: try that one before requesting another.
@@ -454,7 +455,7 @@ def private_key(
     Args:
         client_id: The id by which the authorization server knows the program.
         key: The private key, as PEM. Or an async function that takes the audience and returns the JWT, for a key that
-            stays where it is.
+            must not leave its store.
         issuer: The issuer that they belong to. No other server gets a JWT.
         algorithm: The algorithm of the signature.
         store: Keeps the tokens; by default in memory.
@@ -560,7 +561,7 @@ def _check_program(issuer: str, **texts: str) -> None:
 
 @dataclass(eq=False, repr=False)
 class _Redirect:
-    """The way to the authorization server through the browser, and back by a redirect."""
+    """The visit to the authorization server in the browser, and the redirect back."""
 
     _port: int
     _open_browser: Callable[[str], object]

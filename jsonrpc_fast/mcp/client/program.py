@@ -79,7 +79,7 @@ class ProgramTransport(StdioClient):
 
     @property
     def has_read(self) -> bool:
-        """Whether the program has read any input, as far as the system tells."""
+        """Whether the program has read any input, as far as the system reports it."""
         # Unread bytes are in the pipe: the program has read if fewer are there than were sent.
         unread = self.channel.unread_bytes
         return unread is None or unread < self.channel.sent_bytes

@@ -88,7 +88,7 @@ class ClientTask:
         """
         if self._result is None:
             if self._is_modern:
-                # By default there is no limit: that a call takes longer than a request may is why it is a task.
+                # By default there is no limit: a call is a task because it may take longer than a request.
                 deadline = inf if timeout is None else asyncio.get_running_loop().time() + timeout
                 self._result = self._check(await self._poll(deadline))
             else:

@@ -37,7 +37,7 @@ class TokenStore(Protocol):
         ...
 
     async def save(self, server: str, text: str) -> None:
-        """Keep the string for a server, in place of the last one."""
+        """Keep the string for a server, and replace the previous one."""
         ...
 
 
@@ -78,7 +78,7 @@ class FileStore:
         return await asyncio.to_thread(self._load, self._path(server))
 
     async def save(self, server: str, text: str) -> None:
-        """Keep the string for a server, in place of the last one.
+        """Keep the string for a server, and replace the previous one.
 
         Raises:
             SignInError: It is too large, other users can write to the folder, or it cannot be written.

@@ -1,4 +1,4 @@
-"""What the servers of one client have: whose a name or a URI is, and the lists.
+"""What the servers of one client have: the owner of each name and URI, and the lists.
 
 Rules:
   - The names of tools and prompts begin with the names of their servers. URIs are not changed, because results of tools

@@ -6,7 +6,7 @@
 Rules:
   - Each client has its own servers, because a server keeps state of its client and sends requests to it, and the
     messages do not say which client is meant. Servers are started when the client first needs them. `modern` says which
-    requests of 2026-07-28 are of one client.
+    requests of 2026-07-28 belong to one client.
   - Params, results and errors are passed on as the bytes that arrived; only the name of a tool or a prompt, and a
     progress token, are replaced. Lists are decoded.
   - Clients and servers speak any revision, with a handshake or without; either side may be the newer one.
@@ -90,9 +90,9 @@ class Gateway(Served):
 
     Args:
         servers: The servers by name: a URL, a program, a program with its arguments, or an entry as in the `mcpServers`
-            file of hosts; or the path of such a file, whose variables are replaced: see `mcp.client.entries`. What may
-            not be in the name of a tool becomes "_".
-        separator: What stands between the name of a server and that of a tool.
+            file of hosts; or the path of such a file, whose variables are replaced: see `mcp.client.entries`.
+            Characters that a tool's name must not contain become "_".
+        separator: What separates the name of a server from that of a tool.
         name: The name of the gateway.
         version: Its version.
         instructions: How to use the servers, for the client's model.
@@ -196,7 +196,7 @@ class Gateway(Served):
         return sorted(upstream.name for upstream in self.places.running)
 
     def connection(self, transport: Transport, options: SessionOptions) -> Any:
-        """Return the connection of one client, which is not started. The arguments are as in `run`."""
+        """Return the connection of one client, which is not started. The arguments are those of `run`."""
         return GatewayConnection(self, transport, options)
 
     def handshake(self) -> ServerHandshake:
@@ -237,7 +237,7 @@ class GatewayConnection(FrontSession):
         self._catalog: Catalog | None = None  # of a client with a handshake
         self._tokens: Tokens[Upstream] = Tokens()  # of the servers
         self._subscriptions = ClientSubscriptions(_CAPABILITIES)
-        self._changes: dict[tuple[str, bytes], None] = {}  # the client is not yet told of these
+        self._changes: dict[tuple[str, bytes], None] = {}  # the client has not been notified of these yet
         self._telling: asyncio.Task[None] | None = None
 
     async def close(self, grace_seconds: float | Unset | None = 0.0) -> None:

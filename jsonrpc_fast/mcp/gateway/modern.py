@@ -1,8 +1,9 @@
 """The clients of 2026-07-28, whose requests are independent of each other.
 
 Rules:
-  - Requests with the same name and capabilities of the client, and the same subject of the token, are of one client for
-    the servers: such clients share them, and whatever state a server with a handshake keeps. Over stdio there is one.
+  - Requests with the same name and capabilities of the client, and the same subject of the token, belong to one client
+    for the servers: such clients share them, and whatever state a server with a handshake keeps. Over stdio there is
+    one.
   - A server of 2026-07-28 may ask for input in its result. Its state is sealed with the name of the server, for the
     same request of the same subject.
   - A server with a handshake asks with requests, which do not say for which call. So a call for which the client could
@@ -251,7 +252,7 @@ class ModernClient(CatalogClient):
 
     Args:
         make: Makes the catalog of the client.
-        capabilities: What the client can.
+        capabilities: What the client supports.
         rounds: The calls that take several rounds.
 
     Attributes:
@@ -411,8 +412,7 @@ class ModernClient(CatalogClient):
             del self._watched[uri]
             for upstream in self.catalog.upstreams.values():
                 if uri in upstream.subscriptions:
-                    # At once, although the request is still to be sent: announcements that come meanwhile are of no
-                    # use.
+                    # At once, although the request is still to be sent: announcements that come meanwhile are useless.
                     upstream.subscriptions.pop(uri)
                     if upstream.is_running:
                         ending = upstream.subscribe("resources/unsubscribe", Raw(dumps({"uri": uri})))
@@ -456,7 +456,7 @@ class ModernClients:
 
     Args:
         make: Makes the catalog of a client, by its name and its capabilities.
-        info: The name of a client that tells none.
+        info: The name of a client that gives none.
         rounds: The calls that take several rounds.
     """
 

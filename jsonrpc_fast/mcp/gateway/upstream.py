@@ -102,7 +102,7 @@ class Places:
         timeout: Seconds until a request is given up; None: never.
         running: The servers that run or start.
         schemas: By their names for the clients: the input schemas of tools that ask for headers over HTTP.
-        legacy: The names of servers that were found to have a handshake only: they are not probed again.
+        legacy: The names of servers that turned out to have only a handshake: they are not probed again.
         is_ending: Whether the process ends: no server is started.
     """
 
@@ -169,7 +169,7 @@ class Upstream:
         entry: Where it is.
         places: The bounds of the gateway.
         info: The client's name and version.
-        capabilities: What the client can.
+        capabilities: What the client supports.
         is_modern: Whether the client is one of 2026-07-28.
         ask: Takes a request of the server: this object, the method, the params and the origin of the client's request
             that it belongs to, as far as that is known; returns an awaitable of the result.
@@ -419,7 +419,7 @@ class Upstream:
                     # Without a timeout: the response comes when the subscription ends.
                     stream = asyncio.ensure_future(session.call(LISTEN_METHOD, params, timeout=None))
                     stream.add_done_callback(retrieve)
-                    if before is not None and not before.done():  # it is heard until the new one is open
+                    if before is not None and not before.done():  # it stays in use until the new one is open
                         await first(self._acknowledged, stream, _LISTEN_SECONDS)
                 if before is not None:
                     before.cancel()
