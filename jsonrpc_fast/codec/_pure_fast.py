@@ -368,9 +368,10 @@ def _without_escapes(text: bytes) -> bytes:
 
 def _is_within_limits(text: bytes, rules: Rules) -> bool:
     """Whether `text`, which is JSON, certainly nests no deeper than the limit, and has no number that the profile
-    refuses or reads differently from orjson.""" depth = rules.limits.depth # The number of brackets bounds the depth
-    from above. Brackets in strings only make the fast path leave more. if depth < MAX_DEPTH and text.count(b"[") +
-    text.count(b"{") > depth:
+    refuses or reads differently from orjson."""
+    depth = rules.limits.depth
+    # The number of brackets bounds the depth from above. Brackets in strings only make the fast path leave more.
+    if depth < MAX_DEPTH and text.count(b"[") + text.count(b"{") > depth:
         return False
     if rules.numbers & DECIMALS and _has_float(text):
         return False
