@@ -106,3 +106,19 @@ def test_functions_are_cancelled_when_the_client_goes(server: Server) -> None:
     while name not in server.call("cancelled"):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_others_are_served_meanwhile() -> None:
+    """While many bodies do not come to their end, and clients send requests and read nothing."""
+    with serving("uvicorn") as server, contextlib.ExitStack() as stack:
+        slow, floods = ([stack.enter_context(server.connect()) for _ in range(count)] for count in (500, 4))
+        for connection in slow:
+            connection.sendall(request(b"", JSON, "Content-Length: 100000"))
+        for connection in floods:
+            connection.setblocking(False)
+            with contextlib.suppress(OSError):
+                for _ in range(1000):
+                    connection.send(request(ADD, JSON, f"Content-Length: {len(ADD)}") * 100)
+        for _ in range(50):
+            assert server.call("add", 1, 2) == 3
+        assert {parse(read_all(connection))[0] for connection in slow} == {408}

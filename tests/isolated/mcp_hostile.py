@@ -185,40 +185,6 @@ async def guessed_sessions(target: Target, count: int) -> str:
     return f"{count} guessed ids: {sorted(statuses)}"
 
 
-async def contradictions(target: Target, count: int) -> str:
-    """Headers that contradict the body, and foreign hosts and origins."""
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    params = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": meta}
-    body = message_of(1, "tools/call", params)
-    right = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "add"}
-    changes: list[tuple[dict[str, str], int]] = [
-        ({}, 200),
-        ({"Mcp-Method": "tools/list"}, 400),
-        ({"Mcp-Name": "flood"}, 400),
-        ({"Mcp-Name": "=?base64?Zmxvb2Q=?="}, 400),
-        ({"MCP-Protocol-Version": "2025-11-25"}, 400),
-        ({"MCP-Protocol-Version": "9999-01-01"}, 400),
-        ({"Host": "evil.example"}, 421),
-        ({"Host": "example.org.evil.example"}, 421),
-        ({"Host": "127.0.0.1"}, 421),
-        ({"Origin": "https://evil.example"}, 403),
-        ({"Origin": "null"}, 403),
-        ({"Origin": "http://example.org.evil.example"}, 403),
-    ]
-
-    async def attack(number: int) -> tuple[int, int, str]:
-        change, expected = changes[number % len(changes)]
-        response = await exchange(target.port, "POST", {**right, **change}, body, None)
-        return response.status, expected, str(change)
-
-    for status, expected, change in await in_groups(count, attack):
-        assert status == expected, (status, expected, change)
-    return f"{count} contradictions and foreign hosts: each refused"
-
-
 async def replayed_events(target: Target, count: int) -> str:
     """Event ids of other sessions, forged ones, and those of a session that was deleted."""
     victim = await begin_session(target.port)
@@ -291,7 +257,6 @@ ATTACKS: Final[dict[Callable[[Target, int], Awaitable[str]], tuple[int, int]]] =
     endless_headers: (1000, 100),
     half_open_streams: (10_000, 300),
     guessed_sessions: (2000, 100),
-    contradictions: (1200, 48),
     replayed_events: (1200, 60),
     unread_streams: (50, 4),
     session_floods: (13_000, 100),

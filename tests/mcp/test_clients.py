@@ -1,18 +1,14 @@
-"""Real clients: both TypeScript SDKs and the Python SDK, against `serve` and against a server written in Python."""
+"""The client of the Python SDK, against `serve`."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from ..peers.node import node_command
 
 pytestmark = [
     pytest.mark.slow,
@@ -42,42 +38,6 @@ def command(folder: Path) -> list[str]:
 
 def exit_code(folder: Path) -> int:
     return int((folder.parent / "exit").read_text())
-
-
-SDK_CLIENTS = pytest.mark.parametrize(
-    "client",
-    [
-        ["sdk1_client.mjs"],
-        ["sdk2_client.mjs", "legacy"],
-        ["sdk2_client.mjs", "auto"],
-        ["sdk2_client.mjs", "2026-07-28"],
-    ],
-    ids=" ".join,
-)
-
-
-@SDK_CLIENTS
-def test_serve_and_the_typescript_sdk(folder: Path, client: list[str]) -> None:
-    line = node_command(client[0], *client[1:], folder, *command(folder))
-    run = subprocess.run(line, capture_output=True, text=True, timeout=60)
-    assert (run.returncode, run.stderr) == (0, "")
-    output: dict[str, Any] = json.loads(run.stdout)
-    # Version 2 of the SDK reports -32602 in all revisions.
-    not_found = -32002 if client == ["sdk1_client.mjs"] else -32602
-    assert output == {
-        "server": "jsonrpc-fast",
-        "prompts": [["greeting", ["name"]], ["review", ["language", "tone", "code"]]],
-        "prompt": [["user", "text", "Hello Ada"]],
-        "resources": ["resource://templates/greeting.txt", "resource://templates/review.md.j2"],
-        "read": ["Hello {{ name }}"],
-        "templates": [],
-        "unknownPrompt": {"code": -32602, "data": None},
-        "missingArgument": {"code": -32602, "data": None},
-        "unknownResource": {"code": not_found, "data": {"uri": "resource://templates/none.txt"}},
-        "completion": ["strict"],
-        "promptsLater": ["greeting", "later", "review"],
-    }
-    assert exit_code(folder) == 0
 
 
 @pytest.mark.time_limit(60)

@@ -13,8 +13,7 @@ import pytest
 pytest.importorskip("websockets", reason="the extra `websocket` is not installed")
 
 from jsonrpc_fast.session import Session, SessionContext
-from jsonrpc_fast.session.subscriptions import Subscriptions
-from jsonrpc_fast.transports.websocket import WebSocketClient, WebSocketServer
+from jsonrpc_fast.transports.websocket import WebSocketServer
 
 from ..support.tables import rows
 from .node import node_command
@@ -61,13 +60,6 @@ async def node_of_ethereum() -> AsyncIterator[str]:
         await server.close()
 
 
-async def test_a_client_of_this_package() -> None:
-    async with node_of_ethereum() as uri, Session(WebSocketClient(uri)) as session:
-        heads = await Subscriptions(session).subscribe("newHeads")
-        assert [(await anext(heads))["number"] for _ in range(HEADS)] == ["0x0", "0x1", "0x2"]
-        await heads.close()
-
-
 @rows("text_frames", [False, True])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 async def test_web3(text_frames: bool) -> None:
@@ -80,15 +72,6 @@ async def test_web3(text_frames: bool) -> None:
             addresses = [web3.Web3.to_checksum_address(f"0x{number:040x}") for number in range(50)]
             balances = await asyncio.gather(*[client.eth.get_balance(address) for address in addresses])
             assert balances == [10 * number for number in range(50)]
-
-
-@rows("text_frames", [False, True])
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-async def test_web3_subscribes(text_frames: bool) -> None:
-    web3 = pytest.importorskip("web3", reason="web3 is not installed")
-    async with node_of_ethereum() as uri:
-        provider = web3.WebSocketProvider(uri, use_text_frames=text_frames)
-        async with web3.AsyncWeb3(provider) as client:
             id = await client.eth.subscribe("newHeads")
             numbers: list[int] = []
             async for message in client.socket.process_subscriptions():

@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import os
-import subprocess
 import sys
 from typing import Any
 
@@ -22,7 +21,6 @@ from jsonrpc_fast.mcp.server.values.blocks import WholeResult
 from jsonrpc_fast.transports import memory_pair
 
 from ....peers import asking_server
-from ....peers.node import node_command
 from ....support.mcp_conversation import Conversation, answered, converse
 from ....support.mcp_schemas import Schemas
 from ....support.places import PEERS
@@ -589,18 +587,3 @@ async def test_the_python_sdk(mode: str) -> None:
         assert sorted(asked[1:]) == ["Greet Ada.", "roots"]
         assert (await client.get_prompt("where")).messages[0].content.text == "file:///a"
         assert (await client.read_resource("memo://where")).contents[0].text == "file:///a"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["1", "legacy", MODERN])
-def test_the_typescript_sdk(mode: str) -> None:
-    ran = subprocess.run(node_command("asking_client.mjs", mode, *COMMAND), capture_output=True, text=True, timeout=60)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    output: dict[str, Any] = json.loads(ran.stdout)
-    asked = output.pop("asked")
-    assert output == {"tool": "Greet Ada. Hello! file:///a", "prompt": "file:///a", "resource": "file:///a"}
-    assert (asked[0], sorted(asked[1:3]), asked[3:]) == (
-        "elicitation/create",
-        ["roots/list", "sampling/createMessage"],
-        ["roots/list", "roots/list"],
-    )
