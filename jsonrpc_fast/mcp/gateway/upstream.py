@@ -534,7 +534,7 @@ class Upstream:
     def _watch(self) -> None:
         """End the server later, if it has nothing to do until then."""
         seconds = self._places.idle_seconds
-        # One timer for any number of requests: it looks at the time of the last one when it expires.
+        # One timer for any number of requests: when it expires, it checks the time of the last one.
         if seconds is None or self._timer is not None or self.requests or not self.is_running:
             return
         loop = asyncio.get_running_loop()

@@ -139,7 +139,7 @@ class Authorization:
         """Check the token of a request, and its proof. Return the claims and the subject.
 
         Args:
-            method: The method of HTTP.
+            method: The HTTP method.
             headers: The headers.
 
         Raises:
@@ -228,7 +228,7 @@ class Authorization:
         challenges = {"Bearer": parameters}
         if self._proofs is not None:
             algorithms = {"algs": " ".join(self._proofs.algorithms)}
-            # Of two challenges only the first has what they have in common: headers are short, and parsers simple.
+            # Of two challenges only the first has their common parameters: headers are short, and parsers simple.
             is_only = self._proofs.is_required or error == "invalid_dpop_proof"
             challenges = {"DPoP": parameters | algorithms} if is_only else {**challenges, "DPoP": algorithms}
         challenge = ", ".join([f"{scheme} {_joined(each)}" for scheme, each in challenges.items()])

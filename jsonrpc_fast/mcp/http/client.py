@@ -306,7 +306,7 @@ class StreamableHttpClient(Connection):
             del post.ids[id_key(id)]
             if not post.ids:
                 post.task.cancel()
-        # A server of 2026-07-28 notices that the connection is closed; an earlier one needs to be told.
+        # A server of 2026-07-28 notices that the connection is closed; an earlier one must be notified.
         if self._session is None and (post is None or post.is_modern):
             self._written(len(data))
         else:
@@ -324,7 +324,7 @@ class StreamableHttpClient(Connection):
                     raise ConnectionLost("the stream of the server ended before the response")
         except Exception as error:
             self._fail(post, self._sender.translated(error))
-        except asyncio.CancelledError:  # who cancels this task has settled its requests: httpx or `auth` raised it
+        except asyncio.CancelledError:  # whoever cancels this task has settled its requests: httpx or `auth` raised it
             self._fail(post, ConnectionLost(STRAY))
             raise
         finally:
@@ -335,7 +335,7 @@ class StreamableHttpClient(Connection):
         for key in post.ids:
             self._posts.pop(key, None)
         post.ids.clear()
-        # The session has been told already that its connection is lost, and has settled these calls itself.
+        # The session already knows that its connection is lost, and has settled these calls itself.
         if self.is_closing:
             return
         for id in ids:
@@ -377,7 +377,7 @@ class StreamableHttpClient(Connection):
             post.session = session
             headers = {**session_headers(session), **post.headers}
             response = await self._sender.send("POST", headers, post.body)
-            # Once: a server that ends each session at once would otherwise be asked without end.
+            # Once: a server that ends each session at once would otherwise be queried endlessly.
             if response.status_code != 404 or session is None or session.id is None or renewals:
                 return response
             await self._sender.release(response)

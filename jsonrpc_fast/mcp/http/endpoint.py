@@ -71,7 +71,7 @@ class McpEndpoint:
         options: See `HttpOptions`.
 
     Attributes:
-        requests: Number of HTTP requests in progress, streams included.
+        requests: Number of HTTP requests in progress, including streams.
         is_closing: Whether new requests are refused, because it closes.
 
     Raises:
@@ -131,7 +131,7 @@ class McpEndpoint:
         try:
             if len(headers) != len(fields):
                 check_repeated([(name, value.strip(WHITESPACE)) for name, value in fields], is_single)
-                if b"accept" in headers:  # a list, which may stand in several lines (RFC 9110, section 5.3)
+                if b"accept" in headers:  # a list, which may take several lines (RFC 9110, section 5.3)
                     headers[b"accept"] = b",".join([value for name, value in fields if name == b"accept"])
             if not self._lifespan.is_entered:  # a mounted application gets no events of a lifespan
                 await self._enter_lifespan()
@@ -170,7 +170,7 @@ class McpEndpoint:
             if self._authorization is not None and path in self._authorization.paths:
                 await _send_metadata(request, method, self._authorization.metadata_text)
                 return
-            # The metadata above is for anybody, browsers of any origin included; all else is checked.
+            # The metadata above is for anybody, including browsers of any origin; everything else is checked.
             self._check(method, path, headers, host is not None and is_loopback(host))
             self._admitted.remember(fields)
         if self._authorization is not None:

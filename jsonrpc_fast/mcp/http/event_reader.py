@@ -25,13 +25,13 @@ from .sending import (
 )
 
 MAX_ATTEMPTS: Final = 5
-"""How often in succession resuming a stream may fail."""
+"""How many times in a row resuming a stream may fail."""
 RETRY_SECONDS: Final = 1.0
 """How long to wait before a stream is resumed, unless the server sends a delay."""
 END_SECONDS: Final = 1.0
 """How long to wait for a stream to end after its response."""
 
-# The server chooses the delay: 0 would make the client ask without a pause, and too much would be forever.
+# The server chooses the delay: 0 would make the client poll without a pause, and too much would be forever.
 _MIN_RETRY_SECONDS: Final = 0.05
 _MAX_RETRY_SECONDS: Final = 3600.0
 _MAX_BACKOFF_SECONDS: Final = 30.0
@@ -50,7 +50,7 @@ class Cursor:
 
     Attributes:
         id: The id of the last event that has one; "" if the stream cannot be resumed.
-        retry_seconds: The delay that the server asks for; None if it asks for none.
+        retry_seconds: The delay that the server requests; None if it requests none.
     """
 
     id: str = ""

@@ -73,7 +73,7 @@ class _Stream:
 class MemoryEventStore:
     """An `EventStore` in the memory of one process.
 
-    Over a bound it drops the oldest events, of whichever stream they are.
+    Over a bound it drops the oldest events, whatever their stream.
 
     Args:
         max_events: The maximum number of events.

@@ -83,7 +83,7 @@ Path = tuple[str, ...]
 
 
 def is_single(name: bytes) -> bool:
-    """Return whether a header may have one value only."""
+    """Return whether a header may have only one value."""
     return name in _SINGLE or name.startswith(PARAM_HEADER_PREFIX.encode())
 
 
@@ -121,7 +121,7 @@ def decode_value(text: str) -> str:
 
 
 def parameter_headers(schema: Any) -> dict[str, Path]:
-    """Return the headers that the input schema of a tool asks for.
+    """Return the headers that the input schema of a tool requires.
 
     Args:
         schema: The schema, decoded.

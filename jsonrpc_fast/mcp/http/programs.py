@@ -1,13 +1,13 @@
 """MCP servers that are programs on stdio, served over Streamable HTTP: a process for each session.
 
 Rules:
-  - Each session to 2025-11-25 has its own process, which ends with the session. When the process ends, so does the
+  - Each session up to 2025-11-25 has its own process, which ends with the session. When the process ends, so does the
     session: the next request gets 404.
-  - A request of 2026-07-28 has a process for itself while it is in flight. Afterwards the process serves another
+  - A request of 2026-07-28 has a process to itself while it is in flight. Afterwards the process serves another
     request, but only if it has responded to all of them.
-  - Late messages of a process never reach the next request without a session. That gets its response, and progress if
-    no request before it had the same token. A request that asks for log messages, or for a subscription, has a new
-    process, which serves no other request. Everything else is dropped.
+  - Late messages of a process never reach the next request without a session. That request gets its response, and
+    progress if no request before it had the same token. A request that asks for log messages, or for a subscription,
+    has a new process, which serves no other request. Everything else is dropped.
   - A session of 2025-03-26 may send batches. Which revision a session has is known from the response to `initialize`.
   - A session is idle while none of its requests is in flight and its client reads no stream. It ends after
     `idle_seconds`, and after GONE_SECONDS if its client had a stream and does not return.
@@ -123,7 +123,7 @@ class ProgramServer(ConnectionFactory):
             Refusal: There are too many processes.
         """
         while len(self._running) >= self._max_processes:
-            # In each turn: while one process ends, another connection may take its room.
+            # In each turn: while one process ends, another connection may take its place.
             now = asyncio.get_running_loop().time()
             idle = [other for other in self._running if other.is_spare or other.idle_seconds(now) >= MIN_IDLE_SECONDS]
             if not idle:
@@ -180,7 +180,7 @@ class ProgramConnection(ClientConnection):
                 # The reason goes only to the log, because it may show a path. The client can do nothing about it.
                 _logger.error("the program cannot be started: %s", error.strerror or type(error).__name__)
                 raise Refusal(502, "The program cannot be started.") from None
-        # A process may end on its own, and then its room is free.
+        # A process may end on its own, and then its place is free.
         self._server.run_aside(self._wait_closed(self._relay))
 
     async def _wait_closed(self, relay: Relay) -> None:
@@ -256,7 +256,7 @@ class _ProgramRelay(Relay):
     """A relay between the transport of a session, or of a request, and a process; see `Relay`.
 
     Attributes:
-        is_exclusive: The process serves one request only, which gets every message.
+        is_exclusive: The process serves only one request, which gets every message.
         revision: The revision of the session.
         used: When a message was passed on last, in seconds by the loop's clock.
     """
@@ -306,7 +306,7 @@ class _ProgramRelay(Relay):
         if token is not None:
             in_flight = self._transport.streams
             if not self._transport.is_shared and len(self._tokens) > 2 * len(in_flight) + 16:
-                # Rarely, so that each request pays for it with a constant time only.
+                # Rarely, so that the cost for each request is constant.
                 self._tokens = {key: id for key, id in self._tokens.items() if id in in_flight}
             self._tokens[_key_of(token)] = id
 

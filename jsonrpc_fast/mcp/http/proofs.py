@@ -7,7 +7,7 @@ Rules:
     must not come with one.
   - A proof covers this method, this resource and this token, and is at most PROOF_SECONDS old.
   - A proof is used once. Those that were used are remembered in this process, by digest, until they are too old; while
-    that is MAX_PROOFS of them, requests get 503.
+    there are MAX_PROOFS of them, requests get 503.
   - Only a request whose token is valid has its proof checked.
 
 Source: RFC 9449, sections 4.3, 7.1 and 11.1; RFC 7638.
@@ -65,7 +65,7 @@ class ProofVerifier:
             claims: The claims of its token, which is valid.
             token: The token.
             proof: The header `DPoP`; None if the scheme is not DPoP.
-            method: The method of HTTP.
+            method: The HTTP method.
             resource: The URL of the resource.
 
         Raises:

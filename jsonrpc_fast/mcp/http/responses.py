@@ -1,4 +1,4 @@
-"""Responses of HTTP that carry the messages of a stream: JSON, or server-sent events.
+"""HTTP responses that carry the messages of a stream: JSON, or server-sent events.
 
 Rules:
   - A stream that contains only the response is sent as JSON. Any other is sent as events, and so is one without a

@@ -1,7 +1,7 @@
 """The HTTP requests of a client, on httpx2 or httpx: sessions, redirects, limits, and errors of this package.
 
 Rules:
-  - Redirects are followed within the origin only, so that credentials and messages never reach another one.
+  - Redirects are followed only within the origin, so that credentials and messages never reach another one.
   - The body of an HTTP response is read in small pieces, decompressed. Each HTTP response is released, read or not.
   - No exception holds any part of a body.
   - The pool of a client of httpx considers each of its connections for each request, and offers an idle one to every

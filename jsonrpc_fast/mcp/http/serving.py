@@ -3,7 +3,7 @@
 Rules:
   - SIGINT, SIGTERM and SIGHUP end it: new requests are refused, functions that run may finish, streams and
     subscriptions end. A SIGHUP that is ignored (nohup) stays ignored.
-  - A second SIGINT ends it at once, without a traceback, and the programs that it has started.
+  - A second SIGINT ends it and the programs that it has started at once, without a traceback.
 """
 
 from __future__ import annotations

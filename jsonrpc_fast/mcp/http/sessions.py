@@ -75,7 +75,7 @@ def _digest(random: str, subject: object) -> str:
 
 def _belongs_to(id: str, subject: object) -> bool:
     """Return whether a session with this id was begun by this subject; None stands for an unknown subject."""
-    # A secret is compared: the time that this takes must not tell how much of a guess is right.
+    # A secret is compared: the time that this takes must not reveal how much of a guess is right.
     random = id[: id.rfind(".") + 1 + _RANDOM_CHARACTERS]
     return secrets.compare_digest(id.encode(), (random + _digest(random, subject)).encode())
 
@@ -88,7 +88,7 @@ class HttpSession:
         id: The value of `Mcp-Session-Id`.
         transport: Its transport.
         connection: Its connection.
-        subject: Who began it.
+        subject: The subject that began it.
         used: When it was last used, in seconds by the loop's clock.
         requests: The number of HTTP requests in progress.
         streams: The number of streams that it has had.
@@ -311,7 +311,7 @@ class SessionRequests:
             ids = [item.id for item in items if type(item) is Request]
             if type(message) is list and (revision is None or not revision.profile.batches or len(set(ids)) < len(ids)):
                 await request.send_json(400, encode(ParseError.batch_not_allowed().to_response()))
-            # Two responses with one id could not be told apart. The first request continues.
+            # Two responses with one id could not be distinguished. The first request continues.
             elif not transport.streams.keys().isdisjoint(ids):
                 id = message.id if type(message) is Request else None
                 await request.send_json(400, encode_error(id, ErrorCode.INVALID_REQUEST, "the id is in flight"))
@@ -419,7 +419,7 @@ class SessionRequests:
         """
         session = self._session(request, needs_room=False)
         self.sessions.remove(session)
-        session.transport.cancel_requests()  # their functions must not run on for the seconds that closing allows
+        session.transport.cancel_requests()  # their functions must not keep running for the seconds that closing allows
         await self._end(session)
         await request.send_whole(200, [NO_LENGTH], b"")
 

@@ -171,7 +171,7 @@ class StatelessRequests:
 def _status(data: bytes) -> int:
     """Return the status of a response without a session."""
     # The member `error` of a large response is near its beginning or its end: decoding all of it would cost more than
-    # the call. A result that has the word there is decoded in vain, and gets 200.
+    # the call. A result that has the word there is decoded needlessly, and gets 200.
     if b'"error"' not in (data if len(data) <= 65536 else data[:256] + data[-65536:]):
         return 200
     response: Any = decode(data)

@@ -10,13 +10,13 @@
         authorization_servers=["https://login.example.org"],
     )
 
-PyJWT and cryptography verify signatures. httpx2 or httpx fetches keys and asks issuers.
+PyJWT and cryptography verify signatures. httpx2 or httpx fetches keys and queries issuers.
 
 Rules:
   - A token that is not valid gets 401. If its validity cannot be determined, because the issuer's server is dead, slow
     or sends nonsense, it gets 503 after at most FETCH_SECONDS.
-  - Keys are fetched again after CACHE_SECONDS. If that fails, they serve up to OUTAGE_SECONDS, and no token waits for
-    the next attempts.
+  - Keys are fetched again after CACHE_SECONDS. If that fails, the old ones are used for up to OUTAGE_SECONDS, and no
+    token waits for the next attempts.
   - A token whose key is unknown causes them to be fetched again, once for all tokens that wait, and not within
     RETRY_SECONDS after the last time. So new keys are found, and made-up ones cost nothing.
   - A time is a number (NumericDate of RFC 7519), with a leeway of LEEWAY_SECONDS.
@@ -71,11 +71,11 @@ ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES25
 CACHE_SECONDS: Final = 600.0
 """After how long the keys of an issuer are fetched again."""
 OUTAGE_SECONDS: Final = 3600.0
-"""How long after they were fetched keys serve, while they cannot be fetched again."""
+"""How long keys are used after they were fetched, while they cannot be fetched again."""
 RETRY_SECONDS: Final = 10.0
 """How long keys are not fetched again, for an unknown key or after a failure."""
 FETCH_SECONDS: Final = 5.0
-"""How long fetching keys, or asking an issuer, may take."""
+"""How long fetching keys, or querying an issuer, may take."""
 LEEWAY_SECONDS: Final = 10.0
 """How far the clock of an issuer may differ."""
 MAX_RESPONSE_BYTES: Final = 256 * 1024
@@ -157,7 +157,7 @@ class JwtVerifier:
     async def _key(self, kid: str | None, algorithm: str) -> jwt.PyJWK | None:
         """Return the key of a token, fetched if necessary; None if the issuer has no such key."""
         now = asyncio.get_running_loop().time()
-        # After an outage of this length, a key that was revoked meanwhile would still open the server.
+        # After an outage of this length, a key that was revoked meanwhile would still give access.
         found = self._found(kid, algorithm) if now < self._fetched + OUTAGE_SECONDS else None
         if found is not None and now < self._fetched + CACHE_SECONDS:
             return found
@@ -250,7 +250,7 @@ class IntrospectionVerifier:
         Raises:
             Refusal: The issuer does not respond (503).
         """
-        # The issuer is asked each time: a token that was revoked is refused from then on.
+        # The issuer is queried each time: a token that was revoked is refused from then on.
         form = {"token": token, "token_type_hint": "access_token"}
         try:
             found = await self._fetcher.fetch("POST", data=form, auth=self._credentials)

@@ -30,11 +30,11 @@ MAX_SCHEMA_DEPTH: Final = 64
 MAX_VALUE_DEPTH: Final = 128
 """Maximum nesting depth of a value to validate."""
 MAX_SCHEMA_VALUES: Final = 20_000
-"""Maximum number of values in a schema, nested ones included."""
+"""Maximum number of values in a schema, including nested ones."""
 MAX_PATTERNS: Final = 250
 """Maximum number of regular expressions in a schema; compiling one can take several milliseconds."""
 MAX_VALUES: Final = 1_000_000
-"""Maximum number of values in a value to validate, nested ones included."""
+"""Maximum number of values in a value to validate, including nested ones."""
 MAX_FAULTS: Final = 20
 """Maximum number of faults that are reported for one value."""
 
@@ -131,7 +131,7 @@ def _children(value: Any) -> Iterator[Any]:
 
 
 def measure(value: Any, max_depth: int, max_values: int) -> tuple[int, int]:
-    """Return the nesting depth and the number of values, nested ones included.
+    """Return the nesting depth and the number of values, including nested ones.
 
     Counting stops as soon as either exceeds its maximum. The length of a container is added before its items are
     visited, so at most `max_values` values are visited. There is no recursion: the value may nest to any depth.
@@ -153,7 +153,7 @@ def measure(value: Any, max_depth: int, max_values: int) -> tuple[int, int]:
 
 
 def _all_in(value: Any) -> Iterator[Any]:
-    """Yield a value and all that is nested in it."""
+    """Yield a value and everything that is nested in it."""
     level = [value]
     while level:
         yield from level

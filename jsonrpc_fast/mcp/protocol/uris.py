@@ -183,7 +183,7 @@ class Expression:
     def _read_listed(self, text: str) -> dict[str, Any] | None:
         # Only the last variable may explode, so all others take one item each.
         *variables, last = self.variables
-        # Without `*` the last variable takes the rest, separators included.
+        # Without `*` the last variable takes the rest, including separators.
         items = text.split(self.operator.separator, -1 if last.explodes else len(variables))
         plain = [*items[: len(variables)], *[item.replace("=", "", last.explodes) for item in items[len(variables) :]]]
         if not all(map(self.operator.characters.fullmatch, plain)):
@@ -241,9 +241,9 @@ def _decode(text: str) -> str:
 class UriTemplate:
     """A URI template (RFC 6570, all levels) that is matched against URIs.
 
-    A value ends where the text or the expression after it begins, so that matching takes time in proportion to the URI.
-    The parameters of a query may come in any order. Lists are matched only with `*`, which only the last variable of an
-    expression may have.
+    A value ends where the text or the expression after it begins, so that matching takes time proportional to the
+    length of the URI. The parameters of a query may come in any order. Lists are matched only with `*`, which only the
+    last variable of an expression may have.
 
     Args:
         template: The template: text with expressions such as `{name}`, `{+path}`, `{/segments*}` and `{?query,page}`.

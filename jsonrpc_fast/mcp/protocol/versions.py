@@ -78,7 +78,7 @@ _2024_11_05 = Revision(
         }
     ),
 )
-# Each revision is given by its differences from the one before.
+# Each revision is given by its differences from the previous one.
 _2025_03_26 = replace(_2024_11_05, version="2025-03-26", profile=MCP_2025_03_26)
 _2025_06_18 = replace(
     _2025_03_26,

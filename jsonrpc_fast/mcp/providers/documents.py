@@ -1,7 +1,7 @@
 """Schemas in documents of OpenRPC and OpenAPI, as JSON Schemas of tools.
 
 Rules:
-  - References are followed within the document only; nothing is ever fetched.
+  - References are followed only within the document; nothing is ever fetched.
   - The schemas that a tool needs are in the `$defs` of its schema.
   - A schema of OpenAPI 3.0 is written as in 2020-12: `nullable`, and `exclusiveMinimum: true`.
 """
@@ -29,7 +29,7 @@ _MAPS: Final = frozenset({"properties", "patternProperties", "$defs", "definitio
 
 
 def tool_name(name: str) -> str:
-    """Return the name of a tool for a name in a document: characters that a tool name may not contain become `_`."""
+    """Return the name of a tool for a name in a document: characters that a tool name must not contain become `_`."""
     return _NOT_IN_NAMES.sub("_", name).strip("_")[:_MAX_NAME_CHARACTERS]
 
 
@@ -80,7 +80,7 @@ class Document:
 
         Args:
             properties: Schemas of the document, by name.
-            required: The names that must be there.
+            required: The names that are required.
 
         Raises:
             ValueError: A schema or a reference is invalid.

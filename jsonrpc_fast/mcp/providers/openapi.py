@@ -116,8 +116,7 @@ class _Operation:
             # OpenAPI 3.1: these three header parameters are ignored, because other parts of the document describe them.
             if (place == "header" and name.lower() in _OWN_HEADERS) or (place == "cookie" and not is_required):
                 continue
-            # The HTTP client keeps its own cookies, and arguments have no place to tell two parameters of one name
-            # apart.
+            # The HTTP client keeps its own cookies, and arguments cannot distinguish two parameters with one name.
             if place == "cookie" or name in self._parameters:
                 raise ValueError("a cookie, or two parameters of one name, are not supported")
             schema = parameter.get("schema")

@@ -8,7 +8,7 @@ Rules:
     before the call.
   - Progress goes to the client that called; so do requests of the remote server (roots, sampling, elicitation), if the
     call that they belong to is certain: from 2026-07-28 on, or if it is the only one in flight. Others are refused.
-  - Changes of lists are announced. Subscriptions to single resources and log messages do not pass.
+  - Changes of lists are announced. Subscriptions to single resources and log messages are not passed on.
 
 To pass on all messages of many clients without decoding them, use the gateway.
 """
@@ -203,7 +203,7 @@ class Proxy(Provider):
 
 
 async def _listen(client: Client) -> None:
-    """Subscribe to the changes of lists, which a modern server sends to subscribers only."""
+    """Subscribe to the changes of lists, which a modern server sends only to subscribers."""
     wanted = {
         f"{kind}ListChanged": True for kind in _KINDS if client.server.capabilities.supports(f"{kind}.listChanged")
     }

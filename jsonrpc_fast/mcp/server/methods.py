@@ -536,7 +536,7 @@ def _whole(result: WholeResult) -> dict[str, Any]:
 
 def _completion(values: Sequence[Any], total: Any = None, has_more: Any = None) -> dict[str, Any]:
     """The `completion` member for these values."""
-    # Checked before the list is cut: a wrong value is an error wherever it stands.
+    # Checked before the list is cut: a wrong value is an error wherever it is.
     if not all(isinstance(value, str) for value in values):
         raise TypeError("the values of a completion must be strings")
     # More would make clients refuse the whole response.

@@ -172,13 +172,13 @@ class Decorators(Registry):
             icons: Icons for user interfaces (2025-11-25 and later).
             meta: `_meta` of the tool (2025-06-18 and later).
             thread: Whether to call the function, which must be sync, in a thread.
-            timeout: How long a call may take, in seconds, its requests to the client included; None: no limit. Then the
-                function is cancelled, and the client gets a result with `isError`. A thread keeps running.
+            timeout: How long a call may take, in seconds, including its requests to the client; None: no limit. Then
+                the function is cancelled, and the client gets a result with `isError`. A thread keeps running.
             show_errors: Which exceptions show their text to the client, and so to its model: True for all, or a tuple
                 of classes. They are always logged. The default is that of the server.
             scopes: The scopes that the bearer token of a call needs, in addition to those of `Authorization`. Over HTTP
                 a call without them is refused with 403; without `Authorization`, all calls are. The tool is listed
-                nevertheless, so that clients can ask for the scopes. Other transports have no tokens, so anybody may
+                nevertheless, so that clients can request the scopes. Other transports have no tokens, so anybody may
                 call it there.
             task_support: Whether calls run as tasks, whose results the client fetches later: "forbidden"; "optional":
                 if the client knows tasks; "required": a client that does not gets an error.

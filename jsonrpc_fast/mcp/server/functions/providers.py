@@ -15,7 +15,7 @@ Rules:
     contain them, too.
   - The features of the server itself come first, then the providers in the order of mounting. A request goes to
     the first one that knows the name. If two have the same name, `mount` and the decorators raise ValueError, as far as
-    the names are known in advance (`Provider.names`); otherwise a list shows the first one only, and the log names the
+    the names are known in advance (`Provider.names`); otherwise a list shows only the first one, and the log names the
     other.
   - Lists are merged, then divided into pages. A provider whose list fails is left out of it, and is logged.
   - A list depends on the request: a provider may show each user different items. What a provider does not show it
@@ -52,8 +52,8 @@ class Provider:
     Attributes:
         kinds: Those of "tools", "prompts" and "resources" that it has or may have later. The server declares them to
             clients that connect.
-        unsafe_uris: Whether `read_resource` may be asked for URIs with `..` as a segment, NUL, or bytes that are not
-            UTF-8.
+        unsafe_uris: Whether `read_resource` may be called with URIs that have `..` as a segment, NUL, or bytes that are
+            not UTF-8.
     """
 
     kinds: Collection[str] = ("tools", "prompts", "resources")
@@ -157,5 +157,5 @@ class Provider:
             listener.resource_updated(uri)
 
     def add_listener(self, listener: ChangeListener) -> None:
-        """Let a server know of changes. `Server.mount` calls this."""
+        """Register a server to be notified of changes. `Server.mount` calls this."""
         self._listeners = (*self._listeners, listener)

@@ -160,7 +160,7 @@ class Registry:
         return {name: registered.definition for name, registered in self._lists[method].items()}
 
     def names(self, kind: FeatureKind) -> set[str]:
-        """Return the names, or URIs and templates, that are registered here or known of the providers."""
+        """Return the names, or URIs and templates, that are registered here or known from the providers."""
         return set().union(*self._of(kind), *[mount.names(kind) for mount in self.mounts])
 
     def tool_scopes(self, name: str) -> frozenset[str]:
@@ -184,7 +184,8 @@ class Registry:
         for kind in get_args(FeatureKind):
             if both := sorted(self.names(kind) & mount.names(kind)):
                 raise ValueError(f"{', '.join(both[:3])}: registered already; mount the provider with a prefix")
-        # Two providers without a prefix are told apart only by their names, which are compared above and in each list.
+        # Two providers without a prefix are distinguished only by their names, which are compared above and in each
+        # list.
         if prefix:
             self._prefixes.add(prefix)
         self.mounts.append(mount)
@@ -195,7 +196,7 @@ class Registry:
                 self._changed(kind)
 
     def _add(self, registered: dict[str, Any], name: str, item: Any, kind: FeatureKind | None) -> None:
-        # The names of providers are asked for only if there are providers: `names` goes through all of them.
+        # The names of providers are requested only if there are providers: `names` goes through all of them.
         if name in registered or (kind is not None and self.mounts and name in self.names(kind)):
             raise ValueError(f"{name} is already registered")
         registered[name] = item

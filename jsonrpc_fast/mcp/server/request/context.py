@@ -492,8 +492,8 @@ class Context:
     def close_stream(self) -> bool:
         """Close the HTTP connection that waits for the response, so that a long call does not hold a connection.
 
-        The client reconnects and gets the messages sent meanwhile, the response too. It needs an event store, and a
-        client of 2025-11-25.
+        The client reconnects and gets the messages sent meanwhile, including the response. It needs an event store, and
+        a client of 2025-11-25.
 
         Returns:
             Whether the connection is closed. If not, the call continues on it.

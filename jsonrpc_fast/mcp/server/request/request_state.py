@@ -142,7 +142,7 @@ class _Signer:
     def decrypt(self, token: bytes) -> bytes:
         signed = base64.b64decode(token, b"-_", validate=True)
         signature, data = signed[:_SIGNATURE_BYTES], signed[_SIGNATURE_BYTES:]
-        # No `any`: the time must not tell which key it was.
+        # No `any`: the time must not reveal which key it was.
         if not sum([hmac.compare_digest(signature, hmac.digest(key, data, hashlib.sha256)) for key in self._keys]):
             raise binascii.Error
         return data

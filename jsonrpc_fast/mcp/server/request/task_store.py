@@ -51,8 +51,8 @@ class TaskStore:
     Args:
         max_tasks: Maximum number of tasks of all clients. A further one is refused until an old one is dropped.
         max_client_tasks: The same for one client: a session up to 2025-11-25, later the subject of a token. By default
-            a quarter of `max_tasks`, but at least one. Clients of 2026-07-28 without a token cannot be told apart, so
-            this does not apply to them.
+            a quarter of `max_tasks`, but at least one. Clients of 2026-07-28 without a token cannot be distinguished,
+            so this does not apply to them.
         ttl_ms: How long a task is kept after its creation, in milliseconds, if the client does not ask for a time.
         max_ttl_ms: The longest time that a client may ask for.
         poll_interval_ms: How often clients should ask for the status of a task.
@@ -153,7 +153,7 @@ class TaskStore:
     def owned(self, ids: list[str], context: Context) -> list[str]:
         """Return those of these ids whose tasks belong to the client."""
         owner = _owner(context)
-        # Ids of other clients are not told from unknown ones.
+        # Ids of other clients are not distinguished from unknown ones.
         return [id for id in ids if (task := self._tasks.get(id)) is not None and task.owner == owner]
 
     def end_session(self, session: object) -> None:
