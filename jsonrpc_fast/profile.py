@@ -146,7 +146,7 @@ def plain_profile(profile: Profile) -> Profile:
     if type(profile) is Profile:
         return profile
     plain: Profile = object.__new__(Profile)
-    # Each field is read once, here: a property of a subclass could return another value each time.
+    # Each field is read once, here: a property of a subclass could return a different value each time.
     for field in dataclasses.fields(Profile):
         object.__setattr__(plain, field.name, getattr(profile, field.name))
     return plain
@@ -230,7 +230,7 @@ MCP_2024_11_05: Final = Profile(
     object_results=True,
     batches=False,
 )
-# The only revision with batches: they came with 2025-03-26 and went with 2025-06-18.
+# The only revision with batches: 2025-03-26 introduced them, and 2025-06-18 removed them.
 MCP_2025_03_26: Final = MCP_2024_11_05.replace(name="mcp-2025-03-26", batches=True)
 MCP_2025_06_18: Final = MCP_2024_11_05.replace(name="mcp-2025-06-18")
 MCP_2025_11_25: Final = MCP_2024_11_05.replace(name="mcp-2025-11-25", errors_without_id=True)

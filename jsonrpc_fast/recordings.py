@@ -4,8 +4,8 @@
     {"time":1764000000.127,"connection":1,"from":"server","message":{"jsonrpc":"2.0","id":1,"result":3}}
 
 Rules:
-  - `time` is in seconds since 1970, `connection` a number that tells apart conversations in one file, and `from` is
-    "client" or "server".
+  - `time` is in seconds since 1970, `connection` is a number that distinguishes conversations in one file, and `from`
+    is "client" or "server".
   - `message` is a message or a batch as it was sent, with spaces in place of line breaks between tokens. Input that is
     not JSON is in the member `invalid` instead, as a string.
   - Readers ignore other members. Blank lines are skipped.

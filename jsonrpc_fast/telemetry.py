@@ -103,7 +103,7 @@ class OpenTelemetryHooks:
     def request_served(
         self, span: Span | None, id: MessageId, method: str, outcome: Outcome, code: int | None, seconds: float
     ) -> None:
-        # No handler ran: the method is the peer's invention, and would make a time series of its own.
+        # No handler ran: the method is the peer's invention, and would create a time series of its own.
         if span is None:
             span = self._start(id, _OTHER, SpanKind.SERVER)
             span.set_attribute("rpc.method_original", method)

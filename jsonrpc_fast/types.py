@@ -79,16 +79,16 @@ NEVER_AWAITABLE: Final = frozenset({dict, list, str, int, float, bool, type(None
 
 
 def is_awaitable(result: object) -> bool:
-    """Return whether `await` accepts a result. Like `await`, ask the type: an attribute of a result may run code."""
+    """Return whether `await` accepts a result. Like `await`, check the type: an attribute of a result may run code."""
     kind = type(result)
     return kind is CoroutineType or (kind not in NEVER_AWAITABLE and hasattr(kind, "__await__"))
 
 
 def has_type(value: object, kind: type | tuple[type, ...]) -> bool:
-    """Like `isinstance`, but ask only the type: the `__class__` of a value may name another class, or raise."""
+    """Like `isinstance`, but check only the type: the `__class__` of a value may name another class, or raise."""
     return issubclass(type(value), kind)
 
 
 def plain_int(value: int) -> int:
     """Return an int of a subclass as a plain int, without calling methods of the subclass."""
-    return value if type(value) is int else int.__add__(value, 0)  # PyPy's `int.__int__` asks the class
+    return value if type(value) is int else int.__add__(value, 0)  # PyPy's `int.__int__` consults the class

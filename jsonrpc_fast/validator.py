@@ -199,7 +199,7 @@ def _faults(kinds: Kinds, kind: rules.ExpectedKind, profile: Profile, index: int
 
 
 def _as_request(report: Report, parsed: object) -> Report:
-    """Return the report; as one on a request if the sender of an invalid notification expects a response."""
+    """Return the report; that on a request if the sender of an invalid notification expects a response."""
     is_request = report.kind == "notification" and isinstance(parsed, ParseError) and parsed.reply_expected
     return replace(report, kind="request") if is_request else report
 

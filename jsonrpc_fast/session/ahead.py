@@ -33,7 +33,7 @@ class Withdrawn(NamedTuple):
 
 
 def look_ahead(convention: Convention) -> Callable[[list[Any]], None] | None:
-    """Return a function that replaces each request in a list whose cancellation follows by a `Withdrawn`.
+    """Return a function that puts a `Withdrawn` in place of each request in a list whose cancellation follows.
 
     The list contains what the codec returned. The result is None if nothing is cancelled in the convention.
     """

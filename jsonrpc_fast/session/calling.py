@@ -159,7 +159,8 @@ class Caller:
         if run is not None:
             is_only = run.begin_wait()
         try:
-            # The only call of a handler goes at once: if all calls of both peers waited for calls back, none would end.
+            # The only call of a handler is sent at once: if all calls of both peers waited for calls back, none would
+            # end.
             if not is_only and self._must_wait(1):
                 timeout = await self.wait_for_room(1, timeout)
             future = self._started_loop().create_future()
@@ -524,12 +525,12 @@ class Caller:
         return self._engine.may_call and (
             not self._engine.calls.has_room(calls)
             or self._transport.write_buffer_bytes > HIGH_WATER_BYTES
-            or bool(self._wait_queue.waiters)  # those who came first go first
+            or bool(self._wait_queue.waiters)  # those who came first are first
         )
 
     def _may_send(self, calls: int) -> bool:
         if not self._engine.may_call:
-            return True  # the engine then raises what says why
+            return True  # the engine then raises the reason
         if not self._engine.calls.has_room(calls):
             return False
         if self._transport.write_buffer_bytes <= HIGH_WATER_BYTES:

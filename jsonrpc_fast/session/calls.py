@@ -17,7 +17,7 @@ Rules:
     about one that was given up (`Calls.only_awaited`). An error about the method or the params comes from a peer that
     could have read an id: it is a response to a notification, which some peers send although they must not, and settles
     nothing. An error about a notification that the peer cannot read, for example because it is too large, cannot be
-    told from one about a call: the call fails.
+    distinguished from one about a call: the call fails.
   - A goodbye of the peer settles the calls that it will not serve.
 
 Each message to send is one line of JSON with its newline; b"" stands for none.
@@ -157,7 +157,9 @@ class Calls:
         self._newest_given_up = 0  # the number of the latest call that ended without a response
         self._by_token: dict[ProgressToken, Call] = {}
         self._open_batches: dict[OutboundBatch, None] = {}  # without any response yet
-        self._is_lost = False  # this side closes: a late response can no longer be told from one with an unknown id
+        self._is_lost = (
+            False  # this side closes: a late response can no longer be distinguished from one with an unknown id
+        )
 
     # What is in flight.
 
@@ -530,7 +532,7 @@ class Calls:
         return unserved
 
     def _give_token(self, call: Call, params: Any, on_progress: Callable[[Any], object] | None, is_stream: bool) -> Any:
-        """Return the params with a progress token: the caller's own, or else the call's id, which is unique."""
+        """Return the params with a progress token: the caller's own, or the call's id, which is unique."""
         check_callable("on_progress", on_progress)
         convention = self.convention
         token_of = convention.item_token if is_stream else convention.token

@@ -55,13 +55,13 @@ class Driver:
         """Call `Engine.tick` at this time of the engine's clock at the latest."""
 
     def left(self) -> None:
-        """Note that no more calls can be sent: the peer has said goodbye, or the connection is lost."""
+        """Record that no more calls can be sent: the peer has said goodbye, or the connection is lost."""
 
     def abort(self) -> None:
         """End the connection at once, because the peer gives no sign of life. `Engine.lose` reports the end."""
 
     def idle(self) -> None:
-        """Note that an engine that drains has nothing more to serve."""
+        """Record that an engine that drains has nothing more to serve."""
 
     def set_reading(self, wanted: bool, /) -> None:
         """Stop or resume reading the stream."""

@@ -162,7 +162,7 @@ class Engine:
         """
         text = self.serve(message, destination)
         if text is not None:
-            with suppress(ConnectionLost, StateError):  # the driver learns of the loss by itself
+            with suppress(ConnectionLost, StateError):  # the driver itself learns of the loss
                 self._write(text)
 
     def _receive_other(self, message: Any, destination: Destination | None) -> bytes | None:
@@ -309,7 +309,7 @@ class Engine:
                 if call.on_progress is not None:
                     self.run_callback(call.on_progress, notice.value)
                 return
-        # Also progress without a call, and a notice that cannot be read: a handler may know what they mean.
+        # Including progress without a call, and a notice that cannot be read: a handler may know what they mean.
         if not (self.inbox.is_draining if batch is None else batch.is_late):
             self.inbox.admit(message, destination)
 
@@ -565,7 +565,7 @@ class Engine:
     def send(self, data: bytes, destination: Destination | None) -> None:
         """Send a message, unless it is b"". Never raises."""
         if data:
-            with suppress(ConnectionLost, StateError):  # the driver learns of the loss by itself
+            with suppress(ConnectionLost, StateError):  # the driver itself learns of the loss
                 if destination is None:
                     self._write_message(data)
                 else:

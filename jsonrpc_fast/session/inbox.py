@@ -9,7 +9,7 @@ Rules:
     Another awaitable, such as a future, is already at work and needs no slot.
   - Nothing that arrived after a message whose method is ordered begins before its handler has ended: it is held, and
     refused for lack of room like what waits in the queue. A handler that closes the session holds nothing up.
-  - Pings of the convention are outside this order: they pass what is held and begin at once, or as soon as the peer
+  - Pings of the convention are outside this order: they overtake what is held and begin at once, or as soon as the peer
     reads. Their response says that this side is alive, not that it has served the messages before.
   - A request whose function returns at once is not registered as being served: nothing can arrive meanwhile. The same
     applies to an async function that returns in its first step, unless that needs its slot (running.py). Batches,
@@ -191,7 +191,7 @@ class Inbox:
 
     @property
     def _is_free(self) -> bool:
-        """Whether neither order nor hooks are against serving a request without registration."""
+        """Whether order and hooks allow serving a request without registration."""
         return not (
             self._held
             or self._queue
@@ -202,13 +202,13 @@ class Inbox:
         )
 
     def make_room(self) -> bool:
-        """Let requests be served without registration, if nothing is against it. Return whether they may be.
+        """Let requests be served without registration, if nothing prevents it. Return whether they may be.
 
-        Asking for each message how much is unwritten would cost as much as serving it.
+        Checking how much is unwritten for each message would cost as much as serving it.
         """
         if not self._is_free:
             return False
-        # The core keeps it in an integer of C, and a relay has no bound.
+        # The core keeps it in a C integer, and a relay has no bound.
         self.plain.room = min(self._room.bounds.response_bytes - self._driver.unwritten_bytes, sys.maxsize)
         return self.plain.room > 0
 
@@ -363,7 +363,7 @@ class Inbox:
         try:  # noqa: SIM105  # a context manager would cost as much as the sending
             self._driver.write(data)
         except (ConnectionLost, StateError):
-            pass  # the driver learns of the loss by itself
+            pass  # the driver itself learns of the loss
 
     def _refuse_for_room(self, item: Item, trace: Trace = None) -> None:
         """Refuse a message because there is no room for it."""
@@ -390,7 +390,7 @@ class Inbox:
         return item.method == self._requests.convention.ping and type(item) is InboundRequest
 
     def _may_begin(self) -> bool:
-        """Return whether the order lets the first held message begin. Pings are the first."""
+        """Return whether the order allows the first held message to begin. Pings come first."""
         return bool(self._held) and (self._barrier is None or self._is_ping(self._held[0][0]))
 
     def _hold(self, item: Item, destination: Destination | None) -> None:
@@ -409,7 +409,7 @@ class Inbox:
         else:
             self._held.append(held)
         self._room.waiting.keep(size)
-        if self._may_begin():  # otherwise the end of the ordered handler is what is waited for
+        if self._may_begin():  # otherwise the end of the ordered handler is awaited
             self._driver.drain()
 
     def drained(self) -> None:
@@ -515,7 +515,7 @@ class Inbox:
                     self._driver.soon()
                 return
         elif needs_slot:
-            # What is held does not count: this may be a ping, which passes it.
+            # Held messages are not counted: this may be a ping, which overtakes them.
             if self._room.waiting.items == len(self._held) or self._room.has_room(0):
                 self._start(run)
                 return
@@ -732,7 +732,7 @@ class Inbox:
         self._conclude(request, trace, Outcome.ERROR, code)
 
     def _drop(self, request: InboundRequest, trace: Trace) -> None:
-        """Conclude a request that has not begun. A peer that can be told so may send it elsewhere."""
+        """Conclude a request that has not begun. A peer that can be notified of this may send it elsewhere."""
         if self._requests.has(request) and not request.is_cancelled:
             self.refuse_busy(request, trace)
         else:
@@ -745,7 +745,7 @@ class Inbox:
         else:
             self.dropped_requests += self._requests.has(request)
             if request.destination is None:
-                text = self._requests.drop(request)  # the end of the stream tells the peer
+                text = self._requests.drop(request)  # the end of the stream notifies the peer
             else:
                 text = self._requests.refuse(request, _INTERNAL_ERROR, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
             self._respond(request, text)

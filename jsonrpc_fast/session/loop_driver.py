@@ -3,8 +3,8 @@
 Rules:
   - Everything runs on the loop's thread.
   - There is one timer, for the earliest deadline, one pending turn, and one task that waits for the peer to read.
-  - The timer runs in the context in which the session started, and not in that of the request that happens to set it:
-    asyncio keeps a cancelled timer until its time comes, and with its context all that this holds.
+  - The timer runs in the context in which the session started, not in that of the request that happens to set it:
+    asyncio keeps a cancelled timer until its time comes, and with its context everything that this holds.
   - Each async handler is a task in its own context. From Python 3.12 on its first step runs at once (an eager task).
   - A handler that has begun in the task of its exchange (`Inbox.serve_at_once`) ends there, because what it has entered
     belongs to this task. Cancelling the handler cancels the task, and the cancellation ends with the handler.
@@ -128,7 +128,7 @@ class LoopDriver(Driver):
         self.engine.tick()
 
     def drain(self) -> None:
-        # The task that waits already may be about to end, having seen the peer read: it then waits once more.
+        # The task that waits already may be about to end, having seen the peer read: it then waits again.
         self._must_drain = True
         if self._drainer is None:
             self._drainer = asyncio.Task(self._drain(), loop=self.loop)  # never an eager one

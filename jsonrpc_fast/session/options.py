@@ -40,8 +40,8 @@ class SessionOptions(TypedDict, total=False):
         response_bytes: With more bytes than this in the transport's write buffer, nothing is served until the peer
             reads. 1 MiB by default.
         group: A `SessionGroup`: sessions that share bounds of handlers and inboxes, such as all of a server.
-        heartbeat_seconds: How long the peer may be silent until it is pinged; after as long again the connection is
-            lost. Longer than the peer's loop may be busy. None, the default: never.
+        heartbeat_seconds: How long the peer may be silent until it is pinged; after the same time again the connection
+            is lost. Longer than the peer's loop may be busy. None, the default: never.
         close_seconds: Seconds for handlers to finish in `close`, and to end after the connection is lost. 5 by default.
         end_seconds: Seconds for handlers to finish after the peer ended its stream; None: no limit. The default is None
             for a `StdioServer`, whose client may wait for the responses, and `close_seconds` for other transports.

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class HasCall(Protocol):
-    """What calls a peer: a session, an HTTP client, a client of a service over NATS."""
+    """An object that calls a peer: a session, an HTTP client, a client of a service over NATS."""
 
     @property
     def call(self) -> Callable[..., Any]:
@@ -47,7 +47,7 @@ def proxy(caller: HasCall, interface: Callable[..., T], *, prefix: str = "", **o
     Args:
         caller: A `Session`, an `AsyncHttpClient`, an `HttpClient`, or anything else with their `call`.
         interface: The class, such as a `Protocol`. Its annotations are the types of params and results.
-        prefix: What the names of the peer's methods begin with.
+        prefix: The prefix of the names of the peer's methods.
         options: Options of every call, such as `timeout`.
 
     Returns:
@@ -77,7 +77,7 @@ def _member(call: Callable[..., Any], prefix: str, declared: Method, is_async: b
     kinds = {each.kind for each in signature.parameters.values()}
     if kinds & {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}:
         raise TypeError(f"{function.__name__} must not have *args or **kwargs")
-    # Made once: types that are not supported are refused when the proxy is made, and not by the first call.
+    # Made once: types that are not supported are refused when the proxy is made, not by the first call.
     read = result_reader(hints.get("return", Any))
     ordered = list(signature.parameters)[1:]  # without self
     names = {name: declared.params.get(name, name) for name in ordered}

@@ -48,7 +48,7 @@ class Reading:
     _clock: Callable[[], float]
     _level: int = 0  # of the unwritten bytes, when reading was paused or checked
     _seconds: float = PAUSE_SECONDS  # how long the peer may read nothing
-    _rests: bool = False  # what the driver was told last
+    _rests: bool = False  # the last instruction to the driver
     is_paused: bool = False
     is_in_batch: bool = False
     full_streams: int = 0
@@ -58,8 +58,8 @@ class Reading:
 
     def update(self) -> None:
         """Stop or resume reading, if a reason to stop has begun or the last one has ended."""
-        # Compared with what the driver was told last: several reasons may hold, and reading must resume only after the
-        # last.
+        # Compared with the last instruction to the driver: several reasons may hold, and reading must resume only after
+        # the last.
         rests = self.is_paused or self.is_in_batch or bool(self.full_streams)
         if rests is not self._rests:
             self._rests = rests
@@ -67,7 +67,7 @@ class Reading:
 
     def pause(self, seconds: float = PAUSE_SECONDS) -> None:
         """Stop reading until `resume`, and watch whether the peer reads anything within this many seconds."""
-        # A longer time replaces a shorter one, and not the other way round: the peer is given up only for refusals.
+        # A longer time replaces a shorter one, but not the other way round: the peer is given up only for refusals.
         if not self.is_paused or seconds > self._seconds:
             self._seconds = seconds
             self.is_paused = True
@@ -88,7 +88,7 @@ class Reading:
         self._driver.wake_at(self.deadline)
 
     def drained(self) -> None:
-        """Note that the peer has read."""
+        """Record that the peer has read."""
         self.refused_bytes = 0
         self.deadline = inf
         self._seconds = PAUSE_SECONDS

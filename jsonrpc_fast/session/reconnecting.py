@@ -18,7 +18,7 @@ Rules:
   - `on_connect` is awaited after each connection, before calls that wait: to log in. `on_disconnect` is called once for
     each session that `on_connect` has accepted, when it takes no more calls.
   - An attempt fails by any exception of `make_transport`, the start and `on_connect`, and if the connection has ended
-    when `on_connect` returns. It is reported to the hook `fault`, or else logged at debug level.
+    when `on_connect` returns. It is reported to the hook `fault`, or logged at debug level without one.
   - After `max_attempts` failed attempts in a row, and after an exception for which `retry` returns False, no more
     attempts are made: the log says why, and calls fail with ConnectionLost, whose cause is that exception.
 """
@@ -213,7 +213,7 @@ class ReconnectingSession:
         Raises:
             CallTimeout: There was no connection in time.
             StateError: It is not started.
-            ConnectionLost: It is closed, or nothing more is tried.
+            ConnectionLost: It is closed, or no more attempts are made.
             TypeError, ValueError: The timeout is not a duration.
         """
         check_seconds("timeout", timeout, may_be_infinite=True)  # a NaN among the loop's timers would block others
@@ -240,7 +240,7 @@ class ReconnectingSession:
 
         Raises:
             StateError: It is not started.
-            ConnectionLost: Nothing more is tried.
+            ConnectionLost: No more attempts are made.
         """
         if self._driver is None:
             raise StateError("the session is not started")
@@ -386,7 +386,7 @@ class ReconnectingSession:
 
         Raises:
             CallTimeout: No connection served it in time. The cause is the last refusal, if any.
-            ConnectionLost: It is closed, or nothing more is tried.
+            ConnectionLost: It is closed, or no more attempts are made.
             Exception: What `send` raises.
         """
         seconds = self._timeout if isinstance(timeout, Unset) else timeout

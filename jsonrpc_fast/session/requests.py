@@ -170,7 +170,7 @@ class Requests:
         return self.serving.get(id if kind is int or kind is str else (kind, id))
 
     def has(self, request: InboundRequest) -> bool:
-        """Return whether this very request is being served."""
+        """Return whether this request itself is being served."""
         return self.serving.get(request.key) is request
 
     def trace_of(self, item: InboundRequest | Request | Notification) -> dict[str, str]:
@@ -217,7 +217,7 @@ class Requests:
         return self._finish(request, text)
 
     def refuse(self, request: InboundRequest, code: int, message: str, data: Any = UNSET) -> bytes:
-        """Return the response with an error; otherwise as `respond`."""
+        """Return the response with an error; otherwise like `respond`."""
         return self._finish(
             request, self.encode_error(request.id, code, message, data, delimited=request.batch is None)
         )

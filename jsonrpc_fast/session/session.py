@@ -75,7 +75,8 @@ class Session(Caller):
 
     _own_handlers: Handlers | None = None  # what `register` adds
 
-    # An instance has at most 30 attributes: CPython 3.11 finds those of an object with more of them in a slower way.
+    # An instance has at most 30 attributes: CPython 3.11 looks up those of an object with more of them on a slower
+    # path.
     def __init__(
         self,
         transport: Transport,
@@ -248,7 +249,7 @@ class Session(Caller):
         await self._wait_until_closed()
 
     async def _wait_until_closed(self) -> None:
-        """Wait for the task that closes, if any, or else for the handlers that were cancelled by the loss."""
+        """Wait for the task that closes, if any, otherwise for the handlers that were cancelled by the loss."""
         with waiting():
             closer = self._closer
             if closer is None:
@@ -276,7 +277,7 @@ class Session(Caller):
     async def _close(self) -> None:
         try:
             await self._wait_until_served()
-            is_owed = self._engine.calls.is_owed  # before the calls are lost, which nothing can tell afterwards
+            is_owed = self._engine.calls.is_owed  # before the calls are lost: afterwards it is unknown
             # Closing an exchange cancels its call.
             self._engine.lose_calls(tells_peer=not self._transport.has_exchanges)
             await self._end_handlers()

@@ -8,9 +8,9 @@ Rules:
   - A stream that is left early, by `break`, by an exception or by `close`, cancels its request. So does a task that is
     cancelled while it waits for an item.
   - Items that have arrived are read before the error of a call is raised.
-  - While `max_items`, or MAX_BYTES of them, are unread, this side stops reading, so that the peer has to wait. It reads
-    on while it waits for anything else, a response or room to write, because that may follow the items. A stream with
-    twice as much then ends with a StateError, and its request is cancelled.
+  - While `max_items`, or MAX_BYTES of them, are unread, this side stops reading, so that the peer has to wait. It keeps
+    reading while it waits for anything else, a response or room to write, because that may follow the items. A stream
+    with twice as much then ends with a StateError, and its request is cancelled.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CHECK_SECONDS: Final = 0.05
 
 
 class _Items:
-    """The items that a call has brought. The call refers to it and not to the `Stream`, so that a lost one is freed."""
+    """The items that a call has brought. The call refers to it, not to the `Stream`, so that a lost stream is freed."""
 
     def __init__(
         self, engine: Engine, loop: asyncio.AbstractEventLoop, is_writing: Callable[[], bool], max_items: int
@@ -97,7 +97,7 @@ class _Items:
         self._rest(False)
 
     def settle(self, _: Any, error: Exception | None) -> None:
-        """Note the outcome of the call."""
+        """Record the outcome of the call."""
         self.end(error)
 
     def end(self, error: Exception | None) -> None:
@@ -177,9 +177,9 @@ class Stream:
 
     @property
     def result(self) -> Any:
-        """The result in the response: what the convention leaves of it when the peer has sent the parts.
+        """The result in the response: what the convention keeps of it when the peer has sent the parts.
 
-        A peer that sends no parts has all of it here.
+        If the peer sends no parts, all of it is here.
 
         Raises:
             StateError: The peer has not responded with a result.

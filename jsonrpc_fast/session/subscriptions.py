@@ -18,9 +18,9 @@ Rules:
     ConnectionLost.
   - Over a `ReconnectingSession` a subscription continues instead: it is made again with the same params in each new
     session, and gets a new id. The reader gets a `Gap` in place of what may be missing. The new subscription exists by
-    then, so a reader that asks for the missing part when it sees the gap misses nothing.
+    then, so a reader that requests the missing part when it sees the gap misses nothing.
   - If the peer refuses that, or does not respond, the session's rules for attempts (`retry`, `max_attempts`, the
-    delays) decide whether it is asked again. If it is not, the reader gets the error.
+    delays) decide whether the request is repeated. If it is not, the reader gets the error.
   - Responses in a session are ignored after the next session has begun.
 """
 
@@ -115,7 +115,7 @@ class Subscription:
         self._end(None)
         task, self._unsubscribing = self._unsubscribing, None
         if task is not None:
-            # Shielded: the peer must be told even if the caller no longer waits for it.
+            # Shielded: the peer must be notified even if the caller no longer waits.
             error = await asyncio.shield(task)
             if error is not None:
                 raise error
@@ -132,7 +132,7 @@ class Subscription:
         gap = Gap(now - self._lost_at)
         self._lost_at = None
         last = self._items[-1] if self._items else None
-        if isinstance(last, Gap):  # a connection that comes and goes must not fill the queue
+        if isinstance(last, Gap):  # an unstable connection must not fill the queue
             self._items[-1] = Gap(last.seconds + gap.seconds)
         else:
             self._add(gap)
@@ -265,7 +265,7 @@ class Subscriptions:
             routes.by_id[id] = subscription
             if subscription._lost_at is not None:
                 subscription._resume(_now())
-            # What came before the response, in its order and before anything later.
+            # What came before the response, in order and before anything later.
             for early_id, result in routes.early:
                 if early_id == id:
                     subscription._add(result)
@@ -400,7 +400,7 @@ class Subscriptions:
         """Unsubscribe from a subscription whose response came too late."""
         with contextlib.suppress(StateError):
             id = _id_of(response)
-            # A call in flight may get the same id, if the peer uses ids again: then it is not the one to end.
+            # A call in flight may get the same id, if the peer uses ids again: then it must not end.
             if routes.subscribing:
                 routes.abandoned.append(id)
             elif id not in routes.by_id:

@@ -22,7 +22,7 @@ Begin: TypeAlias = Callable[[concurrent.futures.Future[Any]], Coroutine[Any, Any
 
 
 lock: Final = threading.RLock()
-"""Held while messages of other threads are counted, by all sessions: briefly, and one for each would cost memory.
+"""Held while messages of other threads are counted, by all sessions: only briefly; one for each would cost memory.
 
 A destructor that the garbage collector runs meanwhile may send a message, too.
 """

@@ -1,4 +1,4 @@
-"""What the tests of your own programs need: sessions in memory, expected calls, and recorded peers.
+"""Tools for tests of your own programs: sessions in memory, expected calls, and recorded peers.
 
     calls = ExpectedCalls()
     calls.expect("price", {"item": "tea"}).respond(2.5)

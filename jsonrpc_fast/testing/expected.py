@@ -28,7 +28,7 @@ class Expectation:
 
     Attributes:
         method: The method.
-        params: The params; UNSET if any will do.
+        params: The params; UNSET if any are accepted.
         served: How many messages it has served.
     """
 
@@ -109,7 +109,7 @@ class ExpectedCalls(Handlers):
 
         Args:
             method: Its method.
-            params: Its params, compared with `==`; None: it has none. By default any will do.
+            params: Its params, compared with `==`; None: it has none. By default any are accepted.
         """
         check_type("method", method, str)
         expectation = Expectation(method, params)

@@ -93,7 +93,7 @@ class Replay:
                 return []
             reason = f"the recording does not have {_shown(message)}"
             return [Response(message.id, error=Error(ErrorCode.METHOD_NOT_FOUND, reason))]
-        step.has_come = True  # each recorded message serves once, so that repeated ones are told apart
+        step.has_come = True  # each recorded message serves once, so that repeated ones are distinguished
         if isinstance(message, Request):
             self._ids[id_key(step.message.id)] = message.id
         return [self._with_present_id(follower) for follower in step.followers]

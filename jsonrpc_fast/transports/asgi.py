@@ -208,7 +208,7 @@ class WebSocketEndpoint:
             The connection lasts until both `serve` has returned and the transport is closed. One that `serve` does not
             start is refused.
         origins: The Origin headers that are accepted, besides none: strings such as "https://example.org", or compiled
-            patterns. None: any, for applications that check who calls in another way.
+            patterns. None: any, for applications that identify callers in another way.
         subprotocols: The subprotocols that are supported, the preferred ones first.
         options: Options of `Connection`, for each connection.
 
@@ -226,7 +226,7 @@ class WebSocketEndpoint:
     ) -> None:
         check_items("origins", origins, str, re.Pattern)
         check_items("subprotocols", subprotocols, str)
-        # A wrong option raises here, and not when the first client connects.
+        # A wrong option raises here, not when the first client connects.
         AsgiWebSocket({}, _nothing, _nothing, None, **options)
         self._serve = serve
         self._origins = origins

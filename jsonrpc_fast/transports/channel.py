@@ -40,8 +40,8 @@ class Events:
             whole text, or a list of those at hand, to which the responses leave together. A view may be of a buffer
             that is used again. `b""` once, when the peer has ended its stream and may still read. An empty text is
             reported as `b" "`.
-        drained: Called when some of the unwritten bytes have been taken, at least when LOW_WATER_BYTES or fewer of
-            more are left.
+        drained: Called when some of the unwritten bytes have been taken, at the latest when LOW_WATER_BYTES or fewer
+            are left.
         lost: Called when the channel is closed, with what broke it; None if one of the sides closed it.
     """
 

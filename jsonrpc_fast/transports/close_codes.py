@@ -1,4 +1,4 @@
-"""The close codes of WebSocket (RFC 6455, section 7.4.1), for the library `websockets` and for ASGI servers alike."""
+"""The close codes of WebSocket (RFC 6455, section 7.4.1), for both the library `websockets` and ASGI servers."""
 
 from __future__ import annotations
 

@@ -68,16 +68,16 @@ to count the requests without a response."""
 TURN_SECONDS: Final = 0.005
 """After this time, delivering continues in the next turn of the loop."""
 AHEAD_ITEMS: Final = 1024
-"""How many messages are read for `onread` before the first is delivered, and up to TURN_ITEMS more."""
+"""How many messages are read for `onread` before the first is delivered; there may be up to TURN_ITEMS more."""
 DROPPED_BYTES: Final = 1024 * 1024
 """How much may arrive after a fault, while the connection closes, before it is aborted."""
 WRITE_BYTES: Final = 64 * 1024
 """When this many bytes are queued, they are written before the turn of the loop ends."""
 CALLBACK_FAILURES: Final = (Exception, asyncio.CancelledError, GeneratorExit)
-"""What `onmessage` may raise without harm: all but LOOP_EXITS. A future whose `result` it asks for may be cancelled."""
+"""What `onmessage` may raise without harm: all but LOOP_EXITS. A future whose `result` it reads may be cancelled."""
 NEWLINE: Final = 0x0A
 
-# What `_lone` says of the frames since the last chunk arrived.
+# What `_lone` says about the frames since the last chunk arrived.
 MANY: Final = 0
 ONE: Final = 1  # one frame follows each chunk, like the calls of a loop that awaits each
 NEXT: Final = 2  # like ONE, before the next frame: that one is written inside `send`
@@ -371,7 +371,7 @@ class Connection(Transport):
         self._delivery.add(items)
 
     def report_end(self) -> None:
-        """Tell `onend`, once, that the peer has ended its stream or that this side is to end."""
+        """Notify `onend`, once, that the peer has ended its stream or that this side is to end."""
         if self.onend is not None and not self._has_reported_end:
             self._has_reported_end = True
             self.run_callback("onend", self.onend)
@@ -394,7 +394,7 @@ class Connection(Transport):
         if self._delivery.puts_off(fault):
             return  # the delivery reports the loss again after the last item
         self._stop(State.CLOSED)
-        self._is_over.set()  # what waits goes on in another turn
+        self._is_over.set()  # what waits continues in another turn
         self.keep_closing()
         if fault is not None:
             self._report(fault)
@@ -563,7 +563,7 @@ class Delivery:
             self._undelivered = items
             self._deliver()
             return
-        # One item is the whole chunk: as `_deliver`, without the budget.
+        # One item is the whole chunk: like `_deliver`, without the budget.
         item = items[0]
         outbox, connection = self._outbox, self._connection
         outbox.begin_turn()
@@ -639,7 +639,7 @@ class Delivery:
             self._outbox.end_turn()
 
     def _may_read_ahead(self) -> bool:
-        """Return whether to read on although items are undelivered: `onread` looks at both together."""
+        """Return whether to keep reading although items are undelivered: `onread` sees both together."""
         if self._connection.onread is None or self._reader.has_more:
             return False
         return len(self._undelivered) < AHEAD_ITEMS
@@ -749,7 +749,7 @@ class Outbox:
     _log: debug.WireLog | None = None
     _queue: list[bytes] = field(default_factory=list)
     _queued_bytes: int = 0
-    _sent_bytes: int = 0  # unwritten in the channel when it was last asked, and sent since: it holds no more
+    _sent_bytes: int = 0  # unwritten in the channel at the last check, and sent since: it holds no more
     _takes_lines: bool = False  # fast path: bytes that end in a line break are frames, and nothing is logged
     _is_flush_due: bool = False  # by the loop, or at the end of the delivery of a chunk
     _lone: int = MANY
@@ -896,7 +896,7 @@ class Outbox:
             self._connection.break_off(fault)
             channel.abort()
             return
-        # Asking the channel after each small write would take longer than handling a message.
+        # Checking the channel after each small write would take longer than handling a message.
         if self._sent_bytes > HIGH_WATER_BYTES and self.unwritten > HIGH_WATER_BYTES and not self.is_blocked:
             self.is_blocked = True
             self._connection._delivery.update()

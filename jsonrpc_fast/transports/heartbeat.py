@@ -1,12 +1,12 @@
-"""The heartbeat of a connection: it asks a silent peer for a sign of life, and reports when none comes.
+"""The heartbeat of a connection: it pings a silent peer, and reports when there is no sign of life.
 
 Rules:
   - Any data from the peer is a sign of life, even a part of a message.
   - A peer that has sent nothing for `seconds` is pinged. If nothing has arrived after the same time again, it
     is lost.
-  - Both are noticed up to a CHECKS-th of `seconds` late, because a check sees that something has arrived, and not when.
-    So an idle peer that responds is pinged at least every 1.25 times `seconds`, and one that does not is lost between
-    2 and 2.25 times `seconds` after its last sign.
+  - Both are noticed up to a CHECKS-th of `seconds` late, because a check sees that something has arrived, but not when.
+    So an idle peer that responds is pinged at least every 1.25 times `seconds`, and one that does not is lost between 2
+    and 2.25 times `seconds` after its last sign.
   - Time in which this side does not read does not count.
   - A check that comes late, because this process was suspended, lets the loop read first.
 """
@@ -20,7 +20,7 @@ from typing import Any, Final
 from .protocol import Transport
 
 CHECKS: Final = 4
-"""How often within `seconds` it is checked whether something has arrived."""
+"""How many times within `seconds` it is checked whether something has arrived."""
 READ_SECONDS: Final = 0.001
 """How long the loop may read data that has arrived, before a peer is given up."""
 
@@ -61,7 +61,7 @@ class Heartbeat:
         self._messages += 1
 
     def _received(self) -> int:
-        # A transport without chunks, such as one over HTTP, gives messages as the only sign of life.
+        # A transport without chunks, such as one over HTTP, has only messages as signs of life.
         chunks = self._transport.received_chunks
         return self._messages if chunks is None else chunks
 

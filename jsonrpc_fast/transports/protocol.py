@@ -82,7 +82,7 @@ class Transport(Protocol):
 
     @property
     def received_chunks(self) -> int | None:
-        """How many chunks have arrived, parts of messages included; None if the transport does not count them."""
+        """How many chunks have arrived, including parts of messages; None if the transport does not count them."""
         return None
 
     @property

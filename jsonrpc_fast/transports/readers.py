@@ -1,4 +1,4 @@
-"""What turns the data of a channel into messages and faults: of a stream of bytes, or of whole texts.
+"""Readers turn the data of a channel into messages and faults: of a stream of bytes, or of whole texts.
 
 A reader keeps what could not be delivered yet, and is read step by step, so that no peer blocks the loop.
 """
@@ -136,7 +136,7 @@ class StreamReader:
         return self._decoder.close()
 
     def end(self) -> None:
-        """Note the end of the stream: an incomplete message is the last item then."""
+        """Record the end of the stream: an incomplete message is then the last item."""
         self._is_last_due = True
 
     def clear(self) -> None:

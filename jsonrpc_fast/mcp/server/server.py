@@ -128,7 +128,7 @@ class ServerProvider(Provider):
         inner = mounted(context, method, self._methods.shared)
         try:
             return await self._methods.serve_mounted(params, inner)
-        # The outer server asks the next provider. Any other error -32602 is about the params, and is the client's.
+        # The outer server tries the next provider. Any other error -32602 is about the params, and is the client's.
         except UnknownName:
             return None
 
@@ -149,13 +149,13 @@ class Server(Decorators, Served):
         lifespan: A function that takes the server and returns an async context manager, for what functions need while
             the server runs. They get its value as `Context.lifespan`.
         versions: The revisions to support, in any order.
-        page_size: Number of items on one page of a list; None: all of them, since many clients read one page only.
+        page_size: Number of items on one page of a list; None: all of them, since many clients read only one page.
         strict: Whether the arguments of tools must have the right types as sent: see `tool`.
         ignore_unknown: Whether unknown arguments of tools are dropped rather than refused: see `tool`.
         show_errors: Which exceptions of tools show their text to the client: see `tool`.
         middleware: Functions around every method, the outermost first: see `Middleware`.
         ttl_ms: How long clients may cache lists and resources, in milliseconds (2026-07-28).
-        cache_scope: "public" if all clients get the same lists and resources, so shared caches may keep them; else
+        cache_scope: "public" if all clients get the same lists and resources, so shared caches may keep them; otherwise
             "private".
         capabilities: Capabilities to declare in addition to the registered ones, or in place of them: extensions,
             tasks, experimental. Register their methods with `method`; functions return their results as `WholeResult`.
@@ -253,7 +253,7 @@ class Server(Decorators, Served):
         return msgspec.structs.replace(registered, **declared)
 
     def connection(self, transport: Transport, options: SessionOptions) -> ServerConnection:
-        """Return the connection of one client, which is not started. The arguments are as in `run`."""
+        """Return the connection of one client, which is not started. The arguments are those of `run`."""
         capabilities = self.capabilities()
         handshake = ServerHandshake(
             self._info,
@@ -276,9 +276,8 @@ class Server(Decorators, Served):
 
         Args:
             other: A `Server`, or an object of a class derived from `Provider`.
-            prefix: What the names of its tools and prompts begin with here; None: they do not change. URIs never
-                change.
-            separator: What stands between the prefix and the name.
+            prefix: The prefix of the names of its tools and prompts here; None: they do not change. URIs never change.
+            separator: What separates the prefix from the name.
 
         Raises:
             ValueError: A name is known to be registered here already; another prefix begins with this one, so that

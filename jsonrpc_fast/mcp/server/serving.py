@@ -42,7 +42,7 @@ class _ServedChannel(MemoryChannel):
     async def open(self, events: Events) -> None:
         """Begin the lifespan of the server, and let it serve the other end."""
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # A task: the server runs as long as the channel, and not only while it opens.
+        # A task: the server runs as long as the channel, not only while it opens.
         self.serving = asyncio.ensure_future(self.serve(ready))
         await ready
         await super().open(events)
@@ -52,7 +52,7 @@ class InProcess(MemoryTransport):
     """The client's end of a channel to a server. The server runs while the transport is connected.
 
     Args:
-        run: Serves one transport until it closes, as `Server.run`.
+        run: Serves one transport until it closes, like `Server.run`.
         tool_scopes: Returns the scopes of a tool, for servers that pass calls on: tokens are not checked here.
         lifespan: The lifespan of the server. If it cannot begin, neither can the transport.
         profile: The profile of both ends.
@@ -80,8 +80,7 @@ class InProcess(MemoryTransport):
 
     async def _serve(self, ready: asyncio.Future[None]) -> None:
         try:
-            # Entered here, although `run` does so, too: a lifespan that cannot begin must fail `connect`, and not a
-            # task.
+            # Entered here, although `run` does so, too: a lifespan that cannot begin must fail `connect`, not a task.
             async with self._lifespan:
                 if not ready.done():
                     ready.set_result(None)
@@ -127,10 +126,10 @@ class ConnectionFactory:
         return frozenset()
 
     def tool_schema(self, name: str) -> Any:
-        """Return the input schema of a tool, which may ask for headers over HTTP; None for a tool that is unknown."""
+        """Return the input schema of a tool, which may require headers over HTTP; None for a tool that is unknown."""
 
     def connection(self, transport: Any, options: SessionOptions) -> ClientConnection:
-        """Return the connection of one client, which is not started. The arguments are as in `Served.run`."""
+        """Return the connection of one client, which is not started. The arguments are those of `Served.run`."""
         raise NotImplementedError
 
 

@@ -74,7 +74,7 @@ class Folder:
 
     Attributes:
         files: The templates by name, sorted.
-        skipped: By name, why a file is not a template.
+        skipped: The reasons why files are not templates, by name.
     """
 
     files: dict[str, TemplateFile]

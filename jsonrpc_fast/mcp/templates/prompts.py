@@ -6,8 +6,8 @@
 
 Rules:
   - Each template is a prompt and a resource. The prompt's name is the file's name without the suffixes; files that
-    would share a name keep their suffixes. A template in a file or folder whose name begins with "_" is neither: it is
-    there to be included.
+    would share a name keep their suffixes. A template in a file or folder whose name begins with "_" is neither: it
+    exists only to be included.
   - The description is the comment at the beginning of the file, if there is one.
   - The arguments are the undeclared variables in the template and in the templates it includes (see `sandbox`). A
     template that cannot be read or compiled is not a prompt; the log says why.
@@ -215,7 +215,7 @@ class TemplatePrompts:
         # `close` kills the processes, which is not a fault of the template.
         if not self._is_closed:
             _logger.error("template %s %s", ascii(prompt.template), why)
-        # The class of an exception, or a line, may tell the client what the template hides.
+        # The class of an exception, or a line, may reveal to the client what the template hides.
         shown = "failed" if response["error"] in ("failed", "missing") else why
         raise RpcError(ErrorCode.INTERNAL_ERROR, f"the template {shown}")
 
@@ -266,7 +266,7 @@ class TemplatePrompts:
 
 
 def _warn(warnings: list[str]) -> None:
-    """Log the first few only: a reader of stderr that does not read must not block this process."""
+    """Log only the first few: a reader of stderr that does not read must not block this process."""
     for warning in warnings[:_MAX_WARNINGS]:
         _logger.warning("%s", warning)
     if len(warnings) > _MAX_WARNINGS:
@@ -285,7 +285,7 @@ def _prompt(found: dict[str, Any], template: str, name: str) -> _TemplatePrompt:
 
 
 def _check(prompt: _TemplatePrompt, given: dict[str, str]) -> None:
-    """Check arguments. Raises RpcError -32602, whose text names arguments of the prompt only."""
+    """Check arguments. Raises RpcError -32602, whose text names only arguments of the prompt."""
     if sum(map(len, given.values())) > MAX_ARGUMENT_CHARACTERS:
         raise invalid_params(f"the arguments have more than {MAX_ARGUMENT_CHARACTERS} characters")
     missing = [each.name for each in prompt.prompt.arguments or () if each.required and each.name not in given]

@@ -104,7 +104,7 @@ class Renderer:
         Returns:
             `arguments` (each with `name`, `required` and `values`), `description`, `is_dynamic` (it includes templates
             whose names are known only when it is rendered) and `has_no_includes` (it refers to no other template); or
-            `error`, as `render`.
+            `error`, as in `render`.
         """
         return self._call(sources, {"do": "analyse", "template": template})
 
@@ -176,7 +176,7 @@ class _Process:
             stdout=subprocess.PIPE,
             # A template can raise warnings without end.
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C at the terminal reaches the server only
+            start_new_session=True,  # Ctrl-C at the terminal reaches only the server
         )
         with on_failure(self.kill):
             self._exchange(b"", _START_SECONDS, _RESPONSE_BYTES)

@@ -184,7 +184,7 @@ class _Analysis:
 
     def _visit(self, template: str, assigned: frozenset[str]) -> None:
         """Add the arguments of a template, without the variables that the templates including it have assigned."""
-        # Templates may include each other in a circle.
+        # Templates may include each other in a cycle.
         if template in self._seen or template not in self._sources:
             return
         self._seen.add(template)
@@ -195,7 +195,7 @@ class _Analysis:
         for node in tree.find_all(nodes.Name):
             if node.ctx == "load" and node.name in undeclared:
                 self._names.setdefault(node.name)
-        # A template that asks whether a variable is defined can do without it.
+        # A template that tests whether a variable is defined can do without it.
         self._optional |= {name for name in _guarded(tree) if name in undeclared}
         for name, value in compared:
             self._values.setdefault(name, {}).setdefault(value)

@@ -65,7 +65,7 @@ class ChildChannel(DescriptorChannel):
         self._next_step: asyncio.TimerHandle | None = None  # of ending the child
         self._is_begun = False  # what the child writes may be read to its end: reading has begun, or the channel ends
         self._has_ended = False  # the child's stdout
-        self._is_ended_here = False  # this side began to end the child: its exit code is not a fault then
+        self._is_ended_here = False  # this side began to end the child: then its exit code is not a fault
         self._is_lost = False  # everything is released, and `lost` was reported; late events do nothing
 
     @property
@@ -174,7 +174,7 @@ class ChildChannel(DescriptorChannel):
             return  # the writer reports later, and may do so after the exit
         if self._next_step is not None:
             self._next_step.cancel()
-        # A child that has ended needs no further step. Soon and not now: the caller may be inside an event.
+        # A child that has ended needs no further step. Soon, not now: the caller may be inside an event.
         has_exited = self.returncode is not None
         loop = asyncio.get_running_loop()
         self._next_step = loop.call_later(0 if has_exited else seconds, self._release if has_exited else step)
@@ -185,7 +185,7 @@ class ChildChannel(DescriptorChannel):
             self.child.send_signal(name)
 
     def _write_failed(self, fault: OSError) -> None:
-        """Handle a stdin that the child closed, usually because it ended: then the exit code tells more."""
+        """Handle a stdin that the child closed, usually because it ended: then the exit code says more."""
         self._fault = self._fault or fault
         self._await_exit()
 

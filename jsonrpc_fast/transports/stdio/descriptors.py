@@ -303,7 +303,7 @@ class ReadyWriter(Writer):
         if not self._is_open:
             return
         self._is_open = False
-        # Asked before the descriptor is closed.
+        # Determined before the descriptor is closed.
         unread = _pipe_bytes(self._descriptor)
         self.unread_bytes = None if unread is None else unread + self.unwritten_bytes
         self._pieces.clear()
@@ -478,7 +478,7 @@ class ThreadWriter(Writer):
 
 
 def _pipe_bytes(descriptor: int) -> int | None:
-    """Return how many bytes are in a pipe; None if it is not a pipe, or the system does not tell."""
+    """Return how many bytes are in a pipe; None if it is not a pipe, or the system does not report it."""
     if sys.platform == "win32":
         return None
     import fcntl

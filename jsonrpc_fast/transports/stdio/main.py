@@ -49,8 +49,8 @@ def run_stdio(
             is cancelled soon after the channel is closed.
         on_signal: Called at the first signal. Messages sent before, by it, or by tasks that it wakes are still written.
         grace_seconds: How long the work in progress may take after a signal; None: without limit. A session gives this
-            time to its handlers; without a session it is passed to `onstop` of the transport. Clients, those of
-            this package too, kill a server 2 seconds after SIGTERM.
+            time to its handlers; without a session it is passed to `onstop` of the transport. Clients, including those
+            of this package, kill a server 2 seconds after SIGTERM.
         options: Options of `Connection`.
 
     Returns:
@@ -69,7 +69,7 @@ def run_stdio(
         code = asyncio.run(_run(serve, transport, signals))
     except KeyboardInterrupt:  # Windows, where the loop handles no signals
         return 130
-    # By the signal, and not with an exit code: the parent, such as a shell or systemd, sees why the process ended.
+    # By the signal, not with an exit code: the parent, such as a shell or systemd, sees why the process ended.
     if signals.received:
         signal.signal(signals.received[0], signal.SIG_DFL)
         os.kill(os.getpid(), signals.received[0])

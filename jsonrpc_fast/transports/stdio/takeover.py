@@ -38,7 +38,7 @@ class StandardStreams:
         global _are_taken
         if _are_taken:
             raise StateError("another transport uses this process's stdin and stdout")
-        # The number of a closed descriptor may be reused by now, by the loop for example: ask the interpreter.
+        # The number of a closed descriptor may be reused by now, by the loop for example: the interpreter knows.
         if sys.__stdin__ is None or sys.__stdout__ is None:
             raise ConnectionLost("this process was started with a closed stdin or stdout")
         _check_access(STDIN, "stdin", "reading")

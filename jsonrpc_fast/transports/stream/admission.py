@@ -1,7 +1,7 @@
 """How many connections a server has, in total and from one host, and how many bytes they hold.
 
 Rules:
-  - A connection is counted from its acceptance until its socket is closed, handshakes included.
+  - A connection is counted from its acceptance until its socket is closed, including handshakes.
   - A host is an IPv4 address or the first 64 bits of an IPv6 address, which is what one subscriber gets.
     Connections of a Unix socket come from no host. With a proxy in front all connections come from one.
   - The bytes are those received but not delivered, those that a session keeps in its inbox and for its handlers, and
@@ -23,7 +23,7 @@ from ...errors import ConnectionLost
 from .transport import Meter, SocketTransport
 
 CHECKS: Final = 16
-"""How often the bytes that connections hold are added up while the maximum is received and sent."""
+"""How many times the bytes that connections hold are added up while the maximum is received and sent."""
 BYTES_FOR_EACH: Final = 256
 """They are not added up before this many bytes for each connection have passed: adding up many takes time."""
 
@@ -81,7 +81,7 @@ class Admission(Meter):
 
     def enter(self, transport: asyncio.Transport) -> bool:
         """Count a new socket. Return False if it has to be closed."""
-        # A peer that has gone already has no name, and is counted in total only, like one of a Unix socket.
+        # A peer that has gone already has no name, and is counted only in total, like one of a Unix socket.
         host = host_of(transport.get_extra_info("peername"))
         is_full = bool(host) and self._per_host is not None and self._hosts[host] >= self._per_host
         if is_full or self.open >= self._maximum:

@@ -1,7 +1,8 @@
 """The sockets that servers listen on: bound here, given by the caller, or inherited from the process's parent.
 
 Rules:
-  - A server owns the socket that it is given, and closes it with itself. The same socket in other processes stays open.
+  - A server owns the socket that it is given, and closes it when it closes. The same socket in other processes stays
+    open.
   - A server removes the path of a Unix socket that it has bound, unless another server has replaced it. The path of a
     given socket belongs to the program that has bound it.
   - No client can connect to a Unix socket before it has its mode.
@@ -123,7 +124,7 @@ async def listen_on_port(
         except OSError:
             if port == wanted or attempt == BIND_ATTEMPTS - 1:
                 raise
-            port = wanted  # the port is free on the first address only
+            port = wanted  # the port is free only on the first address
             continue
         ports = {socket.getsockname()[1] for socket in server.sockets}
         if len(ports) == 1:

@@ -135,7 +135,7 @@ class StreamServer:
         check_count("backlog", self._backlog, 1, MAX_BACKLOG, may_be_none=False)
         self._serve: Callable[[Any], Coroutine[Any, Any, object]] = serve
         self._options = rest
-        self._check_options()  # checked here, and not when the first client connects
+        self._check_options()  # checked here, not when the first client connects
         self._ssl: tls.SSLContext | None = None
         self._handshake_seconds: float | None = None
         self._server: asyncio.Server | None = None

@@ -117,7 +117,7 @@ class TlsChannel(LayeredChannel):
                 self._end_received()
             else:
                 self.socket.abort()
-        elif not self._has_received_end:  # nothing reads on after the end, and kept data would have no bound
+        elif not self._has_received_end:  # nothing is read after the end, and kept data would have no bound
             self._incoming.write(data)
             if self._is_open:
                 self._read()
@@ -173,7 +173,7 @@ class TlsChannel(LayeredChannel):
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
             self._end_received()
         except ssl.SSLError as fault:
-            # After this side's close_notify OpenSSL may refuse to read on: what arrives is dropped anyway.
+            # After this side's close_notify OpenSSL may refuse to continue reading: what arrives is dropped anyway.
             if not self._is_finishing:
                 self._fault = fault
                 self._send()  # the alert

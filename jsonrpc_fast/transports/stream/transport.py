@@ -155,7 +155,7 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         transport, meter = self.transport, self._meter
         if not transport.is_closing():  # the loss is about to be reported; asyncio would log each write
             transport.write(data)
-        # Here and in `buffer_updated`, and not in a method: two calls would cost 2 % of a request that is served on its
+        # Here and in `buffer_updated`, not in a method: two calls would cost 2 % of a request that is served on its
         # own.
         meter.traffic += len(data)
         if meter.traffic >= meter.check_at:
@@ -389,7 +389,7 @@ class SocketTransport(Connection):
 
     @property
     def peer(self) -> Any:
-        """Who is at the other end: the address of a TCP socket, the `PeerCredentials` of a Unix socket on Linux.
+        """The peer: the address of a TCP socket, the `PeerCredentials` of a Unix socket on Linux.
 
         None before `connect`, and if it is not known.
         """
@@ -419,7 +419,7 @@ async def within(seconds: float | None, opening: Coroutine[Any, Any, None]) -> N
     """
     try:
         await asyncio.wait_for(opening, seconds)
-    # Before Python 3.11 it is a separate class, and not an OSError as TimeoutError is.
+    # Before Python 3.11 it is a separate class, not an OSError like TimeoutError.
     except asyncio.TimeoutError:
         raise TimeoutError(f"the connection was not open after {seconds} seconds") from None
 

@@ -294,7 +294,7 @@ class WebSocketChannel(LayeredChannel):
         return self._phase is _OPEN and (self._reads or self._loss is not None)
 
     def _read_frames(self) -> None:
-        """Read frames for one turn of the loop. While this side closes, only the close frame of the peer counts."""
+        """Read frames for one turn of the loop. While this side closes, only the close frame of the peer matters."""
         reader, time = self._reader, asyncio.get_running_loop().time
         end = time() + TURN_SECONDS
         while self._may_read():
@@ -419,14 +419,14 @@ class WebSocketChannel(LayeredChannel):
     # Keeping alive.
 
     def abort_idle(self, fault: ConnectionLost) -> None:
-        """Abort because nothing arrives for too long. The peer may be alive, and learns why."""
+        """Abort because nothing has arrived for too long. The peer may be alive, and learns why."""
         self.fault = self.fault or fault
         if self._phase is _OPEN:
             self._send_close(CloseCode.POLICY_VIOLATION)
         self.socket.abort()
 
     def ping(self) -> None:
-        """Ask a peer from which nothing arrives for a sign of life, unless too much is unwritten."""
+        """Ping a peer from which nothing arrives, unless too much is unwritten."""
         if self._phase is _OPEN and self._loss is None and self.unwritten <= HIGH_WATER_BYTES:
             self.wire.send_ping(b"")
             self.write_wire()

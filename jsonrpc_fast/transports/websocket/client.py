@@ -88,7 +88,7 @@ class WebSocketClient(WebSocketTransport):
     Args:
         uri: A URI with the scheme `ws` or `wss`. Its user and password are sent as basic authorization.
         headers: Further headers of the handshake request.
-        origin: The Origin header, for servers that ask for it.
+        origin: The Origin header, for servers that require it.
         subprotocols: The subprotocols to offer, the preferred ones first.
         compression: Whether to offer permessage-deflate. It saves bytes, and costs time and memory on both sides.
             Without `limits`, a message may then have 1 MiB.

@@ -74,7 +74,7 @@ class FrameReader:
         if not self._unread:
             self._unread = data
             return
-        # Read bytes are cut off only when more arrive, so that each byte is moved once for each chunk at most.
+        # Read bytes are cut off only when more arrive, so that each byte is moved at most once for each chunk.
         if self._read_bytes or type(self._unread) is not bytearray:
             self._unread = bytearray(self._unread[self._read_bytes :])
             self._read_bytes = 0

@@ -69,7 +69,7 @@ class AcceptedChannel(WebSocketChannel):
         for event in wire.events_received():
             request = cast("Request", event)
             self.path, self.headers = request.path, request.headers
-            # The library's own verdict first: `authorize` sees valid requests of allowed origins only.
+            # The library's own verdict first: `authorize` sees only valid requests of allowed origins.
             response = wire.accept(request)
             if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
                 status = self._server.status_for(request, self._run_callback)
@@ -130,7 +130,7 @@ class AcceptedWebSocket(WebSocketTransport):
 
 def _status_of(head: bytes, fault: Exception) -> HTTPStatus:
     """Return the status for a request that the library could not read."""
-    # The library's exceptions do not tell another method from other faults.
+    # The library's exceptions do not distinguish another method from other faults.
     method, _, rest = head.partition(b"\r\n")[0].partition(b" ")
     if method.isalpha() and method != b"GET" and b" HTTP/1." in rest:
         return HTTPStatus.METHOD_NOT_ALLOWED
@@ -149,7 +149,7 @@ class WebSocketServer(TcpServer):
         host: As in `TcpServer`.
         port: As in `TcpServer`.
         origins: The Origin headers that are accepted, besides none: strings such as "https://example.org", or compiled
-            patterns. None: any, for servers that check who calls in another way.
+            patterns. None: any, for servers that identify callers in another way.
         subprotocols: The subprotocols that are supported, the preferred ones first.
         authorize: Called with the path and the headers of each handshake request that is valid. It returns None to
             accept the connection, or the status to refuse it with. If it raises, the connection is refused with 500,
@@ -157,8 +157,8 @@ class WebSocketServer(TcpServer):
         compression: Whether to accept permessage-deflate. It saves bytes, and costs time and memory on both sides.
             Without `limits`, a message may then have 1 MiB.
         ssl: As in `TcpServer`.
-        handshake_seconds: How long a client may take for the TLS handshake, and then for the one of WebSocket; None: no
-            limit.
+        handshake_seconds: How long a client may take for the TLS handshake, and then for the WebSocket handshake; None:
+            no limit.
         options: `sock`, `backlog` and `reuse_port` as in `TcpServer`, options of `Admission`, and those of
             `WebSocketTransport` for each connection.
 

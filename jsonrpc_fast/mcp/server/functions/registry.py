@@ -172,7 +172,7 @@ class Registry:
         return frozenset().union(*[provider.tool_scopes(inner) for provider, inner in inside if inner is not None])
 
     def tool_schema(self, name: str) -> Any:
-        """Return the input schema of a tool of this server, which may ask for headers over HTTP; None for any other."""
+        """Return the input schema of a tool of this server, which may require headers over HTTP; None for any other."""
         tool = self.tools.get(name)
         return None if tool is None else tool.checked.tool.input_schema
 

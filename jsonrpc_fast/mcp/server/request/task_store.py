@@ -289,7 +289,7 @@ class TaskStore:
         if not isinstance(id, str) or len(id) > _MAX_ID_CHARACTERS:
             raise invalid_params(f"taskId must be a string of at most {_MAX_ID_CHARACTERS} characters")
         task = self._tasks.get(id)
-        # The same error for both: an id of another client must not be told from one that does not exist.
+        # The same error for both: an id of another client must look like one that does not exist.
         if task is None or task.owner != _owner(context):
             raise invalid_params("Unknown task")
         return task

@@ -93,7 +93,7 @@ class Task:
     _waiters: Waiters = field(default_factory=Waiters)
 
     def __post_init__(self) -> None:
-        # In UTC: the protocol wants timestamps with a zone, and the zone of the server is of no use to a client.
+        # In UTC: the protocol wants timestamps with a zone, and the zone of the server is useless to a client.
         self._created = self._updated = datetime.now(timezone.utc)
 
     @property
@@ -133,7 +133,7 @@ class Task:
             return
         self.status = status
         self.status_message = message
-        # Clocks may go back; the time of a change may not.
+        # Clocks may go back; the time of a change must not.
         self._updated = max(datetime.now(timezone.utc), self._updated + timedelta(milliseconds=1))
         if self.is_final:
             for question in self._questions.values():
@@ -178,7 +178,7 @@ class Task:
         key = f"{method}-{len(self._used_keys) + 1}" if key is None else key
         if key in self._used_keys:
             raise ValueError("two requests of the task have the same key")
-        # As many as the function makes requests: the client cannot add any.
+        # One for each request that the function makes: the client cannot add any.
         self._used_keys.add(key)
         question = Question(key, method, None if params is None else dict(params), timeout)
         self._questions[key] = question

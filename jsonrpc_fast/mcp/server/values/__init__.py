@@ -1,4 +1,4 @@
-"""What functions of a server return and get as values: content blocks, results, structured content, forms.
+"""The values that functions of a server return and get: content blocks, results, structured content, forms.
 
 blocks     content blocks, and what functions may return to set more of a result
 contents   content blocks, messages and contents from what functions return

@@ -286,7 +286,7 @@ def has_blocks(value: Any) -> bool:
 
 
 def is_text(mime_type: str | None) -> bool:
-    """Return whether files of a MIME type hold text."""
+    """Return whether files of a MIME type contain text."""
     if mime_type is None:
         return False
     kind, _, subtype = mime_type.partition(";")[0].strip().lower().partition("/")

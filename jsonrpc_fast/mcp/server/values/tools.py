@@ -29,7 +29,7 @@ from .contents import listed_blocks, made_blocks
 from .outputs import OutputType
 
 _MAX_ROUNDS: Final = 8
-"""How often arguments are checked: each time shows some faults, at most MAX_FAULTS of `schemas.py`."""
+"""How many times arguments are checked: each time shows some faults, at most MAX_FAULTS of `schemas.py`."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")  # specification 2025-11-25, "Tool Names"
 
 
@@ -86,7 +86,7 @@ class CheckedTool:
                 break
         if not faults:
             return read, []
-        # The caller sent a string, and not the value inside it: the fault is at the string.
+        # The caller sent a string, not the value inside it: the fault is at the string.
         inside = [fault.path for fault in faults if not fault.path or _is_in_text(arguments, fault.path)]
         texts = [fault for fault in first if any(not path or path.startswith(f"{fault.path}/") for path in inside)]
         return arguments, [fault for fault in faults if fault.path not in inside] + texts
@@ -111,7 +111,7 @@ class CheckedTool:
             EncodeError: The value cannot be written as JSON.
             TypeError: A content block is invalid.
         """
-        if type(value) is str and self._is_text:  # what most tools return, in a shorter way with the same result
+        if type(value) is str and self._is_text:  # what most tools return: a shorter path with the same result
             result: dict[str, Any] = {"content": [{"type": "text", "text": value}]}
             if self._is_structured and (revision.structured_results or revision.any_structured_results):
                 result["structuredContent"] = {"result": value}
@@ -195,7 +195,7 @@ def _is_in_text(value: Any, path: str) -> bool:
 
 
 def _with_text_read(value: Any, path: list[str]) -> Any:
-    """Return a value in which the string at a path is replaced by the JSON value in it; or else the value itself."""
+    """Return a value in which the string at a path is replaced by the JSON value in it; otherwise the value itself."""
     if not path:
         return json_of(value) if isinstance(value, str) else value
     name, rest = path[0], path[1:]
