@@ -4,7 +4,7 @@
     gateway  the servers of an `mcpServers` file as one server
     relay    a server of the other transport: a URL on stdin and stdout, or a program over HTTP
 
-On stdin and stdout, stdout carries the protocol only. Everything else goes to stderr, without payloads: why a server
+On stdin and stdout, stdout carries only the protocol. Everything else goes to stderr, without payloads: why a server
 does not start or has failed, which templates are invalid, and with `--debug` a line for each message and fault.
 """
 

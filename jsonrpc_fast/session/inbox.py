@@ -476,7 +476,7 @@ class Inbox:
                 request = item if type(item) is InboundRequest else None
                 shown = self._make_context(item.method, request, destination)
             result = handler.invoke(item.params, shown)
-        # As in `Engine.receive`: an exception of a function is a failure of its own message only.
+        # As in `Engine.receive`: an exception of a function is a failure only of its own message.
         except BaseException as error:
             self._failed(item, trace, error)
             if isinstance(error, KeyboardInterrupt):

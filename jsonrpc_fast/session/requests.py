@@ -121,7 +121,7 @@ class Requests:
         encoders: Write the responses.
 
     Attributes:
-        serving: The requests by their keys; for reading only.
+        serving: The requests by their keys; read-only for callers.
         convention: The same as the argument.
         ordered: The `ordered` of the convention.
         encode_result: Like `jsonrpc_fast.encode_result`, with `default`.

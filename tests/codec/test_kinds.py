@@ -151,7 +151,7 @@ def test_more_profiles_than_are_remembered(impl: ModuleType) -> None:
 
 
 def test_verdicts_of_presets() -> None:
-    """A few by hand: the function is compared not only with itself."""
+    """A few by hand, so that the function is not compared only with itself."""
     request = Kinds(jsonrpc="2.0", id="null", method="string")
     assert rules.faults(request, JSONRPC) == ()
     assert rules.faults(request, MCP_2025_11_25) == ((ParseErrorCode.INVALID_ID_TYPE, "id"),)

@@ -149,7 +149,7 @@ async def outcomes(
 
     env = {**DATES, "PYTHONPATH": os.pathsep.join(FOLDERS)} if command[-1].endswith(".py") else DATES
     handlers = {"elicitation/create": answer} if answers else {}
-    # fastmcp asks its client up to 2025-11-25 only.
+    # fastmcp asks its client only up to 2025-11-25.
     mode = "legacy" if answers else "auto"
     async with connect(*command, mode=mode, timeout=120, env=env, handlers=handlers) as client:
         tools = {

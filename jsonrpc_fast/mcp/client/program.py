@@ -74,7 +74,7 @@ class ProgramTransport(StdioClient):
             raise ValueError('stderr must be "inherit", "discard" or a function')
         super().__init__(command, stderr=self._keep_line, **options)
         self._show: Stderr = stderr
-        # The last ones, where the reason of a crash is.
+        # The last lines, which contain the reason for a crash.
         self._lines: deque[str] = deque(maxlen=_MAX_LINES)
 
     @property

@@ -67,7 +67,7 @@ TIMEOUT_SECONDS: Final = 3600.0
 """How long a server, or a client that is asked, may take to respond, by default: for a peer that does not cancel."""
 
 _END_SECONDS: Final = 30.0
-"""How long a server may take to respond to a client that has ended its stream but may read on, as on stdout."""
+"""How long a server may take to respond to a client that has ended its stream but may keep reading, as on stdout."""
 _MAX_CHANGES: Final = 10_000
 """The maximum number of changes that wait until the client reads again."""
 _CHANGE_SECONDS: Final = 0.05

@@ -72,7 +72,7 @@ class Authorization:
             mapping, and None as the result, it is the token itself. It must have the same `repr` each time, as a str or
             a tuple has.
         metadata: Further members of the metadata, such as `resource_name`.
-        proofs: Accepts tokens that are bound to a key (DPoP): a `ProofVerifier`; None: bearer tokens only.
+        proofs: Accepts tokens that are bound to a key (DPoP): a `ProofVerifier`; None: only bearer tokens.
         check_seconds: How long an async function may take; then it is cancelled and the response is 503. None: no
             limit.
 

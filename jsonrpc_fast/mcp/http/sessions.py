@@ -304,7 +304,7 @@ class SessionRequests:
             run = served
         revision = session.connection.revision
         with session:
-            # The session holds as much as it may, so this POST waits until it reads on.
+            # The session holds as much as it may, so this POST waits until it reads again.
             if transport.is_paused:
                 await transport.wait_for_reading()
             items = message if type(message) is list else [message]

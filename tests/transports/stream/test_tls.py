@@ -126,7 +126,7 @@ async def test_the_peer_half_closes_and_still_gets_its_replies() -> None:
 
 
 async def test_what_follows_the_end_of_tls_is_not_kept() -> None:
-    """The peer ends TLS while a handler runs, and sends on without TLS."""
+    """The peer ends TLS while a handler runs, and keeps sending without TLS."""
     begun, ended = asyncio.Event(), asyncio.Event()
     channels: list[Any] = []
 
