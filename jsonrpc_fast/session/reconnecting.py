@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import random
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
@@ -82,6 +81,8 @@ class Backoff:
 
     def next_delay(self) -> float:
         """Return the next delay."""
+        import random  # here: most sessions do not reconnect
+
         delay = random.uniform(0, self.bound)
         self.bound = min(2 * self.bound or _SECOND_BOUND, self._max_delay_seconds)
         return delay

@@ -17,7 +17,6 @@ import asyncio
 import contextlib
 import errno
 import os
-import queue
 import select
 import socket
 import stat
@@ -430,6 +429,8 @@ class ThreadWriter(Writer):
     unwritten_bytes: int
 
     def __init__(self, descriptor: int, drained: Drained, failed: Failed) -> None:
+        import queue  # here: few descriptors need a thread
+
         super().__init__(descriptor, drained, failed)
         self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         threading.Thread(target=self._run, name="jsonrpc_fast writer", daemon=True).start()
