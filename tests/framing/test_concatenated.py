@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 from types import ModuleType
 
@@ -219,21 +218,6 @@ def test_memory_is_bounded() -> None:
 
 
 class TestDecoder:
-    @rows("indent", [None, 0, 2, "\t"])
-    @rows("between", [b"", b"\n", b" \r\n\r\n"])
-    def test_pretty_printed_messages(self, impl: ModuleType, indent: int | str | None, between: bytes) -> None:
-        values = [
-            {"jsonrpc": "2.0", "id": number, "method": "é[{", "params": {"a": ["}", '"', "\\", {}]}}
-            for number in range(30)
-        ]
-        data = between.join([json.dumps(value, indent=indent).encode() for value in values])
-        expected = [request(number, "é[{", {"a": ["}", '"', "\\", {}]}) for number in range(30)]
-        chance = random.Random(1)
-        for chunks in ([data], bytewise(data), cut(data, [chance.randrange(60) for _ in range(200)])):
-            decoder = impl.Decoder("concatenated")
-            found = [item for chunk in chunks for item in decoder.feed(chunk)] + decoder.close()
-            assert [describe(item) for item in found] == expected
-
     def test_a_message_is_returned_with_its_last_byte(self, impl: ModuleType) -> None:
         decoder = impl.Decoder("concatenated")
         assert decoder.feed(ONE[:-1]) == []

@@ -182,31 +182,6 @@ async def test_malformed_messages_are_answered_by_the_policy() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_a_batch_is_answered_by_one_batch() -> None:
-    async with session_and_wire({"slow": slow, "add": lambda a, b: a + b}) as (_, wire):
-        wire.send(
-            b'[{"jsonrpc":"2.0","id":1,"method":"slow","params":[0.01]},{"jsonrpc":"2.0","method":"add"},7,'
-            b'{"jsonrpc":"2.0","id":2,"method":"add","params":[1,2]},{"jsonrpc":"2.0","id":3,"method":"none"}]'
-        )
-        replies = await wire.next()
-        assert [reply.id for reply in replies] == [1, None, 2, 3]
-        assert [reply.result for reply in replies] == ["done", None, 3, None]
-        wire.send(b'[{"jsonrpc":"2.0","method":"add","params":[1,2]}]')
-        await settle()
-        assert wire.received == []
-
-
-@pytest.mark.virtual_time
-async def test_a_duplicate_id_in_flight_is_refused() -> None:
-    async with session_and_wire({"slow": slow}) as (_, wire):
-        for _ in range(2):
-            wire.send(b'{"jsonrpc":"2.0","id":1,"method":"slow","params":[0.02]}')
-        refusal, answer = await wire.next(), await wire.next()
-        assert (refusal.id, refusal.error.code) == (1, -32600)
-        assert answer == Response(1, "done")
-
-
-@pytest.mark.virtual_time
 async def test_an_id_that_is_used_twice_in_a_batch() -> None:
     """The second request is refused only while the first one is in flight."""
     batch = b"[%s]" % b",".join([b'{"jsonrpc":"2.0","id":1,"method":"%s","params":[0.01]}'] * 2)

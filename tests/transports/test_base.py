@@ -147,6 +147,8 @@ async def test_closing_while_connecting_leaves_the_task_as_it_was() -> None:
 
     connecting = asyncio.create_task(connect())
     await turns()
+    with pytest.raises(StateError, match="connecting"):
+        await transport.connect()
     await transport.close()
     assert await connecting == "went on"
 

@@ -93,12 +93,6 @@ async def test_nothing_is_lost_at_a_close_while_the_peer_sends() -> None:
     assert await close_many_times(8, *contexts()) == 0
 
 
-@pytest.mark.slow
-@pytest.mark.time_limit(200)
-async def test_nothing_is_lost_at_500_closes() -> None:
-    assert await close_many_times(500, *contexts()) == 0
-
-
 async def test_the_peer_half_closes_and_still_gets_its_replies() -> None:
     begun, half_closed = asyncio.Event(), asyncio.Event()
 
@@ -269,32 +263,6 @@ async def test_a_stream_that_is_damaged_or_cut_off_ends_the_connection() -> None
             if damage:
                 assert isinstance(connections[0].events[1], ssl.SSLError)
             await client.disconnect()
-
-
-async def test_back_pressure() -> None:
-    connections = RecordedConnections()
-    transports: list[Any] = []
-
-    async def serve(transport: Any) -> None:
-        transports.append(transport)
-        await connections(transport)
-
-    async with secured(serve) as server:
-        client = client_of(server)
-        await client.start()
-        await eventually(lambda: bool(transports))
-        transports[0].pause_reading()
-        sent = 0
-        with contextlib.suppress(asyncio.TimeoutError):
-            while sent < 2000:
-                client.send(Notification("n", [sent, "x" * 50_000]))
-                sent += 1
-                await asyncio.wait_for(client.drain(), 0.3)
-        assert 1 < sent < 1000
-        transports[0].resume_reading()
-        await connections[0].wait_for(sent)
-        assert [event.params[0] for event in connections[0].events] == list(range(sent))
-        await client.close()
 
 
 async def test_websocket_over_tls() -> None:

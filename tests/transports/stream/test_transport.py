@@ -17,14 +17,12 @@ from typing import Any
 import pytest
 
 from jsonrpc_fast import Notification, Request, Response, encode_request, encode_result
-from jsonrpc_fast.errors import ConnectionLost, ParseError, StateError
+from jsonrpc_fast.errors import ConnectionLost, ParseError
 from jsonrpc_fast.framing.frames import FRAMINGS, Framing
 from jsonrpc_fast.handlers import CallNext, Handlers, RequestContext
-from jsonrpc_fast.profile import Limits
 from jsonrpc_fast.session import Session, SessionContext
 from jsonrpc_fast.transports import (
     PeerCredentials,
-    StdioClient,
     StreamTransport,
     TcpClient,
     TcpServer,
@@ -32,7 +30,6 @@ from jsonrpc_fast.transports import (
     UnixServer,
     memory_pair,
 )
-from jsonrpc_fast.transports.channel import HIGH_WATER_BYTES
 
 from ...support.eth_app import BALANCE, FUNCTIONS
 from ...support.processes import resident_bytes
@@ -117,36 +114,6 @@ async def test_echo_on_a_unix_socket(tmp_path: Path) -> None:
         assert not path.exists()
     with pytest.raises(FileNotFoundError):
         await UnixClient(path).connect()
-
-
-async def test_a_request_waits_for_start() -> None:
-    started = asyncio.Event()
-
-    async def slow(transport: StreamTransport) -> None:
-        await started.wait()
-        await echo(transport)
-
-    async with serving(slow) as server:
-        client, recorder = await connected(server)
-        client.send(Request(1, "echo"))
-        await settle(50)
-        assert recorder.events == []
-        started.set()
-        await recorder.wait_for(1)
-        assert recorder.events == [Response(1)]
-        await client.close()
-
-
-async def test_the_end_of_the_peers_stream() -> None:
-    async with serving() as server:
-        reader, writer = await asyncio.open_connection(*server.address)
-        writer.write(encode_request(1, "echo") + encode_request(2, "echo", delimited=False))
-        writer.write_eof()
-        # Responses that are ready in time still arrive.
-        assert (await reader.read()).count(b'"result":null}\n') == 2
-        writer.close()
-        await writer.wait_closed()
-        await eventually(lambda: server.connections == 0)
 
 
 @pytest.mark.usefixtures("loop")
@@ -256,61 +223,6 @@ async def test_close_writes_what_was_accepted_while_the_peer_sends() -> None:
         assert [message.params[0] for message in received] == list(range(1000))
 
 
-@pytest.mark.usefixtures("loop")
-async def test_an_echo_with_a_slow_reader_stays_bounded() -> None:
-    transports: list[StreamTransport] = []
-
-    async def serve(transport: StreamTransport) -> None:
-        transports.append(transport)
-        await echo(transport)
-
-    async with serving(serve) as server:
-        client, recorder = await connected(server)
-        client.pauses_when_blocked = False
-        client.pause_reading()
-        sent = 0
-        most = 0
-        while sent < 20_000:
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(client.drain(), 0.2)
-            if client.write_buffer_bytes > HIGH_WATER_BYTES:
-                break
-            client.send(Request(sent, "echo", ["x" * 1000]))
-            sent += 1
-            most = max(most, *[transport.write_buffer_bytes for transport in transports], 0)
-        assert 1000 < sent < 20_000  # it was blocked
-        assert most < HIGH_WATER_BYTES + 140_000
-        client.resume_reading()
-        await recorder.wait_for(sent)
-        assert [message.id for message in recorder.events] == list(range(sent))
-        await client.close()
-
-
-async def test_disconnect_closes_at_once() -> None:
-    async with serving() as server:
-        client, recorder = await connected(server)
-        client.send(Request(1, "echo"))
-        await client.disconnect()
-        assert recorder.events == ["closed"]
-        with pytest.raises(ConnectionLost):
-            client.send(Request(1, "echo"))
-        await eventually(lambda: server.connections == 0)
-
-
-async def test_a_close_while_connecting() -> None:
-    async with serving() as server:
-        client = TcpClient(*server.address)
-        recorder = Recorder(client)
-        connecting = asyncio.ensure_future(client.start())
-        await asyncio.sleep(0)
-        with pytest.raises(StateError, match="connecting"):
-            await client.connect()
-        await client.close()
-        with pytest.raises(ConnectionLost):
-            await connecting
-        assert recorder.events == ["closed"]
-
-
 async def test_a_cancelled_connect_may_be_tried_again() -> None:
     async with serving() as server:
         client = TcpClient(*server.address)
@@ -347,25 +259,6 @@ async def test_messages_and_the_end_before_start_are_kept(turns: int) -> None:
             await eventually(lambda: bool(recorders))
             await recorders[0].wait_for(3)
             assert recorders[0].events == [Request(1, "first"), Request(2, "second", ["x" * 500_000]), "closed"]
-
-
-async def test_messages_of_a_server_that_speaks_first_are_kept() -> None:
-    listener = socket.create_server(("127.0.0.1", 0))
-    with listener:
-        listener.setblocking(False)
-        client = TcpClient(*listener.getsockname())
-        recorder = Recorder(client)
-        await client.connect()
-        peer, _ = await asyncio.get_running_loop().sock_accept(listener)
-        with peer:
-            peer.sendall(encode_request(1, "hello"))
-            await settle(50)
-            assert recorder.events == []
-            await client.start()
-            await recorder.wait_for(1)
-            assert recorder.events == [Request(1, "hello")]
-            peer.shutdown(socket.SHUT_WR)
-            await client.wait_closed()
 
 
 @rows("text", [b"x\n" * 5000, b"{}\n" * 5000, (b"[" + b",".join([b"1"] * 400) + b"]\n") * 10])
@@ -494,67 +387,6 @@ async def test_a_peer_without_delimiters(tmp_path: Path) -> None:
     await server.close()
 
 
-async def test_sessions_over_tcp() -> None:
-    server = TcpServer(serve, "127.0.0.1", 0, framing="concatenated")
-    await server.start()
-    async with Session(TcpClient(*server.address, framing="concatenated")) as session:
-        assert await session.call("add", [1, 2]) == 3
-        found = await asyncio.gather(*[session.call("add", [number, 1]) for number in range(500)])
-        assert found == [number + 1 for number in range(500)]
-    await server.close()
-
-
-async def test_the_end_inside_a_value() -> None:
-    server = TcpServer(serve, "127.0.0.1", 0, framing="concatenated")
-    await server.start()
-    reader, writer = await asyncio.open_connection(*server.address)
-    writer.write(b'{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}{"jsonrpc"')
-    writer.write_eof()
-    assert await asyncio.wait_for(reader.readline(), 10) == b'{"jsonrpc":"2.0","id":1,"result":3}\n'
-    await asyncio.wait_for(reader.read(), 10)
-    writer.close()
-    await server.close()
-
-
-async def test_a_child_that_pretty_prints() -> None:
-    script = (
-        "import json, sys\n"
-        "for number in range(3):\n"
-        "    print(json.dumps({'jsonrpc': '2.0', 'method': 'n', 'params': [number]}, indent=2), end='', flush=True)\n"
-        "sys.stdin.read()\n"
-    )
-    client = StdioClient([sys.executable, "-c", script], framing="concatenated")
-    received: list[Any] = []
-    arrived = asyncio.Event()
-
-    def receive(message: Any) -> None:
-        received.append(message)
-        if len(received) == 3:
-            arrived.set()
-
-    client.onmessage = receive
-    await client.start()
-    await asyncio.wait_for(arrived.wait(), 30)
-    assert received == [Notification("n", [0]), Notification("n", [1]), Notification("n", [2])]
-    await client.close()
-
-
-@needs_unix
-async def test_a_value_over_the_limit(tmp_path: Path) -> None:
-    """The rest of the value is dropped as it arrives, and the next value is read."""
-    path = str(tmp_path / "ipc")
-    server = UnixServer(serve, path, framing="concatenated", limits=Limits(message_bytes=1000))
-    await server.start()
-    reader, writer = await asyncio.open_unix_connection(path)
-    text = b'{"jsonrpc":"2.0","id":7,"method":"add","params":[%b1]}' % (b"[[]]," * 100_000)
-    small = b'{"jsonrpc":"2.0","id":8,"method":"add","params":[1,2]}'
-    error = b'{"jsonrpc":"2.0","id":7,"error":{"code":-32600,"message":"Invalid Request"}}\n'
-    assert await exchange(writer, reader, text + small) == error
-    assert await asyncio.wait_for(reader.readline(), 10) == b'{"jsonrpc":"2.0","id":8,"result":3}\n'
-    writer.close()
-    await server.close()
-
-
 @needs_unix
 @pytest.mark.slow
 @pytest.mark.time_limit(120)
@@ -645,6 +477,7 @@ async def test_the_address_of_a_tcp_client() -> None:
         address = transport.socket.transport.get_extra_info("sockname")
         assert await session.call("who") == list(address)
         assert session.peer == transport.peer == server.address
+        assert transport.peer_certificate is None
     assert session.peer == server.address
     await server.close()
 
@@ -738,13 +571,4 @@ async def test_the_certificate_of_a_tls_client() -> None:
         certificate = transport.peer_certificate
         assert certificate is not None
         assert certificate["subjectAltName"] == (("IP Address", "127.0.0.1"),)
-    await server.close()
-
-
-async def test_without_tls_there_is_no_certificate() -> None:
-    server = TcpServer(serve_who, "127.0.0.1", 0)
-    await server.start()
-    transport = TcpClient(*server.address)
-    async with Session(transport):
-        assert transport.peer_certificate is None
     await server.close()

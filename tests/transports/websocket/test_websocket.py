@@ -17,12 +17,12 @@ import pytest
 
 pytest.importorskip("websockets", reason="the extra `websocket` is not installed")
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import apply_mask  # type: ignore[attr-defined]
 
-from jsonrpc_fast import JSONRPC, Limits, Notification, ParseErrorCode, Request, Response, encode_notification
-from jsonrpc_fast.errors import ConnectionLost, StateError
+from jsonrpc_fast import JSONRPC, Limits, Notification, Request, encode_notification
+from jsonrpc_fast.errors import ConnectionLost
 from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports.channel import HIGH_WATER_BYTES
 from jsonrpc_fast.transports.websocket import CloseCode, WebSocketClient, WebSocketServer
@@ -311,31 +311,6 @@ async def test_a_peer_that_ends_without_a_close_frame() -> None:
     assert connections[0].events[2:] == ["closed"]
 
 
-async def test_calls_in_flight_are_lost_with_the_connection() -> None:
-    async def handle(connection: Any) -> None:
-        await connection.recv()
-        connection.transport.abort()
-
-    async with server_by_hand(handle) as uri, Session(WebSocketClient(uri)) as session:
-        with pytest.raises(ConnectionLost):
-            await session.call("m")
-
-
-async def test_everything_sent_before_a_close_arrives() -> None:
-    async def burst(transport: Any) -> None:
-        await transport.start()
-        for number in range(200):
-            transport.send(Notification("n", [number, "x" * 2000]))
-        await transport.close()
-
-    async with serving(burst) as server:
-        for _ in range(5):
-            client, recorder = await connected(server)
-            client.send(Notification("noise"))
-            await client.wait_closed()
-            assert [event.params[0] for event in recorder.events[:-1]] == list(range(200))
-
-
 @pytest.mark.time_limit(3600)  # of the clock that it moves
 async def test_pings_are_answered_and_a_silent_peer_is_lost() -> None:
     move = moving_clock()
@@ -422,53 +397,6 @@ async def test_pings_of_a_peer_that_does_not_read_take_no_memory() -> None:
         await eventually(lambda: server.connections == 0)
 
 
-async def test_back_pressure_in_both_directions() -> None:
-    connections = RecordedConnections()
-    transports: list[Any] = []
-
-    async def serve(transport: Any) -> None:
-        transports.append(transport)
-        await connections(transport)
-
-    text = "x" * 50_000
-    async with serving(serve) as server:
-        client, recorder = await connected(server)
-        await eventually(lambda: bool(transports))
-        for sender, receiver, seen in ((client, transports[0], connections[0]), (transports[0], client, recorder)):
-            receiver.pause_reading()
-            sent = 0
-            with contextlib.suppress(asyncio.TimeoutError):
-                while sent < 2000:
-                    sender.send(Notification("n", [sent, text]))
-                    sent += 1
-                    await asyncio.wait_for(sender.drain(), 0.3)
-            assert 1 < sent < 1000  # the sender waits
-            assert receiver.held_bytes() < 2 * 1024 * 1024
-            receiver.resume_reading()
-            await seen.wait_for(sent)
-            assert [event.params[0] for event in seen.events] == list(range(sent))
-            await sender.drain()
-        await client.close()
-
-
-async def test_what_arrives_before_the_start_is_kept() -> None:
-    async def handle(connection: Any) -> None:
-        for number in range(50):
-            await connection.send(encode_notification(str(number)).decode())
-        await connection.wait_closed()
-
-    async with server_by_hand(handle) as uri:
-        client = WebSocketClient(uri)
-        recorder = Recorder(client)
-        await client.connect()
-        await settle(50)
-        assert recorder.events == []
-        await client.start()
-        await recorder.wait_for(50)
-        assert [event.method for event in recorder.events] == [str(number) for number in range(50)]
-        await client.close()
-
-
 async def test_a_connection_that_serve_does_not_start_is_closed() -> None:
     async def serve(transport: Any) -> None:
         pass
@@ -492,20 +420,6 @@ async def test_of_pings_that_arrive_together_the_last_one_is_answered() -> None:
         writer.write(frame(0x89, b"x" * 126))  # a control frame has 125 bytes at most
         closed = await reader.read()
         assert (closed[:1], closed[2:4]) == (b"\x88", struct.pack("!H", 1002))
-
-
-async def test_states_of_a_client() -> None:
-    async with serving() as server:
-        client, recorder = await connected(server)
-        with pytest.raises(StateError):
-            await client.connect()
-        await asyncio.gather(client.close(), client.close(), client.disconnect())
-        assert recorder.events == ["closed"]
-        with pytest.raises(StateError):
-            await client.start()
-    client = WebSocketClient("ws://127.0.0.1:1")
-    with pytest.raises(OSError):  # noqa: PT011  no server listens
-        await client.connect()
 
 
 def test_options() -> None:
@@ -553,22 +467,6 @@ async def test_random_bytes_never_stop_the_server() -> None:
                     await reader.read()
         async with Session(WebSocketClient(uri_of(server))) as session:
             assert await session.call("add", [1, 2]) == 3
-
-
-async def test_responses_of_the_peer_that_are_malformed_are_reported() -> None:
-    async def handle(connection: ClientConnection) -> None:
-        await connection.send('{"jsonrpc":"2.0","id":1}')
-        await connection.send('{"jsonrpc":"2.0","id":1,"result":1}')
-        await connection.wait_closed()
-
-    async with server_by_hand(handle) as uri:
-        client = WebSocketClient(uri)
-        recorder = Recorder(client)
-        await client.start()
-        await recorder.wait_for(2)
-        assert recorder.events[0].code is ParseErrorCode.MISSING_METHOD
-        assert recorder.events[1] == Response(1, 1)
-        await client.close()
 
 
 async def test_frames_right_behind_the_handshake() -> None:
