@@ -77,7 +77,7 @@ cdef object make_fault(Rule rule, id=None, offset=None, index=None, bint reply_e
 
 
 cdef int give_hint(fault, const uint8_t* start, const uint8_t* end) except -1:
-    """Do to the new fault of a line, which no other code has seen, what `_with_hint` does."""
+    """Do to the new fault of a line, which no other code has seen, what `errors.with_hint` does."""
     cdef Rule rule
     cdef int hint
     code = fault._code

@@ -427,7 +427,7 @@ cdef object decode_batch(const uint8_t* start, Cursor* cursor, Rules rules, raw,
 
 
 cdef inline const uint8_t* past_last_brace(const uint8_t* at, const uint8_t* end) noexcept:
-    """Past the last closing brace of a text; `at` if there is none. `value_at` needs it as the last byte."""
+    """Past the last closing brace of a text; `at` if the text has no such byte. `value_at` needs it as the last one."""
     while end > at and end[-1] != c"}":
         end -= 1
     return end

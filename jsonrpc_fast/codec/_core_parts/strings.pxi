@@ -217,7 +217,7 @@ cdef enum:
     FEW_BYTES = 64
     # How many units `fill` may write before it checks the room again.
     TEXT_UNITS = 32
-    # Shorter strings have their own functions: `short_text`, if SHORT_ROOM bytes are left, and `short_wide_text`.
+    # Shorter strings have ways of their own: `short_text`, if SHORT_ROOM bytes are left, `latin`, and `short_wide_text`.
     SHORT_BYTES = 32
     SHORT_ROOM = 48
     SHORT_UNITS = 16
@@ -309,8 +309,112 @@ cdef extern from *:
         return 0;
     #endif
     }
+
+    #if JSONRPC_FAST_SSE2
+    #define jsonrpc_fast_bits(first, second) \\
+        ((unsigned int)_mm_movemask_epi8(first) | (unsigned int)_mm_movemask_epi8(second) << 16)
+
+    /* Copies up to 32 bytes. Bounds: it reads and writes 16, or 32 if there are more. */
+    static CYTHON_INLINE void jsonrpc_fast_copy_short(unsigned char *to, const unsigned char *from, Py_ssize_t size) {
+        _mm_storeu_si128((__m128i *)to, _mm_loadu_si128((const __m128i *)from));
+        if (size > 16)
+            _mm_storeu_si128((__m128i *)(to + 16), _mm_loadu_si128((const __m128i *)(from + 16)));
+    }
+    #endif
+
+    /* Reads a string of less than 32 bytes that has escapes of one letter, and otherwise plain ASCII alone. Sets how many
+       bytes it has; returns how many units it has, 0 for any other string.
+
+       Bounds: 48 bytes at `start` can be read, and 64 units written. A copy begins in the first 32 bytes, and takes more
+       than 16 only if so many are left of these. */
+    static CYTHON_INLINE Py_ssize_t jsonrpc_fast_short_text(
+        const unsigned char *start, const unsigned char *escapes, unsigned char *units, Py_ssize_t *size) {
+    #if JSONRPC_FAST_SSE2
+        __m128i first = _mm_loadu_si128((const __m128i *)start), second = _mm_loadu_si128((const __m128i *)(start + 16));
+        __m128i bytes = _mm_set1_epi8(0x22);
+        unsigned int quotes = jsonrpc_fast_bits(_mm_cmpeq_epi8(first, bytes), _mm_cmpeq_epi8(second, bytes));
+        unsigned int slashes, others;
+        unsigned char *to = units;
+        Py_ssize_t from = 0, at;
+        if (quotes == 0)
+            return 0;
+        bytes = _mm_set1_epi8(0x5C);
+        slashes = jsonrpc_fast_bits(_mm_cmpeq_epi8(first, bytes), _mm_cmpeq_epi8(second, bytes));
+        /* As signed bytes, those above 0x7F are negative. */
+        bytes = _mm_set1_epi8(0x20);
+        others = jsonrpc_fast_bits(_mm_cmplt_epi8(first, bytes), _mm_cmplt_epi8(second, bytes));
+        for (;;) {
+            unsigned char byte;
+            if ((quotes | slashes) == 0)
+                return 0;
+            at = jsonrpc_fast_lowest(quotes | slashes);
+            jsonrpc_fast_copy_short(to, start + from, at - from);
+            to += at - from;
+            if (quotes >> at & 1)
+                break;
+            byte = escapes[start[at + 1]];
+            if (at > 29 || byte == 0)
+                return 0;
+            *to++ = byte;
+            from = at + 2;
+            quotes &= ~(3u << at);
+            slashes &= ~(3u << at);
+        }
+        *size = at;
+        return others & ((1u << at) - 1) ? 0 : to - units;
+    #else
+        return 0;
+    #endif
+    }
+
+    /* Reads plain ASCII and characters of Latin-1, from a character's beginning up to anything else. Returns where the next
+       unit goes, and moves `start` behind what was read. Not inlined, so that its callers keep their registers.
+
+       Bounds: a round reads 32 bytes, and begins only if so many are left and `to` is not beyond `full`. It writes up to
+       32: 16 from one of the first 16 units on. */
+    static JSONRPC_FAST_APART unsigned char *jsonrpc_fast_latin(
+        const unsigned char **start, const unsigned char *end, unsigned char *to, const unsigned char *full) {
+    #if JSONRPC_FAST_SSE2
+        const unsigned char *at = *start;
+        unsigned int others = 0;
+        while (others == 0 && end - at >= 32 && to <= full) {
+            __m128i bytes = _mm_and_si128(_mm_loadu_si128((const __m128i *)at), _mm_set1_epi8((char)0xFE));
+            __m128i next = _mm_loadu_si128((const __m128i *)(at + 1));
+            /* As signed bytes, the continuation bytes are the least. */
+            unsigned int leads = (unsigned int)_mm_movemask_epi8(_mm_and_si128(
+                _mm_cmpeq_epi8(bytes, _mm_set1_epi8((char)0xC2)), _mm_cmplt_epi8(next, _mm_set1_epi8((char)0xC0))));
+            int from = 0, size = 16, i;
+            others = 0xFFFF & ~(jsonrpc_fast_plain(at) | leads | leads << 1);
+            if (others) {
+                size = jsonrpc_fast_lowest(others);
+                leads &= (1u << size) - 1;
+            }
+            for (; leads; leads &= leads - 1) {
+                i = jsonrpc_fast_lowest(leads);
+                _mm_storeu_si128((__m128i *)to, _mm_loadu_si128((const __m128i *)(at + from)));
+                to += i - from;
+                *to++ = (unsigned char)(at[i] << 6 | (at[i + 1] & 0x3F));
+                from = i + 2;
+            }
+            if (from < size) {
+                _mm_storeu_si128((__m128i *)to, _mm_loadu_si128((const __m128i *)(at + from)));
+                to += size - from;
+                from = size;
+            }
+            at += from;
+        }
+        *start = at;
+    #endif
+        return to;
+    }
     """
     bint four_of_three "jsonrpc_fast_four_of_three"(const uint8_t* at, uint16_t* to) noexcept nogil
+    Py_ssize_t short_text "jsonrpc_fast_short_text"(
+        const uint8_t* start, const uint8_t* escapes, uint8_t* units, Py_ssize_t* size
+    ) noexcept nogil
+    uint8_t* latin "jsonrpc_fast_latin"(
+        const uint8_t** start, const uint8_t* end, uint8_t* to, const uint8_t* full
+    ) noexcept nogil
 
 
 cdef bint make_room(Text* text, Py_ssize_t unit, Py_ssize_t more) noexcept:
@@ -457,10 +561,14 @@ cdef inline Filling fill(Text* text, Unit* unit) noexcept:
                     break
                 if unlikely(end - at < 2 or at[1] & 0xC0 != 0x80):
                     break
-                to[0] = <uint8_t>((byte & 3) << 6 | (at[1] & 0x3F))
                 bits |= 0x80
-                to += 1
-                at += 2
+                text.at = at
+                to = latin(&text.at, end, to, full)
+                if text.at == at:
+                    to[0] = <uint8_t>((byte & 3) << 6 | (at[1] & 0x3F))
+                    to += 1
+                    text.at += 2
+                at = text.at
             else:
                 # RFC 3629, section 4.
                 if byte < 0xE0:
@@ -624,95 +732,7 @@ cdef extern from *:
     /* Not inlined: short strings do not need its buffer on the stack. */
     static JSONRPC_FAST_APART PyObject *jsonrpc_fast_put_together(
         struct jsonrpc_fast_value_reader *, const uint8_t *, const uint8_t *);
-
-    #if JSONRPC_FAST_SSE2
-    #define jsonrpc_fast_bits(first, second) \\
-        ((unsigned int)_mm_movemask_epi8(first) | (unsigned int)_mm_movemask_epi8(second) << 16)
-
-    /* Copies up to 32 bytes. Bounds: it reads and writes 16, or 32 if there are more. */
-    static CYTHON_INLINE void jsonrpc_fast_copy_short(unsigned char *to, const unsigned char *from, Py_ssize_t size) {
-        _mm_storeu_si128((__m128i *)to, _mm_loadu_si128((const __m128i *)from));
-        if (size > 16)
-            _mm_storeu_si128((__m128i *)(to + 16), _mm_loadu_si128((const __m128i *)(from + 16)));
-    }
-    #endif
-
-    /* Reads a string of less than 32 bytes that has either escapes of one letter or characters of Latin-1, not plain ASCII
-       alone. Sets how many bytes it has, and 0x7F or 0xFF, as the largest in it needs; returns how many units it has, 0
-       for any other string.
-
-       Bounds: 48 bytes at `start` can be read, and 64 units written. A copy begins in the first 32 bytes, and takes more
-       than 16 only if so many are left of these. */
-    static CYTHON_INLINE Py_ssize_t jsonrpc_fast_short_text(
-        const unsigned char *start, const unsigned char *escapes, unsigned char *units, Py_ssize_t *size,
-        unsigned int *largest) {
-    #if JSONRPC_FAST_SSE2
-        __m128i first = _mm_loadu_si128((const __m128i *)start), second = _mm_loadu_si128((const __m128i *)(start + 16));
-        __m128i bytes = _mm_set1_epi8(0x22);
-        unsigned int quotes = jsonrpc_fast_bits(_mm_cmpeq_epi8(first, bytes), _mm_cmpeq_epi8(second, bytes));
-        unsigned int slashes, others, high, leads, taken;
-        unsigned char *to = units;
-        Py_ssize_t from = 0, at;
-        if (quotes == 0)
-            return 0;
-        bytes = _mm_set1_epi8(0x5C);
-        slashes = jsonrpc_fast_bits(_mm_cmpeq_epi8(first, bytes), _mm_cmpeq_epi8(second, bytes));
-        high = jsonrpc_fast_bits(first, second);
-        bytes = _mm_set1_epi8(0x1F);
-        others = jsonrpc_fast_bits(
-            _mm_cmpeq_epi8(_mm_min_epu8(first, bytes), first), _mm_cmpeq_epi8(_mm_min_epu8(second, bytes), second));
-        if (slashes & (quotes ^ (quotes - 1))) {
-            *largest = 0x7F;
-            for (;;) {
-                unsigned char byte;
-                if ((quotes | slashes) == 0)
-                    return 0;
-                at = jsonrpc_fast_lowest(quotes | slashes);
-                jsonrpc_fast_copy_short(to, start + from, at - from);
-                to += at - from;
-                if (quotes >> at & 1)
-                    break;
-                byte = escapes[start[at + 1]];
-                if (at > 29 || byte == 0)
-                    return 0;
-                *to++ = byte;
-                from = at + 2;
-                quotes &= ~(3u << at);
-                slashes &= ~(3u << at);
-            }
-            *size = at;
-            return (others | high) & ((1u << at) - 1) ? 0 : to - units;
-        }
-        *size = at = jsonrpc_fast_lowest(quotes);
-        taken = (1u << at) - 1;
-        bytes = _mm_set1_epi8((char)0xFE);
-        leads = taken & jsonrpc_fast_bits(
-            _mm_cmpeq_epi8(_mm_and_si128(first, bytes), _mm_set1_epi8((char)0xC2)),
-            _mm_cmpeq_epi8(_mm_and_si128(second, bytes), _mm_set1_epi8((char)0xC2)));
-        bytes = _mm_set1_epi8((char)0xC0);
-        /* Each lead byte is followed by one continuation byte, and no other byte is beyond ASCII. */
-        if ((others & taken) || (high & taken) != (leads | leads << 1)
-            || (jsonrpc_fast_bits(_mm_cmplt_epi8(first, bytes), _mm_cmplt_epi8(second, bytes)) & leads << 1) != leads << 1)
-            return 0;
-        *largest = 0xFF;
-        do {
-            at = jsonrpc_fast_lowest(leads);
-            jsonrpc_fast_copy_short(to, start + from, at - from);
-            to += at - from;
-            *to++ = (unsigned char)(start[at] << 6 | (start[at + 1] & 0x3F));
-            from = at + 2;
-            leads &= leads - 1;
-        } while (leads);
-        jsonrpc_fast_copy_short(to, start + from, *size - from);
-        return to + *size - from - units;
-    #else
-        return 0;
-    #endif
-    }
     """
-    Py_ssize_t short_text "jsonrpc_fast_short_text"(
-        const uint8_t* start, const uint8_t* escapes, uint8_t* units, Py_ssize_t* size, unsigned int* largest
-    ) noexcept nogil
 
 
 cdef inline PyObject* short_wide_text(
@@ -784,16 +804,22 @@ cdef PyObject* unusual_string(ValueReader* reader, const uint8_t* start, const u
     cdef PyObject* value
     cdef Py_ssize_t size = 0
     cdef Py_ssize_t count
-    cdef unsigned int largest = 0
     cdef bint is_left = False
     if at - start < SHORT_BYTES:
-        if at[0] < 0xC4:
-            count = short_text(start, SHORT_ESCAPES, <uint8_t*>units, &size, &largest) if reader.end - start >= SHORT_ROOM else 0
+        if at[0] == c"\\":
+            count = short_text(start, SHORT_ESCAPES, <uint8_t*>units, &size) if reader.end - start >= SHORT_ROOM else 0
             if count:
-                value = new_string(count, largest)
+                value = ascii_at(<uint8_t*>units, count)
+                reader.at = start + size + 1
+                return value
+        elif at[0] < 0xC4:
+            reader.at = start
+            count = latin(&reader.at, reader.end, <uint8_t*>units, <uint8_t*>(units + 1) + SHORT_BYTES) - <uint8_t*>units
+            if reader.at > at and reader.at[0] == c'"':
+                value = new_string(count, 0xFF)
                 if value != NULL:
                     copy(<char*>string_data(value), <const char*>units, count)
-                    reader.at = start + size + 1
+                    reader.at += 1
                 return value
         elif LITTLE_ENDIAN and at - start < SHORT_UNITS:
             if at[0] < 0xF0:
