@@ -157,7 +157,7 @@ class FoundHooks:
     """The methods of a hooks object; None for those that it does not have.
 
     Without a `fault` hook, faults are logged: this side's own as errors, with the exception's text and traceback; the
-    peer's at debug level only, because it can cause any number of them.
+    peer's only at debug level, because it can cause any number of them.
 
     Raises:
         TypeError: A hook is not callable, or is async; or the object has none.
@@ -234,7 +234,7 @@ def _find(hooks: object, name: str, check: Hook | None = None) -> Hook | None:
     check_callable(f"the hook {name}", method)
     if method is None:
         return None
-    # Its coroutine would never run, with no more than a warning of the interpreter.
+    # Its coroutine would never run, with only a warning from the interpreter.
     if inspect.iscoroutinefunction(method):
         raise TypeError(f"the hook {name} must not be async")
 
@@ -244,7 +244,7 @@ def _find(hooks: object, name: str, check: Hook | None = None) -> Hook | None:
 
 def log_fault(error: BaseException) -> None:
     """Log a fault of this side as an error, with its traceback."""
-    # One that was made here and not raised, such as a StateError for an unknown id, has no traceback to show.
+    # One that was made here but not raised, such as a StateError for an unknown id, has no traceback to show.
     if error.__traceback__ is None:
         logger.error("%s: %s", type(error).__qualname__, error)
     else:

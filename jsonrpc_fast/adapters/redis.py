@@ -235,7 +235,7 @@ class RedisEventStore:
             writing.is_broken = True
             _logger.warning("a stream of events cannot be resumed: Redis did not store an event: %r", added)
             with contextlib.suppress(ConnectionLost):
-                # A follower must get `EventsLost` now, and not wait for events that are never stored.
+                # A follower must get `EventsLost` now instead of waiting for events that are never stored.
                 await self._execute(("DEL", key), ("PUBLISH", key, b""))
 
     def _renew_later(self) -> None:

@@ -55,7 +55,7 @@ def write_stubs(document: Any, options: argparse.Namespace) -> int:
 
 
 def is_file(source: str) -> bool:
-    """Return whether the source of a document is a file, or "-" for standard input, and not the address of a server."""
+    """Return whether the source of a document is a file, or "-" for standard input, not the address of a server."""
     return source == "-" or not ADDRESS.match(source)
 
 

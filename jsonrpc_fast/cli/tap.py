@@ -48,7 +48,7 @@ Pending: TypeAlias = "OrderedDict[IdKey, tuple[float, str]]"
 """Requests without a response, by id: the time at which each was sent, and its method."""
 
 _CHUNK_BYTES: Final = 65536  # the capacity of a pipe on Linux
-_WAITING_BYTES: Final = 64 * 1024 * 1024  # passed on, and not yet logged
+_WAITING_BYTES: Final = 64 * 1024 * 1024  # passed on, but not yet logged
 _ENTRY_BYTES: Final = 256  # the memory of a queued chunk besides its bytes
 _PENDING_CALLS: Final = 4096  # in each direction; beyond this, the oldest is forgotten
 # After the server has ended, the tap ends without the rest of the log if that makes no progress for this long.
@@ -134,9 +134,10 @@ def _tap(command: Sequence[str], logs: Logs, framing: Framing, profile: Profile)
         for thread in (watching, to_client, to_server):
             thread.start()
         status = server.wait()
-        # Closing one end of this pipe makes the other one readable: it tells the thread of the server's output.
+        # Closing one end of this pipe makes the other one readable: it notifies the thread that reads the server's
+        # output.
         os.close(end)
-        # The client gets all that the server wrote before it ended, however slowly it reads.
+        # The client gets everything that the server wrote before it ended, however slowly it reads.
         to_client.join()
         os.close(ended)
         ending = f"signal {-status}" if status < 0 else f"status {status}"
@@ -327,7 +328,7 @@ class Watcher:
             self._changed.notify()
 
     def run(self) -> None:
-        """Write a line for each message until the server has ended and all is written."""
+        """Write a line for each message until the server has ended and everything is written."""
         while True:
             with self._changed:
                 # Decoding and writing happen outside the lock: `add` runs in the threads that pass the bytes on.

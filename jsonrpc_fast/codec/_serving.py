@@ -2,7 +2,7 @@
 
 A request is *plain* if all of these hold. For any other message, no function has been called before it takes the
 ordinary path.
-  - It is a request, and not an item of a batch.
+  - It is a request, but not an item of a batch.
   - Its method has a handler that does not need the context.
   - In a session: it arrives on the stream and not by an exchange of its own, its id is not in flight, and nothing makes
     messages wait or shows them to hooks (`PlainServer.room`).

@@ -132,7 +132,7 @@ class StreamDecoder(Generic[M]):
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise TypeError(f"data must be bytes, bytearray or memoryview, not {type(data).__name__}")
         # A reentrant lock: a finalizer or a signal handler that runs in this thread and calls `feed` again must get a
-        # ValueError from `_refusal`, and not wait for itself.
+        # ValueError from `_refusal` instead of waiting for itself.
         with self._lock:
             if self._refusal is not None:
                 raise ValueError(self._refusal)
@@ -255,7 +255,7 @@ class StreamDecoder(Generic[M]):
         item = self._item(frame)
         text = frame.text
         if frame.fault is None and text is not None and isinstance(item, ParseError):
-            # A text is cut, and not malformed, if the scanner reports its very end: more bytes could make it JSON.
+            # A text is cut, not malformed, if the scanner reports its very end: more bytes could make it JSON.
             end = len(text)
             if item.code is ParseErrorCode.INVALID_UTF8 and item.offset is not None and _is_begun(text[item.offset :]):
                 # Cut inside a character: the text before it must be the beginning of JSON, too.

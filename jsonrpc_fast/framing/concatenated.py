@@ -7,8 +7,8 @@ Rules:
   - Any other text between values is one frame, up to the end of its line or the next opening bracket.
   - A value over the limit is reported at once, as one frame with its beginning; the rest is dropped up to its end.
   - A control character in a string ends the frame: the value is malformed, and it is unknown where it ends. The stream
-    continues at the next line that begins with an opening bracket, because only there, and not in the payload of the
-    malformed value, a message may begin.
+    continues at the next line that begins with an opening bracket, because a message may begin only there, not in the
+    payload of the malformed value.
   - A value that lacks a closing bracket extends over the following ones, up to the limit.
 """
 

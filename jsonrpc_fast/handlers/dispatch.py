@@ -294,7 +294,7 @@ class Dispatch:
                 raise standard_error(ErrorCode.METHOD_NOT_FOUND)
             shown = _context_of(item, context, peer) if handler.wants_context else None
             params = item.params
-            # Read from the text, a type would get the numbers of its library, and not those of the profile.
+            # Read from the text, a type would get the numbers of its library, not those of the profile.
             if type(params) is Raw and (self._reads_decimals if handler.takes_raw else not self._is_raw):
                 params = params.decode()
             result = handler.invoke(params, shown)

@@ -59,7 +59,7 @@ def names_of(function: Callable[..., Any]) -> frozenset[str] | None:
 
 async def _run(items: AsyncGenerator[Any, None], context: RequestContext) -> Any:
     kept: list[Any] | None = []
-    # The generator is closed in this task, and not by the garbage collector at some other time.
+    # The generator is closed in this task, not by the garbage collector at some other time.
     async with aclosing(items):
         async for item in items:
             # Once an item has been sent, the result no longer contains the items.

@@ -232,7 +232,7 @@ class _Side(Driver):
         destination = self._relay.destination_of(self.name, method, params, request.id)
         if isinstance(destination, Unset):
             raise method_not_found()
-        # Refused and not queued: what waits here would be memory that neither side bounds.
+        # Refused, not queued: what waits here would be memory that neither side bounds.
         if not engine.calls.has_room():
             raise RpcError(RELAY_ERROR, _TOO_MANY)
         forwarded = _Forwarded(self, request)

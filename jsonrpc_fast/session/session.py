@@ -289,7 +289,7 @@ class Session(Caller):
                 await self._transport.disconnect()
             await self._end_handlers()
             if self.dropped_requests:
-                # Debug level only: clients often leave early, and a hostile one could do so at will.
+                # Only at debug level: clients often leave early, and a hostile one could do so at will.
                 fault = StateError(f"the session was closed before it responded to {self.dropped_requests} requests")
                 self._engine.hooks.peer_fault(fault)
 

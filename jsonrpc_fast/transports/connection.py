@@ -461,7 +461,7 @@ class Delivery:
         max_faults: The number of invalid messages after which one more closes the connection; None: without limit.
 
     Attributes:
-        chunks: How often something has arrived on the channel.
+        chunks: How many times something has arrived on the channel.
         is_reading: Whether the channel is to be read. Only `update` changes it.
     """
 

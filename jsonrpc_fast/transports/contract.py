@@ -142,7 +142,7 @@ async def check_channel(pair: Pair, *, can_wait: bool = True) -> None:
     Args:
         pair: Opens two ends.
         can_wait: Whether the channel lets the peer wait while it is not read, so that unwritten bytes pile up at the
-            peer, and not in the channel.
+            peer, not in the channel.
 
     Raises:
         AssertionError: A rule is broken; the text says which.

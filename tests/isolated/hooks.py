@@ -54,7 +54,7 @@ class Hooks:
 
 
 FIRED: Final[Counter[str]] = Counter()
-"""How often each hook has run, in all inputs."""
+"""How many times each hook has run, in all inputs."""
 
 
 def written_by_orjson(*arguments: Any, **named: Any) -> bytes:

@@ -161,7 +161,7 @@ def own_imports_of(path: Path) -> set[str]:
 
 @functools.cache
 def imports() -> dict[str, set[str]]:
-    """Return the modules that each module imports. They are read once, and not where tests are only collected."""
+    """Return the modules that each module imports. They are read once, and not when tests are only collected."""
     found: dict[str, set[str]] = {module: set() for module in MODULES}
     for path in sources():
         found[module_of(path)] |= own_imports_of(path)

@@ -158,7 +158,7 @@ async def test_after_a_goodbye_it_is_known_what_was_not_served(how: str, ids: st
         if how == "the session closes":
             closing = asyncio.create_task(server.close())
         if asyncio.get_running_loop().get_task_factory() is None:  # an eager task has sent its call already
-            await asyncio.sleep(0)  # the calls are sent, and not received
+            await asyncio.sleep(0)  # the calls are sent, but not received
         if how == "the server stops":
             assert transport.onstop is not None
             transport.onstop(5.0)

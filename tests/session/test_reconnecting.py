@@ -651,7 +651,7 @@ async def test_what_the_peer_has_not_read_before_its_goodbye_is_sent_once_more()
             asyncio.ensure_future(client.call("add", [1, 1])),
             asyncio.ensure_future(client.call_batch([("add", [2, 2]), Notification("add", [3, 3]), ("add", [4, 4])])),
         ]
-        await asyncio.sleep(0)  # sent, and not received
+        await asyncio.sleep(0)  # sent, but not received
         peers.stop()
         assert await asyncio.gather(*unread) == [2, [4, None, 8]]
         late = [client.call("add", [5, 5]), client.notify("add", [6, 6])]

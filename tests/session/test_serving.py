@@ -604,7 +604,7 @@ class Deaf:
 )
 @pytest.mark.virtual_time
 async def test_a_peer_that_does_not_read_cannot_fill_the_memory_with_faults(message: bytes) -> None:
-    """They get responses until too many of these wait to be sent; in the end all have got one."""
+    """They get responses until too many of these wait to be sent; in the end all have one."""
     count = 6000
 
     one, other = memory_pair()
@@ -693,7 +693,7 @@ async def test_a_large_batch_is_served_over_several_turns(how: str, monkeypatch:
         while not call.done():
             await asyncio.sleep(0)
         if how == "loss":
-            assert len(served) < 40  # no peer is left to get a response, and none of the other requests is begun
+            assert len(served) < 40  # no peer is left to get a response, and none of the other requests has begun
         else:
             assert served[:1000] == list(range(1000))
         assert answers == ["answer"] if how != "end" else answers in (["answer"], [ConnectionLost])

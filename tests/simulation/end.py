@@ -142,7 +142,7 @@ class End(Driver):
         self.unwritten_before = self.extra_room = 0
         self._ids = 0
         self._decoder = Decoder()
-        self._read: list[Any] = []  # messages that are decoded, and not received yet
+        self._read: list[Any] = []  # messages that are decoded, but not received yet
         self._is_reading_due = False
         self._cancels: Call | None = None
         self._is_turn_due = self._must_drain = self._is_drain_due = False

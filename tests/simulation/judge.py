@@ -340,7 +340,8 @@ class Judge:
             waiting += run.state is RunState.WAITING
         if end.is_reading and not inbox.items:
             self._unread_items = 0
-        # All that run may begin to wait when the queue is already full; and one more is held when reading pauses.
+        # All handlers that run may begin to wait when the queue is already full; and one more is held when reading
+        # pauses.
         most = bounds.max_inbox + 1 + bounds.max_handlers + self._unread_items + end.extra_room
         if waiting > most:
             self._fail(f"{waiting} messages wait, and at most {most} may")

@@ -79,7 +79,7 @@ def packages(text: str) -> list[str]:
 
 
 class Reader(contextlib.ExitStack):
-    """Runs the code and the commands of a page in a folder. Its servers end with it."""
+    """Runs the code and the commands of a page in a folder. Its servers end when it ends."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         super().__init__()

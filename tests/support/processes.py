@@ -39,7 +39,7 @@ def wait_until_busy(pid: int) -> None:
 
 
 def wait_until_read(descriptor: int) -> None:
-    """Wait until the other end of a pipe has read all that was written."""
+    """Wait until the other end of a pipe has read everything that was written."""
     blocking_eventually(lambda: unread_bytes(descriptor) == 0)
 
 
@@ -49,7 +49,7 @@ def unread_bytes(descriptor: int) -> int:
 
 
 def wait_until_received(connection: socket.socket) -> None:
-    """Wait until the peer of a Unix socket has read all that was written."""
+    """Wait until the peer of a Unix socket has read everything that was written."""
     blocking_eventually(lambda: _count(connection.fileno(), termios.TIOCOUTQ) == 0)
 
 

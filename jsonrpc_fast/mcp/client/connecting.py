@@ -86,7 +86,7 @@ def connect(
         cwd: The working directory of the program; None: the current one.
         stderr: Where the program's stderr goes: "inherit" (to `sys.stderr`, line by line), "discard", or a function
             that is called with each line, without the line ending.
-        max_restarts: How often a program that ended on its own is started again within 60 seconds; 0: never.
+        max_restarts: How many times a program that ended on its own is started again within 60 seconds; 0: never.
         headers: Further headers of every HTTP request.
         auth: Authorization over HTTP. "oauth": a person signs in, in the browser (`oauth.browser`); any other str is a
             bearer token. Or what the functions of `jsonrpc_fast.mcp.client.oauth` return, an `Auth` of httpx2 or httpx,

@@ -333,7 +333,7 @@ class _Storage:
         return tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        # The time of day, and not a duration: the record outlives the process.
+        # The time of day, not a duration: the record outlives the process.
         until = None if tokens.expires_in is None else time.time() + tokens.expires_in
         key = self.proofs.pem if self.proofs is not None and self.is_bound else None
         self._record.update(tokens=_plain(tokens), until=until, key=key)

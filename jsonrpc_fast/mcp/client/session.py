@@ -161,7 +161,7 @@ class ClientSession(McpSession):
         Args:
             method: The method of the request.
             result: The result, whose `resultType` is "input_required".
-            repeats: How often the request was repeated before.
+            repeats: How many times the request was repeated before.
 
         Raises:
             ValueError: The result is invalid.

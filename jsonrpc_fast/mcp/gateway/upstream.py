@@ -101,7 +101,7 @@ class Places:
         list_seconds: How long a list waits for a server.
         timeout: Seconds until a request is given up; None: never.
         running: The servers that run or start.
-        schemas: By their names for the clients: the input schemas of tools that ask for headers over HTTP.
+        schemas: The input schemas of tools that require headers over HTTP, by their names for the clients.
         legacy: The names of servers that turned out to have only a handshake: they are not probed again.
         is_ending: Whether the process ends: no server is started.
     """
@@ -217,15 +217,15 @@ class Upstream:
         Args:
             method: The method.
             params: The params, those of a client as `Raw`.
-            origin: What the server's messages about this request are passed on with.
+            origin: The origin with which the server's messages about this request are passed on.
 
         Raises:
             RpcError: The server's error; or -32000 if the server cannot be started, was lost or is too busy.
         """
-        # Refused and not queued: what waits here would be memory that no peer bounds.
+        # Refused, not queued: what waits here would be memory that no peer bounds.
         if self.is_full:
             raise self._error("has too many requests in flight")
-        # An object and not a number: only its identity and its place in the order matter.
+        # An object, not a number: only its identity and its place in the order matter.
         request = object()
         self.requests[request] = origin
         try:
@@ -425,7 +425,7 @@ class Upstream:
                     before.cancel()
                 await first(self._filter_changed, stream)
                 if stream is not None and stream.done():
-                    # A server that ends each subscription at once would otherwise be asked in a busy loop.
+                    # A server that ends each subscription at once would otherwise be queried in a busy loop.
                     await first(self._filter_changed, None, begun + _LISTEN_SECONDS - loop.time())
         finally:
             if stream is not None:

@@ -107,8 +107,7 @@ class ProofVerifier:
             members = _THUMBPRINT.get(str(key.get("kty")), ())
             if not members or key["kty"] != KEY_TYPES[algorithm[:2]] or not _PRIVATE.isdisjoint(key):
                 return None
-            # Only these members: others, such as `alg` or `kid`, are the sender's own additions, and not part of the
-            # key.
+            # Only these members: others, such as `alg` or `kid`, are the sender's own additions, not part of the key.
             named = {name: key.get(name) for name in members}
             if not all(isinstance(value, str) and len(value) <= _MAX_RSA_CHARACTERS for value in named.values()):
                 return None

@@ -65,7 +65,7 @@ class Schema:
     def __init__(self, schema: dict[str, Any]) -> None:
         if not isinstance(schema, dict):
             raise ValueError("a schema must be an object")
-        # First: all that follows recurses into the schema, or compiles it.
+        # First: everything that follows recurses into the schema, or compiles it.
         depth, count = measure(schema, MAX_SCHEMA_DEPTH, MAX_SCHEMA_VALUES)
         if depth > MAX_SCHEMA_DEPTH:
             raise ValueError(f"the schema nests deeper than {MAX_SCHEMA_DEPTH}")

@@ -281,7 +281,7 @@ class ServerConnection(FrontSession):
 
     def _notify_changes(self) -> None:
         if self.is_blocked:
-            # Kept, and not dropped: a client that misses a change would show an old list forever.
+            # Kept, not dropped: a client that misses a change would show an old list forever.
             asyncio.get_running_loop().call_later(_BLOCKED_SECONDS, self._notify_changes)
             return
         # Emptied first: sending may run code that changes lists again.

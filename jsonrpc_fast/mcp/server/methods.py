@@ -81,8 +81,8 @@ Middleware: TypeAlias = Callable[[Context, dict[str, Any], CallNext], Any]
     server = Server("sums", "1.0", middleware=[measure])
 
 Rules, in addition to those of `jsonrpc_fast.handlers.middleware`:
-  - The params are those of the request, a dict. `call_next` takes a dict, which may be another one: a middleware may
-    alter arguments, or have another tool called. `Context.params` stays as the client sent it.
+  - The params are those of the request, a dict. `call_next` takes a dict, which may be a different one: a middleware
+    may alter arguments, or have another tool called. `Context.params` keeps what the client sent.
   - The result is the one of the protocol, a dict, before the members that a revision adds to all results. A tool that
     failed has returned a result with `isError`. A call that runs as a task has returned the task.
   - An RpcError that a middleware raises is sent to the client. A ToolError becomes the result of a `tools/call`. Any
@@ -187,7 +187,7 @@ class Methods:
         return function, True
 
     def own_tool(self, params: dict[str, Any], declared: AbstractSet[str]) -> RegisteredTool | None:
-        """Return the registered tool that a call names; None if it is of a provider, or may run as a task.
+        """Return the registered tool that a call names; None if it belongs to a provider, or may run as a task.
 
         Args:
             params: The params of the call.
@@ -210,7 +210,7 @@ class Methods:
         return result
 
     def _serve_plainly(self, params: dict[str, Any], context: Context) -> Any:
-        """Serve a request, a call of a tool not as a task."""
+        """Serve a request; a call of a tool does not become a task."""
         tool = self._registry.tools.get(_text(params, "name")) if context.method == "tools/call" else None
         if tool is not None:
             return self._run_tool(tool, params, context)
@@ -306,7 +306,7 @@ class Methods:
         revision: Revision,
         complete: Callable[[dict[str, Any]], Any] | None = None,
     ) -> Any:
-        """Call the function of a tool. Return the result; of an async function, a coroutine of it.
+        """Call the function of a tool. Return the result; for an async function, a coroutine that returns it.
 
         Args:
             tool: The tool.
@@ -515,7 +515,7 @@ def _late(tool: RegisteredTool) -> ToolError:
 async def call_method(function: RegisteredFunction, params: Mapping[str, Any], context: Context) -> Any:
     """Call the function of a method or a notification and return its result in JSON."""
     given = dict(params)
-    # It is the protocol's and no parameter of the function: `Context.meta` has it.
+    # It belongs to the protocol and is not a parameter of the function: `Context.meta` has it.
     given.pop("_meta", None)
     return to_json(await _awaited(function.call(_converted(function, given), context)))
 

@@ -108,7 +108,7 @@ class Writer:
         raise NotImplementedError
 
     def finish(self, done: Callable[[], None]) -> None:
-        """Close the descriptor when all is written, then call `done`."""
+        """Close the descriptor when everything is written, then call `done`."""
         raise NotImplementedError
 
     def close(self) -> None:

@@ -123,7 +123,7 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         self._buffer: memoryview
         self._reads = False
         self._has_ended = False  # the peer's stream
-        self._is_finishing = False  # the socket is half-closed when all is written
+        self._is_finishing = False  # the socket is half-closed when everything is written
         self._lost = asyncio.Event()
 
     @property
@@ -180,8 +180,8 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
             self.close()
             return
         self.set_reading(True)
-        # When all is written: asyncio would do it later, and keep the error of the system. With the limit 0, it calls
-        # `resume_writing` when its buffer is empty.
+        # When everything is written: asyncio would do it later, and keep the error of the system. With the limit 0, it
+        # calls `resume_writing` when its buffer is empty.
         self._is_finishing = True
         if self.unwritten:
             self.transport.set_write_buffer_limits(0)

@@ -74,7 +74,7 @@ class WebSocketChannel(LayeredChannel):
 
     Attributes:
         max_bytes: The maximum size of a received message; set before the handshake.
-        chunks: How often something has arrived.
+        chunks: How many times something has arrived.
         wire: The state of the connection in the library `websockets`; None before there is a connection.
         closing_code: The code with which this side closes.
         fault: Why the connection ends; None if it does not, or without a fault.
@@ -120,7 +120,7 @@ class WebSocketChannel(LayeredChannel):
             if self.fault is not None:
                 raise self.fault
             return  # the loss is about to be reported
-        # An extension, such as compression, changes frames: the library makes them then, at ten times the cost.
+        # An extension, such as compression, changes frames: then the library makes them, at ten times the cost.
         if self._reader.is_plain:
             frame = self._frame
             data = frame(texts[0]) if len(texts) == 1 else b"".join(map(frame, texts))

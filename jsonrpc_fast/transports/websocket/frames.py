@@ -123,7 +123,8 @@ class FrameReader:
     def next(self) -> ReceivedFrame | None:
         """Return the next frame; None if it has not arrived.
 
-        A frame whose head violates the protocol is a close frame of all that has arrived: the library refuses it.
+        A frame whose head violates the protocol is a close frame of everything that has arrived: the library refuses
+        it.
         """
         data, at, size = self._unread, self._read_bytes, len(self._unread)
         self._wanted_bytes = FRAME_BYTES

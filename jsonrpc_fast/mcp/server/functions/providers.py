@@ -47,7 +47,7 @@ class Provider:
     """Tools, prompts and resources from another source. A subclass overrides the methods for the kinds that it has.
 
     The methods may raise RpcError, which the client gets. Other exceptions of `call_tool` give a result with `isError`,
-    those of the others error -32603; the client does not see their texts, and they are logged.
+    those of the other methods give error -32603; the client does not see their texts, and they are logged.
 
     Attributes:
         kinds: Those of "tools", "prompts" and "resources" that it has or may have later. The server declares them to

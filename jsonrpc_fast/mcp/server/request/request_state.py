@@ -165,7 +165,7 @@ def _cipher_of(key: object) -> StateCipher:
 def _checked(cipher: StateCipher) -> StateCipher:
     """Return a cipher after a check that it decrypts its own tokens. Raises TypeError if it does not."""
     try:
-        # At once, and not with the first request: a program with a wrong key must not start.
+        # At once, not with the first request: a program with a wrong key must not start.
         token: object = cipher.encrypt(b"state")
         is_usable = isinstance(token, bytes) and token.isascii() and cipher.decrypt(token) == b"state"
     except Exception as error:
