@@ -153,7 +153,7 @@ def _read_as_dict(text: bytes, rules: Rules) -> Message | list[Message] | None:
 
 
 def _check_value(text: bytes, value: Any, rules: Rules) -> Message | list[Message] | None:
-    """The message or the batch that orjson read as `value`, or its fault; None if `value` does not show everything that the slow path would find."""
+    """The message or the batch that orjson read as `value`, or its fault; None if the slow path would find more."""
     is_message = type(value) is dict
     if not is_message and (type(value) is not list or rules.batch_fault(len(value)) is not None):
         return None
