@@ -35,13 +35,6 @@ connection.onRequest("ask", async (method, params) => {
   }
 });
 
-// Sends `count` requests at once, each of which calls back. Returns the number of correct responses.
-connection.onRequest("flood", async (method, count) => {
-  const numbers = Array.from({ length: count }, (_, number) => number);
-  const responses = await Promise.all(numbers.map((number) => connection.sendRequest(method, number)));
-  return responses.filter((response, number) => response === 2 * number).length;
-});
-
 // Calls back, and cancels that call after a moment.
 connection.onRequest("ask and cancel", async (method) => {
   const source = new CancellationTokenSource();

@@ -13,7 +13,7 @@ import pytest
 
 from jsonrpc_fast import LSP, Notification
 from jsonrpc_fast.errors import CallTimeout, RpcError
-from jsonrpc_fast.session import LspConvention, Session, SessionContext
+from jsonrpc_fast.session import LspConvention, Session
 from jsonrpc_fast.transports import StdioClient, TcpClient
 
 from ..peers.node import node_command
@@ -94,17 +94,6 @@ async def test_vscode_calls() -> None:
         assert await session.call("ask", ["crash", []]) == {"code": -32603, "message": "Internal error"}
         assert (await session.call("ask", ["unknown", []]))["code"] == -32601
         assert (await session.call("ask", ["double", []]))["code"] == -32602
-
-
-async def test_vscode_sends_nine_thousand_requests_that_call_back() -> None:
-    async with vscode() as (session, handlers):
-
-        async def double(context: SessionContext, value: int) -> int:
-            return int(await context.session.call("add", [value, value], timeout=50))
-
-        session.register("double back", double)
-        assert await session.call("flood", ["double back", 9000], timeout=50) == 9000
-        assert handlers.faults.seen == []
 
 
 async def test_vscode_is_notified_and_notifies() -> None:

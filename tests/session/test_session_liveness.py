@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 
-from jsonrpc_fast import Notification, Request, Response
+from jsonrpc_fast import Request, Response
 from jsonrpc_fast.session import LspConvention, Session, SessionContext
 from jsonrpc_fast.session.reading import PAUSE_SECONDS, STALL_SECONDS
 from jsonrpc_fast.transports import StdioClient, TcpClient, TcpServer, Transport, memory_pair
 
 from ..support import loops
-from ..support.places import PEERS
 from ..support.session_pairs import Faults, asking_handlers, session_and_wire, sessions
 from ..support.tables import rows
 from ..support.waiting import eventually, settle
@@ -50,14 +49,7 @@ async def over_tcp() -> AsyncIterator[Session]:
         await server.close()
 
 
-@asynccontextmanager
-async def over_pipes() -> AsyncIterator[Session]:
-    command = [sys.executable, str(PEERS / "asking_back.py"), loops.current]
-    async with Session(StdioClient(command), asking_handlers()) as session:
-        yield session
-
-
-CHANNELS = {"memory": over_memory, "tcp": over_tcp, "pipes": over_pipes}
+CHANNELS = {"memory": over_memory, "tcp": over_tcp}
 
 
 @pytest.mark.time_limit(100)
@@ -386,26 +378,6 @@ async def test_a_peer_that_never_reads_cannot_fill_the_memory(method: str, is_re
     await unread.transport.disconnect()
 
 
-@pytest.mark.time_limit(60)
-@pytest.mark.slow
-async def test_a_peer_that_reads_slowly_is_served_in_full() -> None:
-    """Reading pauses meanwhile, and no request is refused."""
-    count = 3000
-
-    unread = Unread({"response_bytes": 100_000, "max_inbox": 50}, {"m": lambda number: [number, "x" * 2000]})
-    await unread.transport.start()
-    async with unread.session:
-        for number in range(count):
-            unread.transport.send(b'{"jsonrpc":"2.0","id":%d,"method":"m","params":[%d]}' % (number, number))
-        while len(unread.answers) < count:
-            unread.transport.pause_reading()
-            await settle(30)
-            unread.transport.resume_reading()
-            await settle(3)
-        assert [answer.result[0] for answer in unread.answers] == list(range(count))
-    await unread.transport.disconnect()
-
-
 @pytest.mark.virtual_time
 async def test_a_peer_that_reads_none_of_its_refusals_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise two peers that do not read from each other for this reason would wait forever."""
@@ -491,16 +463,3 @@ async def test_the_loss_of_the_peer_is_noticed_while_reading_is_paused(channel: 
             await check(session, transport.pid)
 
     await (over_tcp() if channel == "tcp" else over_pipes())
-
-
-async def test_a_notification_is_served_although_a_handler_waits() -> None:
-    seen: list[Any] = []
-
-    async with session_and_wire({"note": seen.append, "awaits": awaits}, max_handlers=1) as (_, wire):
-        wire.send(b'{"jsonrpc":"2.0","id":1,"method":"awaits"}')
-        ask = await wire.next()
-        wire.transport.send(Notification("note", [1]))
-        await settle()
-        assert seen == [1]
-        wire.send(b'{"jsonrpc":"2.0","id":%d,"result":1}' % ask.id)
-        assert (await wire.next()).result == 1

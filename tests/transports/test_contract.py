@@ -14,6 +14,7 @@ import pytest
 
 from jsonrpc_fast.transports import Channel, Events, TcpClient, TcpServer, UnixClient, UnixServer
 from jsonrpc_fast.transports.asgi import AsgiChannel
+from jsonrpc_fast.transports.channel import HIGH_WATER_BYTES
 from jsonrpc_fast.transports.contract import Pair, check_channel
 from jsonrpc_fast.transports.memory import MemoryChannel
 from jsonrpc_fast.transports.stdio import server as stdio_server
@@ -21,7 +22,7 @@ from jsonrpc_fast.transports.stdio import server as stdio_server
 from ..support import certificates
 from ..support.places import ROOT
 from ..support.tables import rows
-from ..support.waiting import settle
+from ..support.waiting import eventually, settle
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -172,6 +173,29 @@ CHANNELS: dict[str, Making] = {
 async def test_channels_keep_the_contract(kind: str, tmp_path: Path) -> None:
     async with CHANNELS[kind](tmp_path) as pair:
         await check_channel(pair)
+
+
+@rows("turned", [False, True])
+@rows("kind", ["tls", "websocket"])
+async def test_a_peer_that_pauses_again_is_waited_for(kind: str, turned: bool, tmp_path: Path) -> None:
+    events = Events(lambda data: arrived.append(data), lambda: None, lambda fault: None)
+    arrived: list[Any] = []
+    async with CHANNELS[kind](tmp_path) as pair:
+        ends = await pair(events, events)
+        one, other = reversed(ends) if turned else ends
+        other.set_reading(True)
+        one.write(b"[1]")
+        await eventually(lambda: arrived)
+        other.set_reading(False)
+        for _ in range(2000):
+            one.write(b"x" * 60_000)
+            await asyncio.sleep(0)
+            if one.unwritten > HIGH_WATER_BYTES:
+                break
+        assert one.unwritten > HIGH_WATER_BYTES
+        for end in ends:
+            end.abort()
+        await settle()
 
 
 @pytest.mark.usefixtures("loop")

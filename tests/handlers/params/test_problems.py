@@ -23,6 +23,7 @@ def reasons_of(type_: ValueType, value: Any) -> tuple[list[Any], list[Any]]:
     """Return what is wrong with a value, according to its type and to the schema of its type."""
     with pytest.raises(Misfit) as caught:
         type_.convert(value)
+    assert caught.value.__context__ is None or caught.value.__suppress_context__  # it would show the value
     faults = Schema(type_.schema()).faults(value)
     return [tuple(each) for each in caught.value.problems], [(each.path, each.message) for each in faults]
 

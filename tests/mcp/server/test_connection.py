@@ -142,15 +142,6 @@ async def test_an_invalid_filter(filter: Any) -> None:
         assert (await client.error("subscriptions/listen", {"notifications": filter}))[0] == -32602
 
 
-async def test_the_number_of_streams_is_limited() -> None:
-    async with converse(sample(), "2026-07-28") as client:
-        for _ in range(64):
-            client.request("subscriptions/listen", {"notifications": {}})
-        error = await client.error("subscriptions/listen", {"notifications": {}})
-        assert error == (-32603, "too many subscriptions", None)
-        await client.result("tools/list")
-
-
 async def test_a_stream_ends_with_a_response_when_the_server_ends(schemas: Schemas) -> None:
     server = sample()
     ours, theirs = memory_pair(profile=server.profile)

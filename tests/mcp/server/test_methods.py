@@ -192,17 +192,6 @@ async def test_an_invalid_request_for_a_prompt(params: dict[str, Any], message: 
         assert await client.error("prompts/get", params) == (-32602, message, None)
 
 
-@rows("returned", [None, 1, {"role": "system", "content": ""}, [{"content": ""}], {"text": ""}])
-async def test_invalid_results_of_a_prompt(returned: Any, caplog: pytest.LogCaptureFixture) -> None:
-    server = Server("wrong", "1")
-    server.prompt("wrong")(lambda: returned)
-
-    with caplog.at_level(logging.ERROR, "jsonrpc_fast"):
-        async with converse(server, "2025-11-25") as client:
-            assert await client.error("prompts/get", {"name": "wrong"}) == (-32603, "Internal error", None)
-    assert "TypeError" in caplog.text
-
-
 @rows("version", VERSIONS)
 async def test_resources(version: str) -> None:
     async with converse(sample(), version) as client:
@@ -227,22 +216,6 @@ async def test_resources(version: str) -> None:
             code, message, data = await client.error("resources/read", wrong)
             assert (code, data) == (-32602, None)
             assert "no uri" not in message
-
-
-async def test_a_list_in_pages() -> None:
-    async with converse(sample(), "2025-11-25") as client:
-        names = []
-        params: dict[str, Any] = {}
-        while True:
-            result = await client.result("tools/list", params)
-            assert len(result["tools"]) <= 2
-            names += [tool["name"] for tool in result["tools"]]
-            if "nextCursor" not in result:
-                break
-            params = {"cursor": result["nextCursor"]}
-        assert names == ["add", "echo", "fail", "picture", "raw", "refuse", "work"]
-        for cursor in ("wrong", 1, ["x"]):
-            assert await client.error("tools/list", {"cursor": cursor}) == (-32602, "Invalid cursor", None)
 
 
 async def test_the_definition_of_a_tool() -> None:

@@ -53,28 +53,6 @@ async def test_an_empty_server_declares_nothing_and_finds_no_methods() -> None:
             assert await client.error(method, {"name": "a", "uri": "a:b"}) == NOT_FOUND
 
 
-async def test_legacy_and_modern_requests_on_one_stream() -> None:
-    async with converse(sample(), "2025-11-25") as client:
-        assert "resultType" not in await client.result("tools/list")
-        client.version = "2026-07-28"
-        result = await client.result("tools/list")
-        assert (result["resultType"], result["ttlMs"], result["cacheScope"]) == ("complete", 60_000, "public")
-        assert result["_meta"][SERVER_INFO_KEY]["name"] == "sample"
-        assert "ttlMs" not in await client.result("tools/call", {"name": "echo", "arguments": {"text": ""}})
-        client.version = "2025-11-25"
-        assert "resultType" not in await client.result("tools/list")
-
-
-async def test_before_initialize_every_request_gets_an_immediate_response() -> None:
-    async with converse(sample(), "") as client:
-        assert await client.error("tools/list") == (-32600, "the session is not initialized", None)
-        assert await client.error("vendor/method") == NOT_FOUND
-        assert (await client.error("server/discover"))[0] == -32602
-        assert await client.result("ping") == {}
-        assert (await client.initialize("1999-01-01"))["protocolVersion"] == "2025-11-25"
-        assert (await client.error("initialize", {"protocolVersion": "2025-11-25"}))[0] == -32600
-
-
 @rows("raw", [False, True])
 async def test_a_method_of_an_extension(raw: bool) -> None:
     server = Server("extended", "1")

@@ -9,7 +9,6 @@ import pytest
 from jsonrpc_fast import Notification
 from jsonrpc_fast.errors import RpcError
 from jsonrpc_fast.mcp.protocol.capabilities import ListChanged, Resources, ServerCapabilities
-from jsonrpc_fast.mcp.protocol.meta import SUBSCRIPTION_ID_KEY
 from jsonrpc_fast.mcp.server.request.subscriptions import MAX_STREAMS, MAX_URIS, ClientSubscriptions
 
 ALL = ServerCapabilities(
@@ -37,25 +36,6 @@ def test_a_filter_keeps_what_the_server_declared() -> None:
     assert ClientSubscriptions(some).open(1, filter).filter == {}
 
 
-def test_each_notification_carries_the_id_of_its_stream() -> None:
-    subscriptions = ClientSubscriptions(ALL)
-    one = subscriptions.open(1, {"toolsListChanged": True})
-    other = subscriptions.open("1", {"toolsListChanged": True, "resourceSubscriptions": ["a:b"]})
-    assert list(subscriptions.list_changed("tools", is_legacy=True)) == [
-        Notification("notifications/tools/list_changed"),
-        Notification("notifications/tools/list_changed", {"_meta": {SUBSCRIPTION_ID_KEY: 1}}),
-        Notification("notifications/tools/list_changed", {"_meta": {SUBSCRIPTION_ID_KEY: "1"}}),
-    ]
-    subscriptions.close(one)
-    assert list(subscriptions.list_changed("prompts", is_legacy=False)) == []
-    assert subscriptions.has("a:b")
-    assert list(subscriptions.resource_updated("a:b", is_legacy=True)) == [
-        Notification(UPDATED, {"_meta": {SUBSCRIPTION_ID_KEY: "1"}, "uri": "a:b"})
-    ]
-    subscriptions.close(other)
-    assert not subscriptions.has("a:b")
-
-
 def test_a_legacy_client_has_one_set_of_uris() -> None:
     subscriptions = ClientSubscriptions(ALL)
     subscriptions.subscribe("a:b")
@@ -64,6 +44,10 @@ def test_a_legacy_client_has_one_set_of_uris() -> None:
     subscriptions.unsubscribe("a:b")
     subscriptions.unsubscribe("a:b")
     assert list(subscriptions.resource_updated("a:b", is_legacy=True)) == []
+    stream = subscriptions.open(1, {"resourceSubscriptions": ["a:b"]})
+    assert subscriptions.has("a:b")
+    subscriptions.close(stream)
+    assert not subscriptions.has("a:b")
 
 
 class Visited(list[str]):

@@ -286,6 +286,7 @@ async def test_results_of_a_prompt(returned: Any, messages: Any, schemas: Schema
         {"role": ["user"], "content": ""},
         {"role": "user", "content": ["x"]},
         {"role": "user"},
+        [{"content": ""}],
     ],
     ids=lambda value: re.sub(" at 0x[0-9a-f]+", "", str(value)),
 )
