@@ -1,4 +1,4 @@
-"""What `respond` does, for both backends, which give it their classes and encoders."""
+"""The implementation of `respond` for both backends, which give it their classes and encoders."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ PLAIN_ECHO = [sys.executable, "-c", AGENT.replace("MODULE", "acp")]
 
 
 class Client(acp.Client):  # type: ignore[misc, unused-ignore]
-    """A client of the library that notes updates, and permits everything."""
+    """A client of the library that records updates and permits everything."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []

@@ -121,7 +121,7 @@ def value_disagreement(text: bytes) -> str | None:
         if isinstance(slow, ParseError) and shown(_core, raw) != shown(_core, slow):
             return f"raw {raw!r}, slow {slow!r}"
         return None
-    # The bytes tell types apart, and -0.0 from 0.0; a str equals another only in its canonical form.
+    # The bytes distinguish types, and -0.0 from 0.0; a str equals another only in its canonical form.
     if (
         type(found) is not _core.Response
         or marshal.dumps(found.result, 0) != marshal.dumps(expected, 0)
@@ -259,7 +259,7 @@ def framed(rng: random.Random, text: bytes, framing: str) -> bytes:
 
 
 def run(seed: int, inputs: float, seconds: float) -> tuple[int, str | None]:
-    """Compare as many texts as asked for. Return how many were compared, and the first difference."""
+    """Compare as many texts as requested. Return how many were compared, and the first difference."""
     rng = random.Random(seed)
     texts = seeds()
     values = Values(rng)

@@ -218,7 +218,7 @@ def _confusing_name(rng: random.Random) -> bytes:
 
 
 def _escaped(rng: random.Random, name: str) -> bytes:
-    """A string, with one letter escaped now and then."""
+    """A string, occasionally with one letter escaped."""
     if rng.random() < 0.75:
         return b'"%b"' % name.encode()
     at = rng.randrange(len(name))

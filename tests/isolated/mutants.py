@@ -185,7 +185,7 @@ def sample(mutants: Iterable[Mutant], count: int) -> list[Mutant]:
 
 
 class Session:
-    """A plugin of pytest: instead of once, the collected tests run in a child for each mutant.
+    """A pytest plugin: instead of once, the collected tests run in a child for each mutant.
 
     Args:
         root: The working tree.

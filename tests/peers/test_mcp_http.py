@@ -60,7 +60,7 @@ def gateway_url(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def output_of(command: list[str], **environment: str) -> Any:
-    """Return the last line of what a command prints, from JSON."""
+    """Return the last line that a command prints, decoded from JSON."""
     env = {**os.environ, **environment}
     run = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False, env=env)
     assert run.returncode == 0, run.stderr[-3000:]
@@ -79,7 +79,7 @@ CLIENTS = ["fastmcp", "langchain", "mcp-use", "openai-agents", "pydantic-ai", "s
 TYPESCRIPT_CLIENTS = ["1", "2,legacy", "2,auto", "2,2026-07-28"]
 REVISIONS = {"sdk1": "2025-11-25", "sdk2,legacy": "2025-11-25", "sdk2,auto": "2026-07-28"}
 LACKING = {"mcp-use": {"progress"}, "openai-agents": {"progress", "asked"}}
-"""What a client cannot do, by the last release that was tried."""
+"""The features that a client lacks, as of the last release tried."""
 
 
 def python_client(client: str, *target: str) -> list[str]:

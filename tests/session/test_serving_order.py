@@ -238,7 +238,7 @@ async def test_pings_do_not_wait(convention: Convention, max_handlers: int) -> N
         wire.send(encode(Request(1, ping)))
         assert (await wire.next()).error.code == -32601
         wire.send(request(2, "quick"))
-        wire.send(encode(Notification(ping)))  # no ping, and waits; nothing else has room
+        wire.send(encode(Notification(ping)))  # not a ping, so it waits; nothing else has room
         wire.send(encode(Request(3, ping)))
         assert (await wire.next()).error.code == -32601
         wire.send(encode([Request(4, ping)]))

@@ -71,7 +71,7 @@ def test_what_is_a_transport() -> None:
         True,
         True,
         True,
-        True,  # a class has the names of its instances
+        True,  # a class has the same names as its instances
         False,
         False,
     ]

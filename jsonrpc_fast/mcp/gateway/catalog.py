@@ -174,7 +174,7 @@ class Catalog:
         owner = self._owners.get(uri)
         last: RpcError | None = None
         for upstream in [owner] if owner is not None else self._possible_owners(uri):
-            # A server that has not been started is unknown, and has to be asked.
+            # A server that has not been started is unknown and must be asked.
             if upstream.server is not None and not upstream.supports("resources"):
                 continue
             try:

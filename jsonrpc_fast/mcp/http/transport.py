@@ -125,7 +125,7 @@ class MessageStream:
 
     def close_stream(self) -> bool:
         """Ask the writer to close the connection of the response before the end. Return whether it can."""
-        # A client that has got no event id yet could not come back for the response.
+        # A client that has not received an event id yet could not come back for the response.
         if not self.is_resumable or self.is_ended or self.is_detached:
             return False
         self.wants_close = True

@@ -26,7 +26,7 @@ SAID = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "
 
 
 def add_where(shop: Shop) -> None:
-    """Add a tool that asks for its argument as a header, too."""
+    """Add a tool that requires its argument as a header, too."""
     schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
 
     @shop.server.tool(input_schema=schema)

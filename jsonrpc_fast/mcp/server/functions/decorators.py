@@ -162,7 +162,7 @@ class Decorators(Registry):
             output_schema: A JSON Schema of the function's result. By default the schema comes from the annotation,
                 if it describes data. A result that is not an object in JSON is then wrapped: `{"result": [1, 2]}`. Each
                 result is checked against the schema.
-            structured_output: False: results have content only, and there is no output schema. True: the decorator
+            structured_output: False: results have only content, and there is no output schema. True: the decorator
                 raises TypeError if the annotation gives no schema.
             strict: Whether an argument must have its type as sent. If False, a string that does not match is read as
                 JSON: "3" for an int, "true" for a bool, "[1]" for a list. The default is that of the server.

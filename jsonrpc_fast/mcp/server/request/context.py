@@ -138,8 +138,8 @@ class Context:
     def params(self) -> Mapping[str, Any]:
         """The params as the client sent them, including `_meta`, `task`, `inputResponses` and `requestState`.
 
-        They are not checked, with one exception: in 2026-07-28 `inputResponses` is an object of objects, and
-        `requestState` comes from this server, for this request; if present.
+        They are not checked, with one exception: in 2026-07-28, `inputResponses`, if present, is an object of objects,
+        and `requestState`, if present, was issued by this server for this request.
         """
         return self._params
 
@@ -215,11 +215,10 @@ class Context:
         return self._request.session
 
     async def start_task(self) -> None:
-        """Continue the call of a tool as a task: the client gets a response now, and the result when it asks for it.
+        """Continue the call of a tool as a task: the client gets a response now, the result on request.
 
         Only for tools with `task_start="function"`. Requests before it belong to the call, later ones to the task.
-        This does nothing if the call does not run as a task, because the client does not know tasks, or if it does
-        already.
+        This does nothing if the client does not know tasks, or if the call already runs as one.
 
         Raises:
             RpcError: There are too many tasks (-32603).
@@ -335,7 +334,7 @@ class Context:
         timeout: float | Unset | None = UNSET,
         key: str | None = None,
     ) -> Action:
-        """Ask the user to open a URL, such as a page to log in. What the user enters there does not pass the client.
+        """Ask the user to open a URL, such as a page to log in. The client does not see what the user enters.
 
         Up to 2025-11-25 the server can notify the client when the user is done:
         `await context.notify("notifications/elicitation/complete", {"elicitationId": id})`.
@@ -355,7 +354,7 @@ class Context:
             RpcError, CallTimeout, ConnectionLost: As in `call`.
         """
         params = {"mode": "url", "message": message, "url": url}
-        # In 2026-07-28 the same request must be made in each round, and a random id would make it another one.
+        # In 2026-07-28 the same request must be made in each round, and a random id would make it a different one.
         if elicitation_id is None and not self.revision.is_modern:
             elicitation_id = uuid.uuid4().hex
         if elicitation_id is not None:
