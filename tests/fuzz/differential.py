@@ -4,7 +4,7 @@
 
 The core's fast path, its slow path and the pure backend decode each text, eagerly or raw, in one of the profiles; some
 texts go through the other functions, too, as bytes and as a str; texts come again while key templates are on, off or at
-their limits; the fast path and orjson decode payloads, and both backends and orjson write objects; now and then the
+their limits; the fast path and orjson decode payloads, and both backends and orjson write objects; occasionally the
 decoders of both read a stream of texts in different chunks. Any difference in class, values, types, error fields or
 bytes written is printed with the text, and so is a law that a raw payload breaks (`tests/support/raw_laws.py`); the
 exit status is 1. Another seed gives other texts; --seconds bounds the time instead.

@@ -235,7 +235,7 @@ class OAuth(httpx2.Auth):
                     # The SDK is used only after a refusal: it holds its lock for as long as its flow is open.
                     flow = provider.async_auth_flow(request)
                     outgoing = await _step(flow.__anext__(), stage)
-                    # Another request has got a new token meanwhile: try that one before requesting another.
+                    # Another request has obtained a new token meanwhile: try that one before requesting another.
                     if outgoing is not request or request.headers.get("authorization") != sent:
                         continue
                 outgoing = await _step(flow.asend(response), stage, response)

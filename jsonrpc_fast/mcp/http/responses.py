@@ -229,7 +229,7 @@ class ResponseSender:
             await self._end(stream, name)
 
     async def resume(self, event_id: str, request: AsgiRequest) -> None:
-        """Respond to a GET with the events after one that the client has got, until their stream ends.
+        """Respond to a GET with the events after one that the client has received, until their stream ends.
 
         Raises:
             Refusal: See `EventLog.follow`. If the response has begun, it was cut off.

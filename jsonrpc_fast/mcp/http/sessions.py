@@ -329,7 +329,7 @@ class SessionRequests:
                     await request.send_whole(202, [NO_LENGTH], b"")
 
     def _is_resumable(self, revision: Revision | None) -> bool:
-        """Return whether a client can reconnect although it has got no message yet."""
+        """Return whether a client can reconnect although it has not received a message yet."""
         return self._responder.log is not None and revision is not None and revision.version >= "2025-11-25"
 
     def _session(self, request: AsgiRequest, *, needs_room: bool = True) -> HttpSession:
