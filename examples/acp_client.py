@@ -1,4 +1,4 @@
-"""A client of the Agent Client Protocol: it starts an agent, sends a prompt, allows everything, prints the response.
+"""A client of the Agent Client Protocol: it starts an agent, prompts it, permits everything, prints the response.
 
 python examples/acp_client.py "hello world" -- python examples/acp_agent.py
 """

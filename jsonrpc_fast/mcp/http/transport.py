@@ -51,7 +51,7 @@ class MessageStream:
         fields: Further headers of the HTTP response.
         name: Its name in the event store; None if it is not stored.
         is_resumable: Whether its client can reconnect although it has not received a message yet.
-        is_stored: Whether the client has received the id of an event, so that the rest goes to the store if it disconnects.
+        is_stored: Whether the client has received an event id, so that the rest goes to the store if it disconnects.
         is_ended: Whether no message follows.
         is_detached: Whether no connection reads it any more, so that further messages are dropped.
         wants_close: Whether the connection is to be closed before the end.
