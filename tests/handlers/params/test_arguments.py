@@ -266,19 +266,3 @@ def test_a_constraint_that_pydantic_checks_with_a_function_applies(annotation: A
     kind.convert(valid, strict=True)
     with pytest.raises(ValueError, match=r"^/\w*: "):
         kind.convert(invalid, strict=True)
-
-
-@rows(
-    ("annotation", "valid", "invalid"),
-    [
-        (Annotated[int, annotated_types.Ge(2)], 2, 1),
-        (Annotated[str, annotated_types.MaxLen(1)], "a", "ab"),
-        (list[Annotated[int, annotated_types.Lt(2)]], [1], [2]),
-    ],
-    ids=str,
-)
-def test_a_constraint_of_annotated_types_applies(annotation: Any, valid: Any, invalid: Any) -> None:
-    kind = type_of(annotation)
-    assert kind.convert(valid, strict=True) == valid
-    with pytest.raises(ValueError, match=r"^/?\w*: "):
-        kind.convert(invalid, strict=True)
