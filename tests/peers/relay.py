@@ -12,7 +12,8 @@ from jsonrpc_fast.transports.stdio.server import StdioServer
 
 
 async def serve(transport: StdioServer) -> None:
-    async with Relay(transport, StdioClient(sys.argv[1:], profile=MCP_2025_11_25, raw=True)) as relay:
+    program = StdioClient(sys.argv[1:], profile=MCP_2025_11_25, raw=True)
+    async with Relay(transport, program, close_seconds=60.0) as relay:  # a program may be slow to start
         await relay.wait_closed()
 
 
