@@ -143,6 +143,7 @@ class Inbox:
         self._held: deque[tuple[Item, int, Destination | None, Context | None]] = deque()  # with their sizes in bytes
         # The end.
         self.is_draining: bool = False
+        self._is_cut_off = False  # all handlers were cancelled, and get no response
         self.dropped_requests: int = 0
         self._spared: set[Run] = set()  # handlers that close the session
 
@@ -670,6 +671,7 @@ class Inbox:
 
     def cancel(self, but: Run | None = None) -> list[Run]:
         """Refuse what waits, cancel all handlers except those that are spared and `but`, and return these."""
+        self._is_cut_off = True
         # Taken out first: the end of one of them must not let the others begin.
         held, self._held = self._held, deque()
         for item, size, _, _ in held:
@@ -710,7 +712,7 @@ class Inbox:
     def _failed(self, item: Item, trace: Trace, error: BaseException, is_cancelled: bool = False) -> None:
         request = item if type(item) is InboundRequest else None
         is_exit = is_cancelled or isinstance(error, CancelledError)
-        if is_exit and (request is None or request.is_cancelled or self.is_draining):
+        if is_exit and (request is None or request.is_cancelled or self._is_cut_off):
             if request is not None:
                 self._give_up(request, trace)
             else:

@@ -85,6 +85,31 @@ async def test_close_cancels_handlers_after_the_grace_period() -> None:
 
 
 @pytest.mark.virtual_time
+async def test_a_handler_with_a_cancellation_of_its_own_is_answered_while_the_session_closes() -> None:
+    async def cancels_itself() -> None:
+        await asyncio.sleep(0.01)
+        current = asyncio.current_task()
+        assert current is not None
+        current.cancel()
+        await asyncio.sleep(0)
+
+    async def waits_for_a_cancelled_task() -> None:
+        waiting = asyncio.ensure_future(forever())
+        asyncio.get_running_loop().call_later(0.01, waiting.cancel)
+        await waiting
+
+    handlers = {"itself": cancels_itself, "other": waits_for_a_cancelled_task}
+    async with sessions(handlers, hooks=Faults()) as (client, server):
+        calls = [asyncio.create_task(client.call(method)) for method in handlers]
+        await settle()
+        await server.close()
+        assert [(type(error), error.code) for error in await asyncio.gather(*calls, return_exceptions=True)] == [
+            (RpcError, -32603)
+        ] * 2
+        assert server.dropped_requests == 0
+
+
+@pytest.mark.virtual_time
 async def test_a_handler_that_ignores_its_cancellation_is_reported() -> None:
     release = asyncio.Event()
     faults = Faults()
