@@ -72,6 +72,8 @@ def id_key(id: MessageId) -> IdKey:
 
 TIMEOUT_SECONDS: Final = 300.0
 """Seconds until a call times out, by default: in sessions, over HTTP and over NATS."""
+CANCEL_SECONDS: Final = 5.0
+"""How long whoever closes waits for a user's function that was cancelled."""
 
 
 NEVER_AWAITABLE: Final = frozenset({dict, list, str, int, float, bool, type(None)})

@@ -28,6 +28,7 @@ from ...codes import ErrorCode, SessionErrorCode
 from ...handlers import Handlers
 from ...hooks import Hooks, trace_in
 from ...profile import JSONRPC, Profile
+from ...types import CANCEL_SECONDS
 from .connection import CLOSE_SECONDS, MAX_SUBJECT_BYTES, check_name, check_subject, confirm
 
 REPLY_HEADER: Final = "Jsonrpc-Reply-To"
@@ -197,7 +198,7 @@ class Service:
             for task in self._tasks:
                 task.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks)
+            await asyncio.wait(self._tasks, timeout=CANCEL_SECONDS)
         if self._connection.is_connected:
             with contextlib.suppress(NatsError):
                 await self._connection.flush(broker_seconds)

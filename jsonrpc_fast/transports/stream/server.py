@@ -21,6 +21,7 @@ from ..._checks import MAX_PORT, check_callable, check_count, check_seconds, che
 from ..._typing import Unpack
 from ...errors import ConnectionLost, StateError
 from ...framing.http import HttpDetector
+from ...types import CANCEL_SECONDS
 from ..channel import Events
 from ..connection import SERVE_SECONDS, State
 from .admission import MAX_BUFFERED_BYTES, MAX_CONNECTIONS, Admission
@@ -219,9 +220,9 @@ class StreamServer:
         tasks = self._tasks - {asyncio.current_task()}  # `serve` itself may close the server
         if tasks:
             await asyncio.wait(tasks, timeout=SERVE_SECONDS)  # they may return without being cancelled
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=CANCEL_SECONDS)
         # Last: from Python 3.12 on it waits for all connections.
         if self._server is not None:
             await self._server.wait_closed()

@@ -18,6 +18,7 @@ from jsonrpc_fast.errors import ConnectionLost, ParseError, StateError
 from jsonrpc_fast.framing.frames import FRAMINGS, Framing
 from jsonrpc_fast.session import Session
 from jsonrpc_fast.transports import StreamTransport, TcpClient, TcpServer, UnixClient, UnixServer
+from jsonrpc_fast.transports.stream import server as server_module
 
 from ...support.clock import moving_clock
 from ...support.tables import rows
@@ -409,6 +410,30 @@ async def test_a_server_that_closes_cancels_handlers_after_the_grace_period() ->
         await worker.server.close(grace_seconds=0.05)
         with pytest.raises(ConnectionLost):
             await call
+
+
+async def test_a_server_that_closes_does_not_wait_long_for_a_serve_that_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server_module, "CANCEL_SECONDS", 0.01)
+    gate, ended = asyncio.Event(), asyncio.Event()
+
+    async def serve(transport: StreamTransport) -> None:
+        while not gate.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await gate.wait()
+        ended.set()
+
+    server = TcpServer(serve, "127.0.0.1", 0)
+    await server.start()
+    client = TcpClient(*server.address)
+    await client.connect()
+    await eventually(lambda: server.connections)
+    await asyncio.wait_for(server.close(0, 0), 20)
+    assert not ended.is_set()
+    gate.set()
+    await ended.wait()
+    await client.disconnect()
 
 
 async def test_a_server_that_stops_accepting_keeps_its_connections() -> None:

@@ -28,7 +28,7 @@ from ....codes import RPC_MESSAGES, ErrorCode
 from ....errors import ConnectionLost, RpcError, StateError, invalid_params
 from ....handlers.failures import on_failure
 from ....session.running import detached
-from ....types import UNSET
+from ....types import CANCEL_SECONDS, UNSET
 from ...protocol.meta import RELATED_TASK_KEY, TASKS_EXTENSION, method_not_found
 from ..values.paging import paginate
 from .context import Context, allow_task
@@ -162,15 +162,15 @@ class TaskStore:
             self._drop(task)
 
     async def close(self) -> None:
-        """Stop and drop all tasks, and wait for their functions."""
+        """Stop and drop all tasks, and wait for their functions, but no longer than CANCEL_SECONDS."""
         for task in list(self._tasks.values()):
             self._drop(task)
         # A task's own function may be what closes the store: it cannot wait for itself.
         ending = {*self._runs, *self._notifying} - {asyncio.current_task()}
         for running in ending:
             running.cancel()
-        if ending:
-            await asyncio.wait(ending)
+        if ending and (await asyncio.wait(ending, timeout=CANCEL_SECONDS))[1]:
+            _logger.error("a task continues although it was cancelled")
 
     def _is_task(self, support: TaskSupport, context: Context) -> bool:
         """Whether a call runs as a task."""

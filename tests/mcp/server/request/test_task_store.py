@@ -404,7 +404,11 @@ async def test_closing_the_store_can_be_cancelled() -> None:
         assert is_cancelled
 
 
-async def test_closing_the_store_waits_for_functions_of_dropped_tasks() -> None:
+@pytest.mark.virtual_time
+@rows("ends", [True, False])
+async def test_closing_the_store_waits_for_functions_of_dropped_tasks(
+    ends: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     tools, stubborn = Tools(), Stubborn()
     tools.server.tool(task_support="optional")(stubborn.stay)
     async with converse(tools.server, LEGACY) as client:
@@ -415,9 +419,14 @@ async def test_closing_the_store_waits_for_functions_of_dropped_tasks() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
     assert not closing.done()
-    stubborn.gate.set()
+    if ends:
+        stubborn.gate.set()
     await asyncio.wait_for(closing, 30)
-    assert stubborn.ended
+    assert stubborn.ended == ends
+    logged = [record.getMessage() for record in caplog.records]
+    assert logged == ([] if ends else ["a task continues although it was cancelled"])
+    stubborn.gate.set()
+    await eventually(lambda: stubborn.ended)
 
 
 @rows("name", ["max_tasks", "max_client_tasks", "ttl_ms", "max_ttl_ms", "poll_interval_ms"])
