@@ -46,6 +46,7 @@ async def test_echo_on_tcp(framing: Framing) -> None:
     async with serving(framing=framing) as server:
         client, recorder = await connected(server, framing=framing)
         assert client.peer == server.address
+        assert client.waits_for_peer
         assert client.socket.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         for number in range(500):
             client.send(Request(number, "echo", [number]))
