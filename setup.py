@@ -178,7 +178,7 @@ class BuildCore(build_ext):
             try:
                 [made] = cythonize([Extension(ext.name, [PYX])], build_dir="made", force=True)
                 text = Path(made.sources[0]).read_bytes()
-                # Cython finds the frames of tracebacks by their line, which is another one in each part of the core.
+                # Cython finds the frames of tracebacks by their line, which differs between the parts of the core.
                 # Lines of C, which it can find them by, too, are a twentieth of the core.
                 text = text.replace(b"c_line ? -c_line : py_line", b"(int)((size_t)filename * 1024 + (size_t)py_line)")
             finally:

@@ -95,7 +95,7 @@ class Handlers:
         Raises:
             TypeError: `method` is not a str, `function` is not callable, its context parameter is in the wrong place,
                 or an option does not fit.
-            ValueError: The method has a handler already or begins with `rpc.`, or `timeout` is negative or NaN.
+            ValueError: The method already has a handler or begins with `rpc.`, or `timeout` is negative or NaN.
         """
         check_type("method", method, str)
         if method.startswith("rpc."):
@@ -103,7 +103,7 @@ class Handlers:
         if function is None:
             return lambda decorated: self.register(method, decorated, **options)
         if self._has(method):
-            raise ValueError("the method has a handler already")
+            raise ValueError("the method already has a handler")
         handler = make_handler(function, options, self._middleware, self._timeout)
         self._handlers[method] = handler
         self._functions[method] = function, options
@@ -124,7 +124,7 @@ class Handlers:
 
         Raises:
             TypeError: The object lacks a method of the class, or an option does not fit.
-            ValueError: A method has a handler already.
+            ValueError: A method already has a handler.
         """
         if "unpack" not in options and "params" not in options:
             options = {"typed": True, **options}
@@ -138,7 +138,7 @@ class Handlers:
             method = prefix + declared.name
             found[method] = function
             if self._has(method):
-                raise ValueError("the method has a handler already")
+                raise ValueError("the method already has a handler")
         # After the look-ups: if a method is missing, none is registered.
         for method, function in found.items():
             self.register(method, function, **options)

@@ -189,7 +189,7 @@ class Subscriptions:
 
     Raises:
         StateError: The session is not started, or it is closed.
-        TypeError, ValueError: An argument has the wrong type or value, or `notification` has a handler already.
+        TypeError, ValueError: An argument has the wrong type or value, or `notification` already has a handler.
     """
 
     def __init__(

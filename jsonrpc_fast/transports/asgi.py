@@ -79,7 +79,7 @@ class AsgiChannel(QueuedChannel):
         self.tasks = [loop.create_task(self._read()), loop.create_task(self._write())]
 
     async def refuse(self) -> None:
-        """Refuse the handshake, unless it has a response already."""
+        """Refuse the handshake, unless it already has a response."""
         await self._receive_handshake()
         if self._is_handshake_open:
             self._is_handshake_open = False

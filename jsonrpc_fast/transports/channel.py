@@ -8,7 +8,8 @@ Rules for a channel:
   - `open` comes first, and once. Data is reported while reading is wanted; at first it is not. Data that arrives
     nevertheless may be reported: the connection keeps it.
   - `lost` is reported exactly once after a successful `open`, even after `finish` and `abort`, and is the last event.
-  - `abort` may come at any time, even before `open`, during it and after `lost`. It then releases what is held.
+  - `abort` may come at any time, even before `open`, during it and after `lost`. It then releases
+    everything that the channel holds.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Events:
             reported as `b" "`.
         drained: Called when some of the unwritten bytes have been taken, at the latest when LOW_WATER_BYTES or fewer
             are left.
-        lost: Called when the channel is closed, with what broke it; None if one of the sides closed it.
+        lost: Called when the channel is closed, with the exception that broke it; None if one of the sides closed it.
     """
 
     received: Callable[[Data], None]
@@ -110,8 +111,8 @@ class Channel:
 class QueuedChannel(Channel):
     """A channel of texts whose subclass has a task that writes the queued texts, and reads while it may.
 
-    The task that writes waits for `_may_write`, which it clears, then takes the texts off `_outgoing` and counts them
-    off `_unwritten`. What reads waits for `_may_read`.
+    The task that writes waits for `_may_write`, which it clears, then takes the texts off `_outgoing` and subtracts
+    their sizes from `_unwritten`. The reading task waits for `_may_read`.
     """
 
     carries_texts = True

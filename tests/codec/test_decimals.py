@@ -342,7 +342,7 @@ def test_what_is_read_can_be_written_and_is_the_same(backends: Backends, token: 
             texts.add(b"")
             continue
         if profile is EXACT and type(value := payload_of(message, False)) is int and not -(2**63) <= value < WIDE:
-            continue  # orjson writes no such integer
+            continue  # orjson does not write such integers
         text = backend.encode(message, profile)
         texts.add(text)
         read = backend.decode(text, profile)

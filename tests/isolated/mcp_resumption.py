@@ -182,7 +182,7 @@ async def one_stream(workers: Workers, chance: random.Random, counts: collection
 
 
 async def check(workers: Workers, streams: int, seed: int, concurrency: int = 16) -> collections.Counter[str]:
-    """Check a number of streams, some at a time. Return how often each outcome occurred."""
+    """Check a number of streams, some at a time. Return how many times each outcome occurred."""
     counts: collections.Counter[str] = collections.Counter()
     numbers = iter(range(streams))
 

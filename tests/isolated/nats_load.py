@@ -165,7 +165,7 @@ async def run(options: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=100_000, help="calls of a scene (default: %(default)s)")
-    parser.add_argument("--kills", type=int, default=10, help="how often a worker is ended (default: %(default)s)")
+    parser.add_argument("--kills", type=int, default=10, help="how many times a worker is ended (default: %(default)s)")
     parser.add_argument("--worker", metavar="URL", help=argparse.SUPPRESS)
     parser.add_argument("--at-a-time", type=int, default=256, help=argparse.SUPPRESS)
     parser.add_argument("--stream", action="store_true", help=argparse.SUPPRESS)

@@ -93,7 +93,7 @@ def test_what_counts_as_a_with_statement() -> None:
 
 
 def test_the_core_names_the_functions_of_the_package_that_it_calls() -> None:
-    """Its first lines say what is held where Python code runs."""
+    """Its first lines say which objects are held where Python code runs."""
     core = PACKAGE / "codec" / "_core.pyx"
     if not core.exists():
         pytest.skip("the sources of the core are missing")

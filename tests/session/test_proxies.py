@@ -267,5 +267,5 @@ def test_what_is_added() -> None:
     assert list(handlers.functions()) == ["ping", "b.ping"]
     handlers.add(Corner(), Without, prefix="d.")
     assert "d.price" not in handlers.functions()
-    with pytest.raises(ValueError, match="the method has a handler already"):
+    with pytest.raises(ValueError, match="the method already has a handler"):
         handlers.add(Corner(), Base)

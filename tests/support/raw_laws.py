@@ -5,8 +5,8 @@
   members sees the same message as one that refuses duplicates.
 - `Raw.get`, `keys` and `items` find what the plain decode has.
 - What is decoded, plainly or raw, can be encoded by the same profile, and is then decoded as an equal message, with the
-  same types except for integral Decimals. orjson writes no integer beyond 64 bits, and nothing that nests deeper than
-  254.
+  same types except for integral Decimals. orjson does not write integers beyond 64 bits, nor anything that nests deeper
+  than 254.
 """
 
 from __future__ import annotations

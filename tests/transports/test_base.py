@@ -125,7 +125,7 @@ async def test_a_cancellation_of_connect_goes_on(is_closed: bool, is_open: bool)
     if is_closed:
         await transport.close()
     await asyncio.wait([connecting])
-    # Before Python 3.11 a task does not know how often it was cancelled.
+    # Before Python 3.11 a task does not know how many times it was cancelled.
     assert connecting.cancelled() or (is_closed and sys.version_info < (3, 11))
     assert not channel.is_open
     assert transport.state is (State.CLOSED if is_closed else State.IDLE)

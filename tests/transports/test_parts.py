@@ -1,4 +1,4 @@
-"""A part of a task is cancelled alone, and a cancellation of the task propagates."""
+"""Cancelling a part of a task leaves the rest running, and a cancellation of the task propagates."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_a_cancellation_of_the_task_goes_on(also_the_part: bool) -> None:
     work.task.cancel()
     await asyncio.wait([work.task])
     assert work.part.done()
-    # Before Python 3.11 a task does not know how often it was cancelled.
+    # Before Python 3.11 a task does not know how many times it was cancelled.
     assert work.task.cancelled() is (COUNTS_CANCELLATIONS or not also_the_part)
     assert work.part.is_task_cancelled is COUNTS_CANCELLATIONS
 

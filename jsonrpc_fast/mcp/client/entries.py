@@ -54,7 +54,7 @@ SAFE_VARIABLES: Final = (
     if sys.platform == "win32"
     else ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 )
-"""The variables that a server inherits: the same as with the official SDKs, none of which holds a secret."""
+"""The variables that a server inherits: the same as with the official SDKs, none of which contains a secret."""
 
 MAX_FILE_BYTES: Final = 1024 * 1024
 """The maximum size of a file with servers."""

@@ -15,7 +15,7 @@ Rules:
   - What an authorization server sends is checked before the SDK reads it: addresses, and tokens by the rule that
     `connect` applies to a token of its caller.
   - An authorization server must support PKCE with S256 (specification 2025-11-25, "Authorization Code Protection").
-  - No error, log or `repr` holds a token, a code, a secret, or data that a server sent.
+  - No error, log or `repr` contains a token, a code, a secret, or data that a server sent.
   - `timeout` of `connect` begins after the sign-in in the browser, which has a limit of its own, `sign_in_seconds`. A
     sign-in that becomes necessary later, during a call, counts toward that call's timeout: the log says so if it was
     cut off.
@@ -90,7 +90,7 @@ Flow = AsyncGenerator[httpx2.Request, httpx2.Response]
 SIGN_IN_SECONDS: Final = 300.0
 """How long a sign-in in the browser may take, by default."""
 REQUEST_SECONDS: Final = 30.0
-"""How long an authorization server may send nothing."""
+"""How long an authorization server may be silent."""
 MAX_RESPONSE_BYTES: Final = 256 * 1024
 """Maximum size of what an authorization server sends."""
 
@@ -112,7 +112,7 @@ _NO_SECRET: Final = secrets.token_hex()
 _DPOP: Final = re.compile(r"(?:^|,)\s*DPoP(?:\s|$)", re.IGNORECASE)
 _logger: Final = logger_of("mcp")
 _stage: Final[ContextVar[list[str]]] = ContextVar("stage")
-"""The step at which the SDK is, one of _FAULTS, while it runs."""
+"""The SDK's current step, one of _FAULTS, while it runs."""
 
 
 def _drop_secrets(record: logging.LogRecord) -> bool:
@@ -145,7 +145,7 @@ class OAuth(httpx2.Auth):
         self._opening = asyncio.Lock()
         self._header: str | None = None
         self._is_ready = False
-        # `addFilter` ignores a filter that the logger has already.
+        # `addFilter` ignores a filter that the logger already has.
         logging.getLogger("mcp.client.auth.oauth2").addFilter(_drop_secrets)
 
     async def sign_in(self, server: str) -> None:
@@ -172,7 +172,7 @@ class OAuth(httpx2.Auth):
 
     async def _ask(self, server: str) -> None:
         """Send a request without a token, which a server that needs one refuses."""
-        # The smallest request there is: only its refusal matters, which says where to sign in.
+        # The smallest possible request: only its refusal matters, which says where to sign in.
         message = {"jsonrpc": "2.0", "id": "sign-in", "method": "ping"}
         accept = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
         client = httpx2.AsyncClient(auth=self, verify=tls_context(httpx2), timeout=REQUEST_SECONDS)
@@ -206,8 +206,8 @@ class OAuth(httpx2.Auth):
                 request.headers["authorization"] = self._header
             while True:
                 if outgoing is request:
-                    # `outgoing is request` tells the request of the caller from the requests that the SDK makes to get
-                    # a token.
+                    # `outgoing is request` distinguishes the caller's request from those that the SDK makes to get a
+                    # token.
                     sent = self._header = request.headers.get("authorization")
                     self._is_ready = True
                 else:
@@ -396,7 +396,7 @@ def browser(
         raise ValueError("client_secret needs a client_id")
 
     def make(server: str, storage: _Storage) -> httpx2.Auth:
-        # The port of the last time: authorization servers compare the whole address with the registered one.
+        # The port used last time: authorization servers compare the whole address with the registered one.
         port = storage.port = redirect_port or storage.kept_port() or _free_port()
         redirect_uri = f"http://{HOST}:{port}{PATH}"
         if client_id is not None:
@@ -578,7 +578,7 @@ class _Redirect:
                 raise SignInError(f"sign-in failed: {_FAULTS['issuer']}")
         elif "S256" not in (metadata.code_challenge_methods_supported or ()):
             raise SignInError("the authorization server does not say that it supports PKCE with S256")
-        # The SDK appends its query with a "?", even to an address that has a query already.
+        # The SDK appends its query with a "?", even to an address that already has a query.
         endpoint, _, query = address.rpartition("?")
         self._address = f"{endpoint}{'&' if '?' in endpoint else '?'}{query}"
         [self._state] = parse_qs(query)["state"]
@@ -588,7 +588,7 @@ class _Redirect:
             if await asyncio.to_thread(self._open_browser, self._address) is False:
                 print(f"Open this address to sign in:\n{self._address}", file=sys.stderr)
             try:
-                # `wait` and not `wait_for`, which would cancel the future that the listener sets.
+                # `wait`, not `wait_for`, which would cancel the future that the listener sets.
                 await asyncio.wait([redirect], timeout=self._seconds)
             except asyncio.CancelledError:
                 _logger.warning("a sign-in in the browser was cut off by the timeout of a call, or by its cancellation")

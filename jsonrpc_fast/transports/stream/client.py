@@ -39,7 +39,7 @@ class TcpClient(StreamTransport):
         port: Its port.
         ssl: The TLS settings, such as `ssl.create_default_context()`; None: no TLS.
         server_hostname: The name that the server's certificate must have; `host` by default.
-        connect_seconds: How long connecting may take, with TLS; None: as long as the system tries.
+        connect_seconds: How long connecting may take, including TLS; None: as long as the system tries.
         options: Options of `SocketTransport` and `Connection`.
 
     Raises:

@@ -91,7 +91,7 @@ async def test_a_state_of_another_gateway_is_refused_unless_they_share_a_key() -
             for given in states[:1]:
                 await refused(once(client, "one_ask", {"question": "1"}, **given))
             for given in states[1:]:
-                # The gateway knows it; the server, which is another one now, does not.
+                # The gateway knows it; the server, which is a different one now, does not.
                 message = await refused(once(client, "one_ask", {"question": "1"}, **given))
                 assert message == "requestState is invalid or has expired"
             states.append(answered(await once(client, "one_ask", {"question": "1"})))

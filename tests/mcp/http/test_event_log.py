@@ -24,7 +24,7 @@ pytestmark = [
 
 
 class Store(MemoryEventStore):
-    """A store in memory, one method of which is another function."""
+    """A store in memory with one method replaced by a function."""
 
     def __init__(self, method: str, function: Any) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ from jsonrpc_fast.mcp.http.sessions import SessionTable
 
 
 class FakeSession:
-    """A session that counts how often the table asks whether it is idle."""
+    """A session that counts how many times the table asks whether it is idle."""
 
     looks = 0
 
