@@ -157,14 +157,6 @@ class TestLimit:
         assert describe(reported) == [fault("MESSAGE_TOO_LARGE")]
         assert memory.peak < 600_000
 
-    @pytest.mark.slow
-    def test_memory_of_many_messages_has_a_bound(self, impl: ModuleType) -> None:
-        decoder = impl.Decoder()
-        with measured() as memory:
-            for _ in range(2000):
-                assert len(decoder.feed(20 * (ONE + b"\n"))) == 20
-        assert memory.peak < 100_000
-
 
 class TestArguments:
     def test_profile(self, impl: ModuleType) -> None:
