@@ -263,8 +263,10 @@ def extensions():
         return []
     checksum = runpy.run_path(os.path.join(FOLDER, "_sources.py"))["checksum"](FOLDER)
     macros = [("JSONRPC_FAST_SOURCES", f"{checksum}UL")]
-    # What calls methods of Python is not fast anyway: without code of its own it is a fiftieth smaller.
-    macros += [("CYTHON_UNPACK_METHODS", "0"), ("CYTHON_FAST_PYCALL", "0")]
+    # What calls methods of Python, raises or calculates with ints is not fast anyway: without code of its own for these
+    # the core is a thirtieth smaller.
+    plain = ("UNPACK_METHODS", "FAST_PYCALL", "FAST_THREAD_STATE", "USE_PYLONG_INTERNALS")
+    macros += [(f"CYTHON_{name}", "0") for name in plain]
     return [Extension(f"{PACKAGE}._core", [PYX], define_macros=macros, optional=CHOICE == "unset")]
 
 
