@@ -195,7 +195,7 @@ class ServedCoroutine:
     def __init__(self, owner: Owner, work: Any, run: Any, message: Any = None, context: Context | None = None) -> None:
         self.result: Any = None
         self.has_returned: bool = False
-        self._owner = owner
+        self._owner: Any = owner
         self._work = work
         self._run = run
         self._message = message
@@ -233,20 +233,27 @@ class ServedCoroutine:
         """Close the coroutine of the handler without a report, because the loop is closed."""
         self._work.close()
 
+    def _drop_owner(self) -> Any:
+        # The context of a timer that the handler has started refers to this object, and must not keep the owner.
+        owner, self._owner = self._owner, None
+        return owner
+
     def _step(self, step: Callable[[Any], Any], value: Any) -> Any:
         try:
             return step(value)
         except StopIteration as end:
+            owner = self._drop_owner()
             if self._run is None:
                 self.result = end.value
                 self.has_returned = True
                 self._context = None
             else:
-                self._owner.ended(self._run, end.value, None)
+                owner.ended(self._run, end.value, None)
         # Cancellations end here, too: each request has its response, and no code awaits the task. With asyncio a
         # SystemExit of a task ends the loop.
         except BaseException as error:
-            self._owner.ended(self.get_run(), None, error)
+            run = self.get_run()
+            self._drop_owner().ended(run, None, error)
             if isinstance(error, KeyboardInterrupt):
                 raise
         raise StopIteration

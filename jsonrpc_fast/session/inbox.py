@@ -612,7 +612,7 @@ class Inbox:
         if run is self._barrier:
             self._lift()
         # Break the cycle of task, context and run, so that they are freed at once.
-        run.task = run.context = None
+        run.task = run.context = run.owner = None
         if type(run.item) is InboundRequest:
             run.item.run = None
         if self._queue:

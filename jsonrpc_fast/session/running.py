@@ -54,6 +54,7 @@ class Run:
     """An async handler, from its call to its end.
 
     Attributes:
+        owner: None when it has ended: timers that the handler has started may keep the run.
         work: What the handler returned.
         item: The message that it serves.
         context: The context that it runs in; None when it has ended.
@@ -62,7 +63,7 @@ class Run:
         waiting: What it waits for, if it has begun in the task of its exchange: see `Inbox.serve_at_once`.
     """
 
-    owner: RunOwner
+    owner: RunOwner | None
     work: Any
     item: Item
     trace: Trace
@@ -81,7 +82,7 @@ class Run:
     def begin_wait(self) -> bool:
         """An operation in the handler begins to wait for a peer. Return whether it is the only one."""
         self.waits += 1
-        if self.state is RunState.RUNNING:
+        if self.state is RunState.RUNNING and self.owner is not None:
             self.owner.run_waits(self)
         return self.waits == 1 and self.state is not RunState.ENDED
 
@@ -89,14 +90,14 @@ class Run:
         """The operation has finished waiting."""
         self.waits -= 1
         # Only the last wait gives the slot back: a handler may wait for several calls at a time.
-        if not self.waits and self.state is RunState.WAITING:
+        if not self.waits and self.state is RunState.WAITING and self.owner is not None:
             self.owner.run_continues(self)
 
     def cancel(self) -> None:
         """Cancel the handler, because the peer cancelled its request."""
         if self.task is not None:
             self.task.cancel()
-        else:
+        elif self.owner is not None:
             self.owner.abandon(self)
 
 

@@ -521,6 +521,27 @@ async def test_a_closed_session_is_freed() -> None:
     earlier.cancel()
 
 
+@rows("waits", (False, True))
+async def test_a_timer_of_a_handler_does_not_keep_its_session(waits: bool) -> None:
+    timers: list[asyncio.TimerHandle] = []
+
+    async def remind() -> int:
+        if waits:
+            await asyncio.sleep(0)
+        timers.append(asyncio.get_running_loop().call_later(600, print))
+        return 1
+
+    async with session_and_wire({"remind": remind}) as (session, wire):
+        wire.send(encode_request(1, "remind"))
+        assert await wire.next() == Response(1, 1)
+    freed = weakref.ref(session)
+    del session, wire
+    await settle()
+    gc.collect()
+    assert freed() is None
+    timers.pop().cancel()
+
+
 async def test_a_deadline_is_not_in_the_context_of_a_request() -> None:
     place: ContextVar[str] = ContextVar("place")
     place.set("session")

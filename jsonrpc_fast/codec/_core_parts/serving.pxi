@@ -216,14 +216,17 @@ cdef class ServedCoroutine:
         self.work.close()
 
     cdef object succeed(self, result):
+        owner, self.owner = self.owner, None
         if self.run is None:
             self.result = result
             self.has_returned = True
             self.context = None
         else:
-            self.owner.ended(self.run, result, None)
+            owner.ended(self.run, result, None)
 
     cdef object fail(self, error):
-        self.owner.ended(self.get_run(), None, error)
+        run = self.get_run()
+        owner, self.owner = self.owner, None
+        owner.ended(run, None, error)
         if isinstance(error, KeyboardInterrupt):
             raise error
