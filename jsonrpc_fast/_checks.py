@@ -156,7 +156,7 @@ def checked_path(name: str, value: object, at: int = 0) -> str:
     text = os.fspath(value)  # type: ignore[call-overload]
     check_type(name, text, str)
     if "\0" in text[at:]:
-        raise ValueError(f"{name} must not contain a NUL{' after its beginning' if at else ''}")
+        raise ValueError(f"{name} must not contain a NUL{' after its first character' if at else ''}")
     try:
         os.fsencode(text)
     except UnicodeEncodeError:
@@ -174,9 +174,9 @@ def check_headers(headers: Mapping[str, str] | None) -> None:
     check_texts("headers", headers)
     for name, value in (headers or {}).items():
         if not HEADER_NAME.fullmatch(name):
-            raise ValueError("headers must have the names that HTTP allows: letters, digits, - and _")
+            raise ValueError("the names of headers must consist of letters, digits, - and _")
         if not HEADER_VALUE.fullmatch(value):
-            raise ValueError(f"the header {name} must be of ASCII characters on one line, without blanks around it")
+            raise ValueError(f"the header {name} must be one line of ASCII characters, without blanks around it")
 
 
 def missing_arguments(callee: str, **arguments: object) -> TypeError:

@@ -225,7 +225,7 @@ def _checked(trace: Any, context: dict[str, str]) -> tuple[Any, dict[str, str]]:
     # text that is not ASCII could not be sent over HTTP.
     for name, text in context.items():
         if name not in TRACE_MEMBERS or not isinstance(text, str) or not text.isascii():
-            raise TypeError("a trace context holds the ASCII strings traceparent and tracestate, or nothing")
+            raise TypeError("a trace context may contain only the ASCII strings traceparent and tracestate")
     return trace, context
 
 

@@ -160,7 +160,7 @@ def is_plain(profile: Profile) -> bool:
 def check_batches(profile: Profile | None) -> None:
     """Raise ValueError for a profile that cannot read the response to a batch of calls."""
     if profile is not None and not profile.batches:
-        raise ValueError("the profile has no batches, so that their results could not be read")
+        raise ValueError("the profile does not allow batches, so their results could not be read")
 
 
 _PERMISSIONS: Final = (

@@ -118,7 +118,7 @@ async def replay(peer: Peer, options: argparse.Namespace, write: Callable[[str],
         if calls:
             await asyncio.wait([call for _, call in calls.values()])
     if not (compared or notified or late or calls):
-        raise ValueError(f"{escape(options.file)} has no request and no notification of a client")
+        raise ValueError(f"{escape(options.file)} contains neither a request nor a notification of a client")
     left = f", {len(calls)} without a recorded response" if calls else ""
     write(f"responses {compared}, different {different}, notifications {notified}{left}")
     if late:

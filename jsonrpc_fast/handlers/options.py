@@ -89,7 +89,7 @@ def make_handler(
         raise TypeError("errors must be a list of RpcError")
     if "params" in options or options.get("typed", False):
         if sum(name in options for name in ("unpack", "params", "typed")) > 1:
-            raise TypeError("unpack, params and typed exclude each other")
+            raise TypeError("unpack, params and typed are mutually exclusive")
         from . import typed
 
         if "params" in options:
@@ -104,7 +104,7 @@ def make_handler(
     executor = options.get("executor")
     if executor is not None or options.get("thread", False):
         if executor is not None and options.get("thread", False):
-            raise TypeError("thread and executor exclude each other")
+            raise TypeError("thread and executor are mutually exclusive")
         from .executors import ExecutorHandler  # imports asyncio
 
         handler = ExecutorHandler(handler, function, executor)

@@ -310,7 +310,7 @@ class _Exchange:
         seconds = min(seconds, MAX_REST_SECONDS)
         upstream.rests_until = now + seconds
         host = self.library.URL(upstream.url).host  # the path of a URL may have a key
-        _logger.warning("the upstream %s failed (%s) and rests for %.1f s", host, reason, seconds)
+        _logger.warning("the upstream %s failed (%s) and is not used for %.1f s", host, reason, seconds)
 
 
 def _retry_seconds(value: str | None) -> float | None:

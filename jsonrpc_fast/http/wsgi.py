@@ -176,7 +176,7 @@ def _check_environ(environ: dict[str, Any]) -> None:
     check_type("environ", environ, dict)
     for key in ("REQUEST_METHOD", "SERVER_NAME"):
         if key not in environ:
-            raise TypeError(f"environ must be a WSGI environment, which has {key}")
+            raise TypeError(f"environ must be a WSGI environment: it lacks {key}")
     for key in _TEXTS:
         if key in environ:
             check_type(f"environ[{key!r}]", environ[key], str)

@@ -150,7 +150,7 @@ class HttpSettings:
         if not self.path.startswith("/"):
             raise ValueError('path must begin with "/"')
         if self.session_prefix is not None and not _PREFIX.fullmatch(self.session_prefix):
-            raise ValueError("session_prefix must have letters, digits, - and _ only")
+            raise ValueError("session_prefix must have only letters, digits, - and _")
 
 
 class Application(Protocol):

@@ -411,7 +411,7 @@ class Relay:
             OSError: A transport cannot connect.
         """
         if self._loop is not None:
-            raise StateError("the relay was started already")
+            raise StateError("the relay was already started")
         self._loop = asyncio.get_running_loop()
         sides = (self._left, self._right)
         for side in sides:

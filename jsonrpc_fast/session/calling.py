@@ -260,7 +260,7 @@ class Caller:
         if count:
             check_batches(self._transport.profile)
         if count > self._max_calls:
-            raise ValueError(f"a batch of {count} calls is more than max_calls, which is {self._max_calls}")
+            raise ValueError(f"a batch of {count} calls exceeds max_calls, which is {self._max_calls}")
         with waiting() as may_exceed:
             if not may_exceed:
                 timeout = await self.wait_for_room(count, timeout)
@@ -431,7 +431,7 @@ class Caller:
         if convention.item_token(convention.with_item_token(None, 1)) is None:
             raise StateError("the convention has no progress")
         if convention.item_token(convention.with_item_token(decoded(params), 1)) is None:
-            raise TypeError("the params must be an object or None, which can carry the token of a stream")
+            raise TypeError("the params must be an object or None, to carry the token of a stream")
         idle_seconds = self.seconds_of(idle_timeout)
 
         async def begin(on_item: Callable[[Any], object], settle: Callable[..., object]) -> Call:

@@ -63,7 +63,7 @@ def proxy(caller: HasCall, interface: Callable[..., T], *, prefix: str = "", **o
     members = {}
     for name, declared in methods_of(interface).items():
         if inspect.iscoroutinefunction(declared.function) != is_async:
-            raise TypeError(f"{name} must be {'' if is_async else 'no '}async def, like the call of the caller")
+            raise TypeError(f"{name} must {'' if is_async else 'not '}be async def, like the caller's call")
         members[name] = _member(caller.call, prefix, declared, is_async, options)
     proxied: T = type(f"Proxy of {getattr(interface, '__name__', 'a class')}", (), {"__slots__": (), **members})()
     return proxied

@@ -191,7 +191,7 @@ class ReconnectingSession:
             ConnectionLost: `max_attempts` attempts have failed, or one failed for a reason that `retry` refuses.
         """
         if self._driver is not None or self._is_closed:
-            raise StateError("the session was started already")
+            raise StateError("the session was already started")
         self._changed = asyncio.Event()
         # Not in the context of a handler that starts it, which would be taken for waiting as long as this connects.
         self._driver = detached(lambda: asyncio.Task(self._run(), loop=asyncio.get_running_loop()))

@@ -167,7 +167,7 @@ def test_a_recording_with_nothing_to_send(tmp_path: Path) -> None:
     for lines in ((), (notice,), (("server", result(1, 2)),)):  # type: ignore[assignment]
         status, output, errors = replayed(tmp_path, *lines)
         assert (status, output) == (2, "")
-        assert errors.endswith("recording.ndjson has no request and no notification of a client\n")
+        assert errors.endswith("recording.ndjson contains neither a request nor a notification of a client\n")
 
 
 def test_a_pointer_without_a_slash_is_refused(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def test_what_does_not_fit() -> None:
         (asynchronous, {"thread": True}, "async"),
         (with_context, {"executor": Inline()}, "RequestContext"),
         (add, {"executor": 5}, "Executor"),
-        (add, {"executor": Inline(), "thread": True}, "exclude"),
+        (add, {"executor": Inline(), "thread": True}, "mutually exclusive"),
         (add, {"threads": True}, "no option 'threads'"),
     ):
         with pytest.raises(TypeError, match=text):

@@ -375,8 +375,8 @@ def unresolved(a: Missing) -> None:  # type: ignore[name-defined]  # noqa: F821
         (unresolved, {"typed": True}, "Missing"),
         (print, {"params": Unknown}, "TypeAdapter"),
         (print, {"params": 5}, "not supported"),
-        (print, {"params": Point, "unpack": False}, "exclude"),
-        (print, {"params": Point, "typed": True}, "exclude"),
+        (print, {"params": Point, "unpack": False}, "mutually exclusive"),
+        (print, {"params": Point, "typed": True}, "mutually exclusive"),
     ],
 )
 def test_what_does_not_fit(function: Callable[..., Any], options: Any, text: str) -> None:

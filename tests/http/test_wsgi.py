@@ -172,8 +172,8 @@ def test_a_server(endpoint: WsgiEndpoint) -> None:
 @rows(
     ("changes", "said"),
     [
-        ({"REQUEST_METHOD": None}, "environ must be a WSGI environment, which has REQUEST_METHOD"),
-        ({"SERVER_NAME": None}, "environ must be a WSGI environment, which has SERVER_NAME"),
+        ({"REQUEST_METHOD": None}, "environ must be a WSGI environment: it lacks REQUEST_METHOD"),
+        ({"SERVER_NAME": None}, "environ must be a WSGI environment: it lacks SERVER_NAME"),
         ({"REQUEST_METHOD": b"POST"}, "environ['REQUEST_METHOD'] must be a str, not bytes"),
         ({"CONTENT_LENGTH": 54}, "environ['CONTENT_LENGTH'] must be a str, not int"),
         ({"CONTENT_TYPE": b"application/json"}, "environ['CONTENT_TYPE'] must be a str, not bytes"),

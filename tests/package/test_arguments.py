@@ -236,7 +236,7 @@ def test_ranges() -> None:
         (lambda: UnixServer(serve, ""), "path must not be empty"),
         (lambda: UnixServer(serve, b"path"), "path must be a str or a PathLike, not bytes"),  # type: ignore[arg-type]
         (lambda: UnixClient(""), "path must not be empty"),
-        (lambda: UnixClient("a\0b"), "path must not contain a NUL after its beginning"),
+        (lambda: UnixClient("a\0b"), "path must not contain a NUL after its first character"),
         (
             lambda: Session(transport(), heartbeat_seconds=0),
             f"heartbeat_seconds {positive}",

@@ -425,7 +425,7 @@ async def test_a_waiting_call_is_lost_with_the_connection() -> None:
 @rows(
     "items, error, text",
     [
-        ([("m", None)] * 3, ValueError, "a batch of 3 calls is more than max_calls, which is 2"),
+        ([("m", None)] * 3, ValueError, "a batch of 3 calls exceeds max_calls, which is 2"),
         ([("m", None), 1], TypeError, "an item of a batch must be a tuple (method, params) or a Notification"),
         (["ab"], TypeError, "an item of a batch must be a tuple (method, params) or a Notification"),
         ([("m",)], TypeError, "an item of a batch must be a tuple (method, params) or a Notification"),

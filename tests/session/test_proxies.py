@@ -201,7 +201,7 @@ class Overloaded(Protocol):
 @rows(
     ("interface", "said"),
     [
-        (Blocking, "price must be async def, like the call of the caller"),
+        (Blocking, "price must be async def, like the caller's call"),
         (Several, "f must not have *args or **kwargs"),
         (Mixed, "f must not have both positional-only and keyword-only parameters"),
         (Static, "f must be an ordinary method"),

@@ -166,7 +166,7 @@ async def test_a_client_begins_in_the_form_of_its_profile() -> None:
 @rows("profile", [JSONRPC_1, LSP])
 async def test_a_batch_whose_results_could_not_be_read_is_not_sent(profile: Profile) -> None:
     session, peer = await connected(profile)
-    with pytest.raises(ValueError, match=r"^the profile has no batches, so that their results could not be read$"):
+    with pytest.raises(ValueError, match=r"^the profile does not allow batches, so their results could not be read$"):
         await session.call_batch([("a", [1]), Notification("b")])
     assert await session.call_batch([Notification("b", [1])]) == [None]
     assert '"method":"b"' in await asyncio.wait_for(peer.read.get(), 10)

@@ -58,7 +58,7 @@ def test_what_the_system_cannot_get_is_refused(options: Any, text: str) -> None:
     assert str(raised.value) == text
 
 
-@rows(("path", "text"), [("\ud800", "a lone surrogate"), ("a\0", "a NUL after its beginning")])
+@rows(("path", "text"), [("\ud800", "a lone surrogate"), ("a\0", "a NUL after its first character")])
 def test_paths_of_sockets(path: str, text: str) -> None:
     for make in (UnixClient, partial(UnixServer, echo)):
         with pytest.raises(ValueError, match=f"path must not contain {text}"):

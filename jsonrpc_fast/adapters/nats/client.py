@@ -186,7 +186,7 @@ def _checked(headers: Mapping[str, str] | None) -> dict[str, str]:
     found = dict(headers or {})
     # The service would send the response to the subject in the header, and the call would time out.
     if any(name.lower() == REPLY_HEADER.lower() for name in found):
-        raise ValueError(f"headers must not have {REPLY_HEADER}, which the client sets itself")
+        raise ValueError(f"headers must not contain {REPLY_HEADER}, which the client sets itself")
     return found
 
 

@@ -304,7 +304,7 @@ def _msgspec_names(annotation: Any) -> tuple[frozenset[str], bool]:
         if isinstance(part, tuple):
             waiting += part
         elif isinstance(part, types.CustomType):
-            raise TypeError(f"type {part.cls!r} is not supported: use a TypeAdapter of pydantic")
+            raise TypeError(f"type {part.cls!r} is not supported: use a pydantic TypeAdapter")
         elif isinstance(part, types.Type | types.Field) and id(part) not in seen:
             seen.add(id(part))
             if isinstance(part, types.Field):
@@ -356,7 +356,7 @@ def _check_constraint(part: Any) -> None:
         try:
             function(kind(), *arguments)
         except TypeError:
-            raise TypeError(f"a constraint of pydantic does not fit the type {name}") from None
+            raise TypeError(f"a pydantic constraint does not fit the type {name}") from None
         except Exception:
             pass  # the constraint works
 

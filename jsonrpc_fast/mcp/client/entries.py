@@ -195,7 +195,7 @@ def read_servers(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str
         if not isinstance(entry, Mapping):
             raise ValueError(f"the server {name!r} must be an object")
         if not isinstance(entry.get("disabled", False), bool):
-            raise ValueError(f"the server {name!r} has a member disabled that is not true or false")
+            raise ValueError(f"the server {name!r} must have true or false as its member disabled")
         if not entry.get("disabled"):
             # Only in members that are used: a variable of another host must not be missed.
             used = {member: _expanded(name, entry[member]) for member in _MEMBERS if member in entry}

@@ -664,7 +664,7 @@ def _check_address(address: httpx2.URL | str, server: str) -> None:
         is_plain = not url.fragment and not url.userinfo
         if is_plain and (url.scheme == "https" or (url.scheme == "http" and is_local)):
             return
-    raise SignInError("the authorization server has an address that is malformed or without https: nothing goes there")
+    raise SignInError("an address of the authorization server is malformed or not https: nothing is sent there")
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
@@ -676,7 +676,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
         async for chunk in self._inner:
             left -= len(chunk)
             if left < 0:
-                raise SignInError("the response of the server to the sign-in is too large")
+                raise SignInError("the server's response to the sign-in is too large")
             yield chunk
 
     async def aclose(self) -> None:

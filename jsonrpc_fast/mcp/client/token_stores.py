@@ -123,7 +123,7 @@ class FileStore:
     def _check_folder(self) -> None:
         """Check that other users cannot put files into the folder."""
         if _is_shared(self.folder.stat(), 0o022):
-            raise SignInError(f"other users can write to {self.folder}: make it yours alone, with the mode 700")
+            raise SignInError(f"other users can write to {self.folder}: it must belong to you and have the mode 700")
 
 
 @contextlib.contextmanager

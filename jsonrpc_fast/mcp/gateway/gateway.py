@@ -148,7 +148,7 @@ class Gateway(Served):
         check_seconds("timeout", timeout)
         check_count("max_message_bytes", max_message_bytes, 1)
         if not separator or _UNSAFE.search(separator):
-            raise ValueError("separator must be of letters, digits, _, - and .")
+            raise ValueError("separator must consist of letters, digits, _, - and .")
         found = read_servers(servers) if not isinstance(servers, Mapping) or "mcpServers" in servers else servers
         entries = {server: entry_of(server, entry) for server, entry in found.items()}
         if not entries:

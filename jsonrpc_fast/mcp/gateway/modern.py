@@ -224,7 +224,7 @@ class Rounds:
         """
         long = self._waiting.get(number)
         if long is None:
-            raise refusal("belongs to a call that does not wait for it any more")
+            raise refusal("belongs to a call that no longer waits for it")
         # First: if a response is invalid, the call keeps waiting.
         long.resume(call)
         del self._waiting[number]
@@ -427,7 +427,7 @@ class ModernClient(CatalogClient):
         long = self._calls.get(upstream)
         # A guess could show a question to the wrong person.
         if long is None or any(each is not None and each is not long for each in upstream.requests.values()):
-            raise RpcError(RELAY_ERROR, "it is not known for which call the client is asked")
+            raise RpcError(RELAY_ERROR, "it is unknown which call this request belongs to")
         return await long.ask(method, params)
 
     def tell(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> None:
@@ -474,7 +474,7 @@ class ModernClients:
         found = [params.get(("_meta", name)) for name in (CLIENT_INFO_KEY, CLIENT_CAPABILITIES_KEY)]
         name, capabilities = [b"" if each is None else bytes(each) for each in found]
         if len(name) + len(capabilities) > MAX_CLIENT_BYTES:
-            raise invalid_params(f"_meta says more than {MAX_CLIENT_BYTES} bytes of the client")
+            raise invalid_params(f"_meta describes the client in more than {MAX_CLIENT_BYTES} bytes")
         # The bytes as sent, not the records: two requests are compared without reading them.
         key = repr(subject), name, capabilities
         now = asyncio.get_running_loop().time()

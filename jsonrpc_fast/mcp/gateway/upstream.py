@@ -129,7 +129,7 @@ class Places:
             # servers at every request.
             idle = [other for other in self.running if other.is_idle and now - other.used >= MIN_IDLE_SECONDS]
             if not idle:
-                raise RpcError(RELAY_ERROR, "too many servers run")
+                raise RpcError(RELAY_ERROR, "too many servers are running")
             # Checked again after the wait: another request may have taken the place.
             await min(idle, key=lambda other: other.used).end()
         if self.is_ending:
@@ -271,7 +271,7 @@ class Upstream:
             if self._is_modern or not is_input_required(result):
                 return result
             params = with_members(params, await self._inputs(as_raw(result), origin), INPUT_MEMBERS)
-        raise self._error("asks for input too often")
+        raise self._error("asked for input too many times")
 
     async def _inputs(self, result: Raw, origin: Any) -> Mapping[str, Any]:
         """Send the requests in a result to a client with a handshake. Return the params' members for the repetition."""
@@ -463,7 +463,7 @@ class Upstream:
             await asyncio.shield(self._ending)  # `close` may cancel this
         # Only starts after a failure count. A server that was ended for idleness may start any number of times.
         if self._has_failed and not self._restarts.take(now):
-            raise self._error("has ended too often")
+            raise self._error("has ended too many times")
         # Before the place is taken: a person may take minutes, and other servers could run meanwhile.
         try:
             await self._entry.sign_in()

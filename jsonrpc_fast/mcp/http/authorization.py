@@ -208,7 +208,9 @@ class Authorization:
             subject: object = await self._call(self._subject, claims)
             # The default repr contains an address in memory, which differs each time.
             if type(subject).__repr__ is object.__repr__:
-                raise TypeError(f"subject must return a str, for example, not a {type(subject).__name__}")
+                raise TypeError(
+                    f"subject must return a value with a stable repr, such as a str, not a {type(subject).__name__}"
+                )
             if subject is not None:  # otherwise all clients without a subject would share their sessions
                 return subject
         elif isinstance(claims, Mapping):

@@ -548,7 +548,7 @@ class StreamableHttpClient(Connection):
             await self._exchange(renewal)
             begun = renewal.session
             if begun is None or begun.version != session.version:
-                raise ConnectionLost("the server ended the session, and does not begin another one like it")
+                raise ConnectionLost("the server ended the session, and does not begin one of the same version")
             notice = Body(encode_notification("notifications/initialized", delimited=False))
             await self._sender.release(await self._sender.send("POST", session_headers(begun), notice))
             # Only now: a server may refuse what arrives before the notification.

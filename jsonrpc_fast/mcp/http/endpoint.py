@@ -205,7 +205,7 @@ class McpEndpoint:
         headers = {name: value.strip(WHITESPACE) for name, value in headers.items()}
         self._access.check(headers.get(b"host"), headers.get(b"origin"), is_local)
         if path not in self._paths:
-            raise Refusal(404, "There is nothing here.")
+            raise Refusal(404, "Nothing is served at this path.")
         if method not in self._allowed_methods:
             allowed = b", ".join(name.encode() for name in self._allowed_methods)
             raise Refusal(405, "Messages are sent with POST.", [(b"allow", allowed)])

@@ -141,7 +141,7 @@ def parameter_headers(schema: Any) -> dict[str, Path]:
             raise ValueError(f"{HEADER_KEY} must be the name of a header")
         # An argument below `items` or `oneOf` has no single place in the call.
         if not path:
-            raise ValueError(f"{HEADER_KEY} must belong to a property that only `properties` lead to")
+            raise ValueError(f"{HEADER_KEY} must belong to a property that is reached only through `properties`")
         if part.get("type") not in _TYPES:
             raise ValueError(f"{HEADER_KEY} must belong to a string, an integer or a boolean")
         header = PARAM_HEADER_PREFIX + name.lower()
@@ -280,7 +280,7 @@ def _check(name: str, header: bytes | None, said: object, read: Callable[[str], 
         except ValueError:
             raise _mismatch(f"{name} is malformed") from None
     if given != said:
-        raise _mismatch(f"{name} is not what the body says")
+        raise _mismatch(f"{name} does not match the body")
 
 
 def _read_as(value: str, text: str) -> str:

@@ -233,7 +233,7 @@ class HttpSender:
                 return http_response
             await self.release(http_response)
             self.url = target.url
-        raise InvalidResponse("the server redirects too often")
+        raise InvalidResponse("the server redirects too many times")
 
     async def release(self, http_response: Any) -> None:
         """Close an HTTP response, so that its connection can be used again."""

@@ -369,7 +369,7 @@ class SessionRequests:
             return
         session = self._session(request)
         if session.transport.listener.request is not None:
-            raise Refusal(409, "The session has this stream open already.")
+            raise Refusal(409, "This stream of the session is already open.")
         await self._listen(session, request)
 
     async def _listen(self, session: HttpSession, request: AsgiRequest) -> None:

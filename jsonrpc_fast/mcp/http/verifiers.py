@@ -124,7 +124,7 @@ class JwtVerifier:
         self._audience = _texts("audience", audience)
         self._algorithms = _texts("algorithms", algorithms)
         if not self._algorithms <= frozenset(ALGORITHMS):
-            raise ValueError(f"algorithms must be of {', '.join(ALGORITHMS)}")
+            raise ValueError(f"algorithms must be among {', '.join(ALGORITHMS)}")
         self._fetcher = _Fetcher(jwks_url, http_client)
         self._issuer = issuer
         self._jwt = requiring("exp", "iss", "aud")

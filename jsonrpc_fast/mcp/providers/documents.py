@@ -73,7 +73,7 @@ class Document:
             if not isinstance(reference := value.get("$ref"), str):
                 return value
             value = self._found(reference)
-        raise ValueError("a reference leads back to itself")
+        raise ValueError("the references form a cycle")
 
     def object_schema(self, properties: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
         """Return the schema of an object with these properties and no others.
@@ -106,7 +106,7 @@ class Document:
             raise ValueError("a reference to another document is not supported")
         found = target_of(self._content, reference)
         if found is UNSET:
-            raise ValueError("a reference leads to nothing")
+            raise ValueError("the target of a reference does not exist")
         return found
 
     def _schema(self, schema: Any, names: dict[str, str]) -> Any:

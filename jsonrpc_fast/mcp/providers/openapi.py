@@ -70,7 +70,7 @@ def openapi_server(
     check_count("max_response_bytes", max_response_bytes, 1, may_be_none=False)
     parts = Document(document)
     if not str(document.get("openapi", "")).startswith("3."):
-        raise ValueError("the document must be one of OpenAPI 3")
+        raise ValueError("the document must be an OpenAPI 3 document")
     base = _base_url(document) if url is None else url
     if not base.startswith(("http://", "https://")):
         raise ValueError("the URL of the service must begin with http:// or https://: pass url=")
@@ -118,7 +118,7 @@ class _Operation:
                 continue
             # The HTTP client keeps its own cookies, and arguments cannot distinguish two parameters with one name.
             if place == "cookie" or name in self._parameters:
-                raise ValueError("a cookie, or two parameters of one name, are not supported")
+                raise ValueError("cookies, and two parameters of the same name, are not supported")
             schema = parameter.get("schema")
             if not isinstance(schema, dict):
                 schema = next(iter((parameter.get("content") or {"": {}}).values())).get("schema", {})
@@ -265,7 +265,7 @@ def _query(name: str, value: Any, parameter: Mapping[str, Any]) -> list[tuple[st
 def _header(name: str, value: Any) -> str:
     text = _text(value)
     if not text.isprintable() or not text.isascii():
-        raise ToolError(f"{name} must have printable ASCII characters only.")
+        raise ToolError(f"{name} must have only printable ASCII characters.")
     return text
 
 

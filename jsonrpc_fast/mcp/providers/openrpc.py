@@ -69,7 +69,7 @@ def _add(
     params = [parts.resolved(each) for each in method.get("params") or ()]
     names = [str(each["name"]) for each in params if isinstance(each.get("name"), str)]
     if len(names) != len(params) or len({*names}) != len(names):
-        raise ValueError("each param must have a name that no other has")
+        raise ValueError("each param must have a unique name")
     properties: dict[str, Any] = {}
     for each in params:
         schema = each.get("schema", {})

@@ -255,7 +255,9 @@ class Methods:
         """Log once that a provider has a name that is taken."""
         if name not in self._shadowed and len(self._shadowed) < _MAX_SHADOWED:
             self._shadowed.add(name)
-            _logger.warning("two of the %s have one name: that of a provider mounted later is left out", member)
+            _logger.warning(
+                "two of the %s have the same name: the one from the provider mounted later is left out", member
+            )
 
     async def _call_tool(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         tool = self._registry.tools.get(name := _text(params, "name"))

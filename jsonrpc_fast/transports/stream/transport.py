@@ -477,7 +477,7 @@ def socket_path(path: str | os.PathLike[str]) -> str:
 
     Raises:
         TypeError: It is not a path.
-        ValueError: It is empty, or has a NUL after its beginning or a lone surrogate.
+        ValueError: It is empty, or has a NUL after its first character or a lone surrogate.
     """
     text = checked_path("path", path, at=1)
     if not text:

@@ -239,7 +239,7 @@ def test_a_constraint_that_its_type_does_not_support_is_refused(annotation: Any,
     def find(text: Any) -> None: ...
 
     find.__annotations__ = {"text": annotation}
-    with pytest.raises(TypeError, match=rf"a constraint of pydantic does not fit the type {name}$"):
+    with pytest.raises(TypeError, match=rf"a pydantic constraint does not fit the type {name}$"):
         Handlers().register("find", find, typed=True)
 
 

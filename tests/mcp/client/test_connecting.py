@@ -407,12 +407,12 @@ async def test_a_restart_that_fails_can_be_tried_again(tmp_path: Path) -> None:
     ids=ascii,
 )
 def test_a_header_that_http_does_not_allow_is_refused_where_it_is_given_and_not_shown(value: str) -> None:
-    text = r"^the header Authorization must be of ASCII characters on one line, without blanks around it$"
+    text = r"^the header Authorization must be one line of ASCII characters, without blanks around it$"
     with pytest.raises(ValueError, match=text):
         connect("http://localhost/mcp", headers={"Authorization": value.format("s3cr3t")})
 
 
 @rows("name", ["", "a b", "a:", "a\n", "\u00fc"], ids=ascii)
 def test_the_name_of_a_header_that_http_does_not_allow(name: str) -> None:
-    with pytest.raises(ValueError, match=r"^headers must have the names that HTTP allows"):
+    with pytest.raises(ValueError, match=r"^the names of headers must consist of letters, digits"):
         connect("http://localhost/mcp", headers={name: "s3cr3t"})

@@ -80,7 +80,7 @@ def test_an_entry_that_is_wrong(entry: Any, said: str, monkeypatch: pytest.Monke
 
 
 def test_a_server_that_is_disabled_by_something_else_is_an_error() -> None:
-    text = "^the server 's' has a member disabled that is not true or false$"
+    text = "^the server 's' must have true or false as its member disabled$"
     for value in ("yes", 1, None):
         with pytest.raises(ValueError, match=text):
             read_servers({"mcpServers": {"s": {"command": "a", "disabled": value}}})

@@ -428,7 +428,7 @@ def redirecting(**parameters: str) -> Any:
     return answer
 
 
-BAD_ADDRESS = "an address that is malformed or without https"
+BAD_ADDRESS = "an address of the authorization server is malformed or not https"
 HOSTILE: dict[str, tuple[str, Callable[[World], Any], str, int]] = {
     "another resource": (
         RESOURCE,
@@ -587,7 +587,7 @@ async def test_a_server_elsewhere_makes_no_request_to_this_machine(address: str)
 
     auth = oauth.browser(store=MemoryStore())
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(serve), auth=auth) as client:
-        with pytest.raises(SignInError, match="an address that is malformed or without https"):
+        with pytest.raises(SignInError, match="an address of the authorization server is malformed or not https"):
             await client.get("https://example.org/mcp")
     assert asked == ["https://example.org/mcp"]
 

@@ -50,8 +50,11 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "a folder": (lambda path: path.mkdir(0o700), "is not a file"),
     "a loop": (lambda path: path.symlink_to(path), r"cannot be read: Too many levels of symbolic links"),
     "a device": (lambda path: path.symlink_to("/dev/zero"), "is not a file"),
-    "a shared folder": (lambda path: path.parent.chmod(0o777), r"other users can write to .*: make it yours alone"),
-    "a folder of a group": (lambda path: path.parent.chmod(0o770), r"other users can write to .*: make it yours alone"),
+    "a shared folder": (lambda path: path.parent.chmod(0o777), r"other users can write to .*: it must belong to you"),
+    "a folder of a group": (
+        lambda path: path.parent.chmod(0o770),
+        r"other users can write to .*: it must belong to you",
+    ),
     "a folder that is a file": (
         lambda path: (path.parent.rmdir(), path.parent.touch(0o600)),
         "cannot be .*: Not a dir",

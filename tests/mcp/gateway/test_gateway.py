@@ -152,7 +152,7 @@ async def test_a_server_is_ended_for_another_one_only_if_it_is_idle() -> None:
     gateway = Gateway({"one": one.server, "other": other.server}, max_servers=1)
     async with client_of(gateway) as client:
         await client.call_tool("one_price", {"item": "a"})
-        with pytest.raises(RpcError, match="too many servers run"):
+        with pytest.raises(RpcError, match="too many servers are running"):
             await client.call_tool("other_price", {"item": "a"})
         await asyncio.sleep(11)
         await client.call_tool("other_price", {"item": "a"})

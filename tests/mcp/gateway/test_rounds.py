@@ -269,8 +269,8 @@ def only_modern(**answers: Any) -> Scripted:
         ({**ASKS, "inputRequests": {"a": {"method": 5}}}, "the server 'bad' sent an invalid message"),
         ({**ASKS, "inputRequests": {"a": 5}}, "the server 'bad' sent an invalid message"),
         ({**ASKS, "inputRequests": 5}, "the server 'bad' sent an invalid message"),
-        (ASKS, "the server 'bad' asks for input too often"),
-        ({"resultType": "input_required", "requestState": "s"}, "the server 'bad' asks for input too often"),
+        (ASKS, "the server 'bad' asked for input too many times"),
+        ({"resultType": "input_required", "requestState": "s"}, "the server 'bad' asked for input too many times"),
     ],
 )
 async def test_a_server_that_asks_wrongly(result: Any, said: str) -> None:
@@ -338,7 +338,7 @@ async def test_clients_that_differ_have_servers_of_their_own_up_to_a_bound() -> 
         await eventually(lambda count=number: len(responses) > count)
     assert gateway.running == ["one", "one"]
     assert [response.error for response in responses[:3]] == [None, None, None]
-    assert responses[3].error.message == "too many servers run"
+    assert responses[3].error.message == "too many servers are running"
     await theirs.close()
     await serving
     assert gateway.running == []
@@ -367,7 +367,7 @@ async def test_clients_for_which_nothing_runs_are_forgotten(monkeypatch: pytest.
     await asyncio.sleep(1)
     assert await message_for("d", "unknown") == "there are too many clients"
     assert await message_for("a", "one_price") == ""
-    assert await message_for("x" * 65536, "one_price") == "_meta says more than 65536 bytes of the client"
+    assert await message_for("x" * 65536, "one_price") == "_meta describes the client in more than 65536 bytes"
     await theirs.close()
     await serving
 

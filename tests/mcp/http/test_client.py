@@ -605,7 +605,7 @@ async def test_redirects_that_never_end() -> None:
         await reply.send(status=307, headers={"location": f"{request.path}x"})
 
     async with http_script(answer) as server:
-        with pytest.raises(InvalidResponse, match="too often"):
+        with pytest.raises(InvalidResponse, match="too many times"):
             async with mcp.connect(server.url):
                 pass
         assert len(server.requests) == 6

@@ -136,7 +136,7 @@ async def test_messages_that_belong_to_no_request_go_to_the_stream_of_a_get() ->
             changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
             assert message_of(await anext(events)) == changed
             second = await client.get("/mcp")
-            assert (second.status_code, second.text) == (409, "The session has this stream open already.\n")
+            assert (second.status_code, second.text) == (409, "This stream of the session is already open.\n")
             await client.delete("/mcp")
             assert [event async for event in events] == []
 
@@ -217,7 +217,7 @@ PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"method": "PUT"}, 405, "Messages are sent with POST.\n"),
     ({"method": "OPTIONS"}, 405, "Messages are sent with POST.\n"),
-    ({"url": "/other"}, 404, "There is nothing here.\n"),
+    ({"url": "/other"}, 404, "Nothing is served at this path.\n"),
     ({"headers": {"origin": "https://example.org"}}, 403, "This origin is not allowed here.\n"),
     ({"headers": {"host": "example.org"}}, 421, "This host is not allowed here.\n"),
     ({"headers": {"content-type": "text/plain"}}, 415, "The content type must be application/json, in UTF-8.\n"),

@@ -555,8 +555,8 @@ def test_scopes_are_several_strings(scopes: Any) -> None:
 @rows("scope", ["", "a b", "a\r\nb", "a\tb", 'a"b', "a\\b", "\x00", "ü"], ids=ascii)
 def test_a_scope_that_no_token_can_have_is_refused(scope: str) -> None:
     server = server_with_a_guarded_tool()
-    with pytest.raises(ValueError, match="must be of visible ASCII characters"):
+    with pytest.raises(ValueError, match="must consist of visible ASCII characters"):
         server.tool("other", scopes=["read", scope])(lambda: None)
     for name in ("scopes", "scopes_supported"):
-        with pytest.raises(ValueError, match=f"^{name}: .* must be of visible ASCII characters"):
+        with pytest.raises(ValueError, match=f"^{name}: .* must consist of visible ASCII characters"):
             Authorization(print, resource=AUDIENCE, authorization_servers=[ISSUER], **{name: [scope]})

@@ -73,11 +73,11 @@ def test_references_become_definitions() -> None:
 @rows(
     ("reference", "text"),
     [
-        ("#/components/none", "leads to nothing"),
-        ("#/list/9", "leads to nothing"),
+        ("#/components/none", "the target of a reference does not exist"),
+        ("#/list/9", "the target of a reference does not exist"),
         ("https://example.org/a.json", "another document"),
         ("other.json#/a", "another document"),
-        ("#/loop", "back to itself"),
+        ("#/loop", "form a cycle"),
         ("#/list", "must be an object"),
     ],
 )
@@ -154,12 +154,12 @@ async def unused(method: str, params: Any) -> Any:
         ([{}], "no name"),
         ([{"name": "a"}, {"name": "a"}], "method 'a': a is already registered"),
         ([{"name": "a b"}, {"name": "a_b"}], "already registered"),
-        ([{"name": "a", "params": [{"name": "x"}, {"name": "x"}]}], "a name that no other has"),
+        ([{"name": "a", "params": [{"name": "x"}, {"name": "x"}]}], "a unique name"),
         (
             [{"name": "a", "params": [{"name": "x", "schema": {"type": "strin"}}]}],
             "'a': .*cannot be used",
         ),
-        ([{"name": "a", "params": [{"$ref": "#/none"}]}], "leads to nothing"),
+        ([{"name": "a", "params": [{"$ref": "#/none"}]}], "the target of a reference does not exist"),
     ],
 )
 def test_documents_of_openrpc_that_are_refused(methods: Any, text: str) -> None:
@@ -260,7 +260,7 @@ async def test_a_value_cannot_lead_to_another_path(id: str) -> None:
 async def test_a_header_has_no_line_breaks() -> None:
     service = Service()
     text = await text_of(service.server(), "getPet", **{"id": "a", "X-Trace": "a\r\nb: c"})
-    assert text.startswith("failed: X-Trace must have printable")
+    assert text.startswith("failed: X-Trace must have only printable")
     assert service.requests == []
 
 
@@ -297,14 +297,14 @@ def changed(**members: Any) -> dict[str, Any]:
 @rows(
     ("document", "text"),
     [
-        ({}, "must be one of OpenAPI 3"),
-        ({"swagger": "2.0"}, "must be one of OpenAPI 3"),
+        ({}, "must be an OpenAPI 3 document"),
+        ({"swagger": "2.0"}, "must be an OpenAPI 3 document"),
         (changed(servers=[]), "pass url="),
         (changed(servers=[{"url": "/v1"}]), "pass url="),
         (changed(paths={"/a/{b}": {"get": {}}}), r"GET /a/\{b\}.*not a parameter"),
         (changed(paths={"/a": {"get": {"operationId": "x"}, "put": {"operationId": "x"}}}), "x is already registered"),
         (changed(paths={"/a": {"post": {"requestBody": {"content": {"text/xml": {}}}}}}), "must be JSON"),
-        (changed(paths={"/a": {"get": {"parameters": [{"name": "c", "in": "cookie", "required": True}]}}}), "a cookie"),
+        (changed(paths={"/a": {"get": {"parameters": [{"name": "c", "in": "cookie", "required": True}]}}}), "cookies"),
         (changed(paths={"/a": {"get": {"parameters": [{"name": "c"}]}}}), "a parameter is invalid"),
         (changed(paths={"/a": {"$ref": "other.yaml"}}), "another document"),
     ],

@@ -152,7 +152,7 @@ def test_names_of_both_servers() -> None:
     inner, outer = Server("inner", "1"), Server("outer", "1")
     inner.tool("a")(lambda: None)
     outer.tool("a")(lambda: None)
-    with pytest.raises(ValueError, match="a: registered already"):
+    with pytest.raises(ValueError, match="a: already registered"):
         outer.mount(inner)
     outer.mount(inner, prefix="in", separator=".")
     with pytest.raises(ValueError, match="already registered"):

@@ -485,7 +485,7 @@ def _shown(show_errors: ShownErrors) -> tuple[type[Exception], ...]:
     check_type("show_errors", show_errors, bool, tuple)
     for each in show_errors:
         if not (isinstance(each, type) and issubclass(each, Exception)):
-            raise TypeError("show_errors must be a bool, or a tuple of classes of exceptions")
+            raise TypeError("show_errors must be a bool, or a tuple of exception classes")
     return show_errors
 
 

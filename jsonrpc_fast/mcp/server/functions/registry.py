@@ -183,7 +183,7 @@ class Registry:
         mount = Mount(provider, prefix)
         for kind in get_args(FeatureKind):
             if both := sorted(self.names(kind) & mount.names(kind)):
-                raise ValueError(f"{', '.join(both[:3])}: registered already; mount the provider with a prefix")
+                raise ValueError(f"{', '.join(both[:3])}: already registered; mount the provider with a prefix")
         # Two providers without a prefix are distinguished only by their names, which are compared above and in each
         # list.
         if prefix:

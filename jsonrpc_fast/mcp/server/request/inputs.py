@@ -132,7 +132,7 @@ class Inputs:
         state = b'{"asked":%b,"responses":{%b},"values":%b}' % (dumps(asked), responses, values)
         # The client sends it back with each round, and the server would have to refuse it then.
         if len(state) > MAX_STATE_BYTES:
-            raise RpcError(ErrorCode.INTERNAL_ERROR, f"requestState would hold more than {MAX_STATE_BYTES} bytes")
+            raise RpcError(ErrorCode.INTERNAL_ERROR, f"requestState would have more than {MAX_STATE_BYTES} bytes")
         return {**whole, "requestState": self._seal.seal(state, self._method, self._params, self._subject)}
 
 
@@ -144,7 +144,7 @@ def _encode_values(values: dict[str, Any]) -> bytes:
         raise EncodeError(f"context.state cannot be written as JSON: {error}") from None
     # A value that changes when it is written and read would make the next run differ, without an error.
     if loads(text) != values:
-        raise EncodeError("context.state holds a value that JSON does not preserve, such as a tuple, a date or NaN")
+        raise EncodeError("context.state contains a value that JSON does not preserve, such as a tuple, a date or NaN")
     return text
 
 

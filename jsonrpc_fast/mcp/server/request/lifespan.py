@@ -66,7 +66,7 @@ class Lifespan:
     def check_idle(self) -> None:
         """Raise StateError if there are users."""
         if self._users:
-            raise StateError("the server runs already")
+            raise StateError("the server is already running")
 
     async def __aenter__(self) -> Any:
         # Counted even without a lifespan: `check_idle` asks whether the server runs.

@@ -122,7 +122,7 @@ class StateSeal:
             # Sorted: a client may write the members of the arguments in another order in the next round.
             return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).digest()
         except RecursionError:
-            raise invalid_params("arguments nest too deep for a request that takes several rounds") from None
+            raise invalid_params("arguments nest too deeply for a request that takes several rounds") from None
 
 
 class _Signer:

@@ -140,7 +140,7 @@ class TaskStore:
         if method == "tasks/cancel":
             # An error only in 2025-11-25; for the extension a late cancellation has succeeded.
             if task.is_final and not task.is_modern:
-                raise invalid_params(f"the task is {task.status} already")
+                raise invalid_params(f"the task is already {task.status}")
             task.cancel()
             return {} if task.is_modern else task.describe()
         # `tasks/update`: what an unknown key says is ignored, as the task may have continued.

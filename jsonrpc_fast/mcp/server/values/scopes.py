@@ -38,7 +38,7 @@ def declared_scopes(scopes: object, name: str = "scopes") -> frozenset[str]:
     found = as_scopes(scopes, name)
     for scope in found:
         if not SCOPE.fullmatch(scope):
-            raise ValueError(f'{name}: {scope[:64]!a} must be of visible ASCII characters without " and \\')
+            raise ValueError(f'{name}: {scope[:64]!a} must consist of visible ASCII characters without " and \\')
     return found
 
 

@@ -201,7 +201,7 @@ def test_the_text_of_a_type_error_is_short() -> None:
     assert str(caught.value) == (
         "tool function: the type of value is not supported: "
         "type <class 'tests.mcp.server.functions.test_decorators.Custom'> is not supported: "
-        "use a TypeAdapter of pydantic"
+        "use a pydantic TypeAdapter"
     )
 
 

@@ -247,7 +247,7 @@ async def test_what_a_provider_begins_with_is_open_while_the_server_runs() -> No
         async with converse(server, "2025-11-25") as client:
             assert await names(client, "tools/list") == ["a"]
             assert events.pop() == "open"
-            with pytest.raises(Exception, match="the server runs already"):
+            with pytest.raises(Exception, match="the server is already running"):
                 server.mount(Opened("b"))
             server.mount(Notes("c"))
             server.mounts.pop()
@@ -262,7 +262,7 @@ class Known(Notes):
 def test_names_that_are_known_are_refused() -> None:
     server = Server("outer", "1")
     server.tool("a")(lambda: None)
-    with pytest.raises(ValueError, match="a: registered already; mount the provider with a prefix"):
+    with pytest.raises(ValueError, match="a: already registered; mount the provider with a prefix"):
         server.mount(Known("b", "a"))
     assert server.mounts == []
     server.mount(Known("b", "a"), prefix="p")

@@ -519,7 +519,7 @@ async def test_responses_that_are_too_large_for_the_state() -> None:
         first = await client.result("tools/call", {"name": "ask"})
         large = {"roots": [{"uri": "file:///" + "x" * MAX_STATE_BYTES}]}
         error = await client.error("tools/call", {"name": "ask", **answered(first, large)})
-        assert error == (-32603, "requestState would hold more than 1048576 bytes", None)
+        assert error == (-32603, "requestState would have more than 1048576 bytes", None)
 
 
 async def test_a_response_that_the_function_changes_is_kept_unchanged() -> None:
