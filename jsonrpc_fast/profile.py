@@ -209,7 +209,7 @@ LENIENT: Final = Profile(name="lenient", null_params=True, null_companions=True)
 JSONRPC_1: Final = Profile(name="jsonrpc-1", optional_jsonrpc=True, null_companions=True, batches=False, writes="1.0")
 """JSON-RPC 1.0: messages may lack `jsonrpc`; a response has `result` and `error`, one of them null.
 
-Messages of 2.0 are accepted too, but no batches.
+Messages of 2.0 are accepted too, but batches are not.
 """
 
 LSP: Final = Profile(name="lsp", null_params=True, null_request_ids=False, float_ids=False, batches=False)

@@ -325,8 +325,8 @@ class HttpClient(_BaseClient[SyncClient]):
         Raises:
             RpcError: The server refused the batch as a whole.
             InvalidResponse: A response belongs to no call, or two belong to one. Then none of them is used.
-            ValueError: There are no items, or not as many types as calls; or the profile has no batches, so that the
-                results could not be read.
+            ValueError: There are no items, or not as many types as calls; or the profile does not allow
+                batches, so their results could not be read.
             Exception: As in `call`.
         """
         return done(self._batch(items, returns, **options))

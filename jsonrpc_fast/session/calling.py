@@ -246,7 +246,7 @@ class Caller:
 
         Raises:
             ValueError: There are no items, or more calls than `max_calls`, or not as many types as items; or the
-                profile of the transport has no batches, so that the results could not be read.
+                profile of the transport does not allow batches, so their results could not be read.
             StateError, ConnectionLost, EncodeError, TypeError: As in `call`, before sending.
         """
         items = list(items)

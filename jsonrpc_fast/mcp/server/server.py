@@ -282,7 +282,7 @@ class Server(Decorators, Served):
         Raises:
             ValueError: A name is known to be registered here already; another prefix begins with this one, so that
                 names would be ambiguous; or `other` is this server, or has it mounted.
-            StateError: The server runs already, and `other` has something to begin with.
+            StateError: The server is already running, and `other` has a lifespan, which could not begin any more.
         """
         check_type("other", other, Server, Provider)
         check_type("prefix", prefix, str, may_be_none=True)
@@ -290,7 +290,7 @@ class Server(Decorators, Served):
         provider = other._own_provider if isinstance(other, Server) else other
         if isinstance(provider, ServerProvider) and provider.contains(self._own_provider):
             raise ValueError("a server cannot contain itself")
-        # The lifespan has begun without it, and cannot begin twice.
+        # The lifespan of this server has begun without it, and cannot begin twice.
         if provider.lifespan() is not None:
             self.lifespan.check_idle()
         self._mount(provider, f"{prefix}{separator}" if prefix else "")
