@@ -1,7 +1,7 @@
-"""The encoders of one side of a conversation: they write what its profile says, in the form that the peer uses.
+"""The encoders of one side of a conversation: they write what its profile prescribes, in the form that the peer uses.
 
 A profile that reads messages without `jsonrpc` sets the form for a peer that has not written yet, or whose first
-message has no `jsonrpc`. A peer whose first message has it, be it valid or not, gets JSON-RPC 2.0 from then on.
+message has no `jsonrpc`. A peer whose first message has it, valid or not, gets JSON-RPC 2.0 from then on.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def has_jsonrpc(text: bytes | bytearray | memoryview | str) -> bool | None:
     if _may_have(data) is None:
         return otherwise
     depth = place = 0  # place: the depth of the members
-    # Only strings, colons and brackets are read: input that is cut off or no JSON is understood as far as it goes.
+    # Only strings, colons and brackets are read: input that is cut off or not JSON is understood as far as it goes.
     for token in _tokens(data):
         name, colon, opened = token.groups()
         if colon is not None:

@@ -19,7 +19,7 @@ SOURCES = sorted(path for kind in ("pyx", "pxd", "pxi") for path in (PACKAGE / "
 
 
 def comprehensions(source: str) -> list[int]:
-    """Return the lines of the list comprehensions in a source of Cython."""
+    """Return the lines of the list comprehensions in a Cython source."""
     found = []
     opened: list[str] = []
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -132,5 +132,5 @@ def test_tracebacks_name_each_function(core: ModuleType) -> None:
 
 
 def python_imports(code: str) -> str:
-    """The imports from the package in a source of Cython."""
+    """The imports from the package in a Cython source."""
     return "".join(re.findall(r"^from \.+\w* import (?:\([^)]*\)|.*)\n", code, re.MULTILINE))

@@ -26,7 +26,7 @@ def check_subject(name: str, subject: str, *, may_have_wildcards: bool = False) 
 
     Raises:
         TypeError: It is not a str.
-        ValueError: It is empty or too large, a token of it is empty, or it has a blank, a control character or a
+        ValueError: It is empty or too large, or it has an empty token, a blank, a control character or a
             wildcard that is not allowed there.
     """
     check_name(name, subject)

@@ -63,7 +63,7 @@ def with_members(payload: Raw, members: Mapping[str, Any], without: Container[st
 
 
 def with_meta(params: Raw, meta: Mapping[str, Any], without: Iterable[str] = ()) -> Raw:
-    """Return the params of a request with what a server of another client, or of another revision, is told in `_meta`.
+    """Return the params of a request with the `_meta` for a server of another client or of another revision.
 
     Args:
         params: The params.

@@ -131,7 +131,7 @@ class ServerConnection(FrontSession):
             method, is_async = partial(run_within, self._invoke), True
         if is_async:
             work = self._run_async(partial(method, members, context), context)
-            # For the session a task has started already, so it needs no slot.
+            # To the session this is a task that has already started, so it needs no slot.
             return work if needs_slot else asyncio.ensure_future(work)
         result = method(members, context)
         if type(result) is dict:
@@ -189,7 +189,7 @@ class ServerConnection(FrontSession):
 
     async def _run_async(self, method: Callable[[], Any], context: Context) -> Any:
         try:
-            # Called here, not earlier: if this is cancelled before it starts, no coroutine is left without an await.
+            # Called here, not earlier: if this is cancelled before it starts, no coroutine is left unawaited.
             result = method()
             if type(result) is CoroutineType or is_awaitable(result):
                 result = await result

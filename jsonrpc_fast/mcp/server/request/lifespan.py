@@ -11,7 +11,7 @@ Rules:
   - It begins with the first user and ends with the last one. A user is a connection, an HTTP application, or whoever
     enters `Server.lifespan`: a program that serves one connection after another enters it around them all.
   - It runs in its own task, so users may enter and leave in any order and in any task.
-  - If it cannot begin, each user that waits for it gets the exception. If it fails at the end, the last one does.
+  - If it cannot begin, each user that waits for it gets the exception. If it fails at the end, the last user gets it.
 """
 
 from __future__ import annotations
