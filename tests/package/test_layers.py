@@ -184,7 +184,7 @@ def arrows_up() -> list[tuple[str, str]]:
     return [arrow for arrow in arrows if not may_import(*arrow)]
 
 
-def circles(arrows: Mapping[str, set[str]]) -> list[set[str]]:
+def cycles(arrows: Mapping[str, set[str]]) -> list[set[str]]:
     """Return the sets of modules or folders that import each other, directly or through others."""
     reached = {module: set(others) for module, others in arrows.items()}
     for middle in reached:
@@ -192,7 +192,7 @@ def circles(arrows: Mapping[str, set[str]]) -> list[set[str]]:
             if middle in others:
                 others |= reached[middle]
     found = [{other for other in reached[module] if module in reached[other]} for module in sorted(reached)]
-    return [circle for at, circle in enumerate(found) if circle and circle not in found[:at]]
+    return [cycle for at, cycle in enumerate(found) if cycle and cycle not in found[:at]]
 
 
 def folder_of(module: str) -> str:
@@ -224,21 +224,21 @@ def test_no_import_goes_upward() -> None:
 
 
 def test_there_is_no_circle() -> None:
-    assert circles(imports()) == []
-    assert circles(folder_imports()) == []
+    assert cycles(imports()) == []
+    assert cycles(folder_imports()) == []
 
 
 def test_an_import_that_goes_up_and_its_circle_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(imports(), "codes", {"codec._backend"})
     assert arrows_up() == [("codes", "codec._backend")]
-    [circle] = circles(imports())
-    assert circle >= {"codes", "codec._backend"}
-    assert "session.session" not in circle
+    [cycle] = cycles(imports())
+    assert cycle >= {"codes", "codec._backend"}
+    assert "session.session" not in cycle
 
 
 def test_a_circle_of_folders_inside_a_layer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(imports(), "mcp.server.server", imports()["mcp.server.server"] | {"mcp.http.endpoint"})
-    assert [{"mcp.http", "mcp.server"} <= circle for circle in circles(folder_imports())] == [True]
+    assert [{"mcp.http", "mcp.server"} <= cycle for cycle in cycles(folder_imports())] == [True]
 
 
 def test_one_module_imports_orjson() -> None:
@@ -266,7 +266,7 @@ def test_the_page_shows_every_module_and_command(capsys: pytest.CaptureFixture[s
 
 def main() -> None:
     count = sum(map(len, imports().values()))
-    found = f"{len(circles(imports()))} circles of files, {len(circles(folder_imports()))} of folders"
+    found = f"{len(cycles(imports()))} cycles of files, {len(cycles(folder_imports()))} of folders"
     print(f"{len(MODULES)} modules, {count} imports: {len(arrows_up())} go up, {found}")
 
 
