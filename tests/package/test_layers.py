@@ -223,12 +223,12 @@ def test_no_import_goes_upward() -> None:
     assert arrows_up() == []
 
 
-def test_there_is_no_circle() -> None:
+def test_there_is_no_cycle() -> None:
     assert cycles(imports()) == []
     assert cycles(folder_imports()) == []
 
 
-def test_an_import_that_goes_up_and_its_circle_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_import_that_goes_up_and_its_cycle_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(imports(), "codes", {"codec._backend"})
     assert arrows_up() == [("codes", "codec._backend")]
     [cycle] = cycles(imports())
@@ -236,7 +236,7 @@ def test_an_import_that_goes_up_and_its_circle_are_found(monkeypatch: pytest.Mon
     assert "session.session" not in cycle
 
 
-def test_a_circle_of_folders_inside_a_layer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cycle_of_folders_inside_a_layer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(imports(), "mcp.server.server", imports()["mcp.server.server"] | {"mcp.http.endpoint"})
     assert [{"mcp.http", "mcp.server"} <= cycle for cycle in cycles(folder_imports())] == [True]
 
