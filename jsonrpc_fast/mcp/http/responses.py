@@ -25,6 +25,7 @@ from ...handlers.failures import on_failure
 from ...http.base import JSON_TYPE
 from ...http.guard import WATCH_SECONDS, Cancellable
 from ...http.requests import Header, Receive, Refusal, Send
+from ...types import CANCEL_SECONDS
 from .event_log import EventLog
 from .transport import MessageStream
 
@@ -337,7 +338,7 @@ class ResponseSender:
         for pump in self._pumps:
             pump.cancel()
         if self._pumps:
-            await asyncio.wait(self._pumps)
+            await asyncio.wait(self._pumps, timeout=CANCEL_SECONDS)
 
 
 def _event(id: str | None, data: bytes) -> bytes:

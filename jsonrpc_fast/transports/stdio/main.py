@@ -98,8 +98,12 @@ class _Signals:
                 loop.add_signal_handler(signal.SIGHUP, self._close, signal.SIGHUP)
 
     async def finish(self) -> None:
-        """Wait for what the signals began; the transport is closed."""
+        """Wait for what the signals began; the transport is closed. From then on a signal ends the process at once."""
         await asyncio.gather(*self._closing)
+        if sys.platform != "win32":
+            # A task that ignores its cancellation would keep the loop, and the process with it, from ending.
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                asyncio.get_running_loop().remove_signal_handler(number)
 
     def _close(self, number: signal.Signals) -> None:
         loop = asyncio.get_running_loop()

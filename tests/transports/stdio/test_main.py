@@ -72,6 +72,39 @@ def test_a_second_signal_does_not_wait() -> None:
         assert process.wait(2) == -signal.SIGTERM
 
 
+def test_a_signal_ends_a_process_whose_handler_goes_on_after_the_end() -> None:
+    program = """
+        import asyncio
+
+        from jsonrpc_fast.session import Session
+        from jsonrpc_fast.transports import run_stdio
+
+        async def stay():
+            while True:
+                try:
+                    await asyncio.sleep(3600)
+                except asyncio.CancelledError:
+                    pass
+
+        async def serve(transport):
+            async with Session(transport, {"stay": stay}, end_seconds=0, close_seconds=0.01) as session:
+                await session.wait_closed()
+
+        raise SystemExit(run_stdio(serve))
+    """
+    with subprocess.Popen(
+        script(program), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"stay"}\n')
+        process.stdin.close()
+        assert process.stderr.readline() == b"the server ended with requests without a response: 1\n"
+        wait_until_asleep(process.pid)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == -signal.SIGTERM
+
+
 def test_on_signal_is_called_before_the_channel_closes() -> None:
     """What `on_signal` sends is written, and so is what a task sends that it wakes."""
     changes = """
