@@ -111,7 +111,7 @@ class HttpStatusError(RuntimeError):
         self.headers = headers
         self.body = body
 
-    # Not the default, which is the `args`: headers and body may hold secrets, and the text goes to logs.
+    # Not the default, which is the `args`: headers and body may contain secrets, and the text goes to logs.
     def __str__(self) -> str:
         return f"HTTP status {self.status}"
 

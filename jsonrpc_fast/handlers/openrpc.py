@@ -5,8 +5,8 @@ Rules:
     accepts any value, as the function does.
   - The context of a function, `*args` and `**kwargs` are not parameters of its method.
   - Schemas that types share are in `components`. Two types with the same name become `Item` and `Item_2`.
-  - A default value that cannot be written as JSON is left out, or the schema that contains it, and so is such data of
-    an error.
+  - A default value that cannot be written as JSON is left out, or the schema that contains it. So is data of an
+    error that cannot be written.
 """
 
 from __future__ import annotations

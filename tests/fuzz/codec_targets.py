@@ -55,7 +55,7 @@ def kind(item: Any) -> Hashable:
 
 
 def check_fault(item: Any) -> None:
-    """Check that no fault holds a part of the input, except the id, which is sent back."""
+    """Check that no fault contains a part of the input, except the id, which is sent back."""
     for fault in item if isinstance(item, list) else [item]:
         if isinstance(fault, ParseError):
             check(CANARY not in fault.message and CANARY not in str(fault), "the input is in a fault", fault.code)

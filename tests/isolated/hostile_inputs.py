@@ -35,7 +35,7 @@ MAX_GROWTH: Final = 2.0
 MAX_NANOSECONDS: Final = {"core": 10_000, "pure": 20_000}
 """Maximum processor time per byte: for a byte that is a message, or a chunk of its own."""
 TEXT_NANOSECONDS: Final = {"core": 100, "pure": 1000}
-"""The same in a text of TEXT_BYTES or more with few messages: what `Limits` says, on a busy machine."""
+"""The same in a text of TEXT_BYTES or more with few messages: the bound that `Limits` states, on a busy machine."""
 TEXT_BYTES: Final = 100_000
 MAX_BYTES: Final = 400
 """Maximum memory per byte."""

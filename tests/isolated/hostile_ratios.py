@@ -23,7 +23,7 @@ from jsonrpc_fast.codec import _core, _pure
 from .hostile_codec import INPUTS, Input, Read
 
 MAX_RATIO: Final = 1.25
-"""More than 1 by the noise of the clock on a busy machine."""
+"""More than 1, because the clock is noisy on a busy machine."""
 MIN_NANOSECONDS: Final = 2.0
 """The bar of the core for a byte of a faulty text."""
 ROUNDS: Final = 5
