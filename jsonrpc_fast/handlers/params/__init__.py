@@ -10,6 +10,6 @@ Rules:
   - A type with a part of pydantic (a model, a pydantic dataclass, a `TypeAdapter`, `Field`) is converted by pydantic,
     all others by msgspec. Neither is imported before a type needs it.
   - A number such as 1.0 is an integer, as in JSON Schema.
-  - Problems contain only names and bounds of the types: no value of the input, no name of an unknown member, no key of a
+  - Problems contain only names and bounds of types: no value of the input, no name of an unknown member, no key of a
     mapping, and no text of an exception of the application.
 """
