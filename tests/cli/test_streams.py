@@ -500,7 +500,9 @@ def test_several_interrupts_show_no_traceback(
         process.communicate(timeout=SECONDS)
     assert b"Traceback" not in errors
     assert b"Exception" not in errors
-    assert status in ([0] if arguments[:2] == ["tap", "--"] else [130, -signal.SIGINT])
+    # The second signal kills the server of a tap. Signals without a gap may arrive as one, which this server ignores.
+    expected = [0, 128 + signal.SIGKILL] if arguments[:2] == ["tap", "--"] else [130]
+    assert status in [*expected, -signal.SIGINT]
 
 
 @rows("arguments", [TAP_HTTP, RELAY_HTTP], ids=["tap", "relay"])
