@@ -160,7 +160,7 @@ def _describe_loss(transport: StdioServer) -> str:
     if transport.dropped_requests:
         return f"the server ended with requests without a response: {transport.dropped_requests}"
     if isinstance(transport.fault, OSError):
-        return f"stdin or stdout failed: {transport.fault.strerror}"
+        return f"stdin or stdout failed: {transport.fault.strerror or transport.fault}"
     if transport.undrained_bytes:
         return f"the client did not read all output in time; dropped bytes: {transport.undrained_bytes}"
     return ""

@@ -214,6 +214,13 @@ def test_a_stdout_that_cannot_be_written_is_said(redirection: str, said: bytes, 
     assert end_of(command, asked(0)) == (b"", said, 1)
 
 
+def test_a_client_that_sends_too_much_that_is_invalid_is_said() -> None:
+    command = script(SESSION, "sys.exit(run_stdio(serve, max_faults=0))")
+    refused = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid Request"}}\n'
+    said = b"stdin or stdout failed: the peer sent more than 0 invalid messages\n"
+    assert end_of(command, b"{}\n") == (refused, said, 1)
+
+
 def end_by_signals(command: list[str], data: bytes, *signals: signal.Signals) -> tuple[bytes, bytes, int]:
     """Send signals to a process that works on `data`; return its outputs and exit code."""
     first = b'{"jsonrpc":"2.0","id":0,"method":"none"}\n'
