@@ -103,7 +103,10 @@ class _Signals:
         if sys.platform != "win32":
             # A task that ignores its cancellation would keep the loop, and the process with it, from ending.
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                asyncio.get_running_loop().remove_signal_handler(number)
+                if asyncio.get_running_loop().remove_signal_handler(number) and self.received:
+                    # After a signal the process ends by that signal. Python's handler of SIGINT would print a traceback
+                    # if another came first.
+                    signal.signal(number, signal.SIG_DFL)
 
     def _close(self, number: signal.Signals) -> None:
         loop = asyncio.get_running_loop()
