@@ -84,15 +84,15 @@ _TOOLS_CALLS: Final = (
     "tools_call_325",
     "tools_call_325_typescript",
 )
-_STRUCTURED: Final = (
-    "tools_list_14k",
-    "tools_list_14k_typescript",
-    "resource_text_14k",
-    "completion_80k",
-    "simulation_200k",
-    "logs_1m",
-    "logs_1m_typescript",
-)
+_STRUCTURED: Final = {
+    "tools_list_14k": 0.75,
+    "tools_list_14k_typescript": 0.75,
+    "resource_text_14k": 0.75,
+    "completion_80k": 0.70,
+    "simulation_200k": 0.75,
+    "logs_1m": 0.65,
+    "logs_1m_typescript": 0.65,
+}
 _ORJSON: Final = (ORJSON,)
 _MSGSPEC: Final = (MSGSPEC,)
 _ANY_MSGSPEC: Final = (MSGSPEC, MSGSPEC_UNTRACKED)
@@ -106,34 +106,41 @@ def bars() -> list[Bar]:
 
 def _decoding() -> Iterable[Bar]:
     for payload, limit, typed_limit in (
-        ("tiny_request", 0.20, 0.40),
-        ("small_request", 0.30, 0.50),
+        ("tiny_request", 0.18, 0.40),
+        ("small_request", 0.26, 0.50),
         ("small_request_spaced", 0.30, 0.50),
     ):
         yield Bar("decode", payload, CORE, _ORJSON, limit)
         yield Bar("decode", payload, CORE, _MSGSPEC, typed_limit)
     for payload in _TOOLS_CALLS:
-        yield Bar("decode", payload, CORE, _ORJSON, 0.70)
+        yield Bar("decode", payload, CORE, _ORJSON, 0.53)
         yield Bar("decode", payload, CORE, _ANY_MSGSPEC, 0.80)
-    for payload in ("did_change", "completion", "hover", "eth_call", "electrum_header", "progress"):
-        yield Bar("decode", payload, CORE, _ORJSON, 0.70)
+    for payload, limit in (
+        ("did_change", 0.52),
+        ("hover", 0.52),
+        ("eth_call", 0.44),
+        ("completion", 0.70),
+        ("electrum_header", 0.70),
+        ("progress", 0.70),
+    ):
+        yield Bar("decode", payload, CORE, _ORJSON, limit)
     yield Bar("decode", "params_first", CORE, _ORJSON, 1.0)
     yield Bar("decode", "unknown_last", CORE, _ORJSON, 1.0)
     yield Bar("decode, tight limits", "tools_call_217", CORE, _ORJSON, 1.0)
     for payload in ("error_77", "error_163"):
         yield Bar("decode", payload, CORE, _ORJSON, 0.50)
-    for payload, limit in (("tiny_response", 0.30), ("tools_call_response", 0.65), ("result_1k", 0.92)):
+    for payload, limit in (("tiny_response", 0.30), ("tools_call_response", 0.51), ("result_1k", 0.92)):
         yield Bar("decode", payload, CORE, _ORJSON, limit)
     for payload in _BATCHES:
-        yield Bar("decode", payload, CORE, _ORJSON, 0.72)
+        yield Bar("decode", payload, CORE, _ORJSON, 0.51)
     for payload in ("text_10k", "hex_32k", "blob_1m"):
-        yield Bar("decode", payload, CORE, _ORJSON, 0.25)
-    for payload in _STRUCTURED:
-        yield Bar("decode", payload, CORE, _ORJSON, 0.97)
+        yield Bar("decode", payload, CORE, _ORJSON, 0.20)
+    for payload, limit in _STRUCTURED.items():
+        yield Bar("decode", payload, CORE, _ORJSON, limit)
     for name in turns():
-        yield Bar("decode in turn", name, CORE, _ORJSON, 0.60)
-    for payload in ("emoji", "escapes", "floats", "integers"):
-        yield Bar("decode", payload, CORE, _ORJSON, 1.03)
+        yield Bar("decode in turn", name, CORE, _ORJSON, 0.55)
+    for payload, limit in (("chinese", 0.55), ("escapes", 0.60), ("emoji", 1.0), ("floats", 1.0), ("integers", 1.0)):
+        yield Bar("decode", payload, CORE, _ORJSON, limit)
     for payload in _UNUSUAL:
         yield Bar("decode", payload, CORE, _ORJSON, 1.0)
 
@@ -174,10 +181,11 @@ def _raw() -> Iterable[Bar]:
 
 def _encoding() -> Iterable[Bar]:
     limits = {
-        "tiny_response": 0.25,
-        "tools_call_response": 0.45,
-        "result_1k": 0.80,
-        **dict.fromkeys(("result_4k", "result_10k", "tools_list_14k", "completion_80k", "logs_1m"), 1.03),
+        "tiny_response": 0.24,
+        "tools_call_response": 0.43,
+        "result_1k": 0.60,
+        **dict.fromkeys(("result_4k", "result_10k"), 0.80),
+        **dict.fromkeys(("tools_list_14k", "completion_80k", "logs_1m"), 0.90),
         **dict.fromkeys(("blob_1m", "emoji_short", "floats_17_digits"), 1.0),
     }
     for payload, limit in limits.items():
