@@ -172,7 +172,7 @@ class Gateway(Served):
                 entry.transport(self.profile, raw=True)  # checks it
         self._instructions = instructions
         self.places: Places = Places(self.profile, max_servers, max_calls, idle_seconds, list_seconds, timeout)
-        self.connections: set[Any] = set()
+        self.connections: set[GatewayConnection] = set()
         self.make: partial[Catalog] = partial(Catalog, self._entries, self._prefixes, self.places)
         seal = StateSeal(state_key, name, STATE_SECONDS)
         self._rounds = Rounds(seal, max(1, max_servers // 2))
@@ -195,7 +195,7 @@ class Gateway(Served):
         """The names of the servers that run, of all clients."""
         return sorted(upstream.name for upstream in self.places.running)
 
-    def connection(self, transport: Transport, options: SessionOptions) -> Any:
+    def connection(self, transport: Transport, options: SessionOptions) -> GatewayConnection:
         """Return the connection of one client, which is not started. The arguments are those of `run`."""
         return GatewayConnection(self, transport, options)
 

@@ -79,7 +79,6 @@ class ServerConnection(FrontSession):
         self._validator = JsonRpcValidator(profile)
         self._must_validate = not is_strict_enough(transport, profile)
         self._subscriptions = ClientSubscriptions(self._capabilities)
-        # Each with the future that ends it when it is done, and the context of its request.
         self._has_state = False
         self._changed_lists: dict[str, None] = {}  # the client is not yet notified of these
         self._changed_uris: dict[str, None] = {}

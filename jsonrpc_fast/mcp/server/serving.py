@@ -23,7 +23,7 @@ from ...transports.stdio.main import run_stdio
 from ..applications import Application, HttpOptions, http_serving
 from ..protocol.versions import VERSIONS
 from .request.lifespan import Lifespan
-from .request.session import ClientConnection
+from .request.session import ClientConnection, FrontSession
 from .request.task_store import TaskStore
 
 
@@ -136,6 +136,9 @@ class ConnectionFactory:
 class Served(ConnectionFactory):
     """Serves clients, each with its own connection."""
 
+    def connection(self, transport: Any, options: SessionOptions) -> FrontSession:
+        raise NotImplementedError
+
     async def run(self, transport: Transport, **options: Unpack[SessionOptions]) -> None:
         """Serve one client until its connection closes. Cancelling this closes the connection.
 
@@ -148,7 +151,7 @@ class Served(ConnectionFactory):
             TypeError, ValueError: An option has a wrong type or value.
             Exception: Whatever the lifespan or the transport raises when it starts.
         """
-        connection: Any = self.connection(transport, options)  # a `FrontSession`
+        connection = self.connection(transport, options)
         self.connections.add(connection)
         try:
             async with contextlib.AsyncExitStack() as stack:

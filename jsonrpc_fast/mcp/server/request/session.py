@@ -1,7 +1,7 @@
 """The session of one client, as a server, a gateway or a program behind HTTP has it, and what is sent to the client.
 
 Rules:
-  - A legacy client gets requests after `notifications/initialized`, a modern one none.
+  - A legacy client gets requests after `notifications/initialized`, a modern one gets none.
   - A client that does not read gets no log messages until it reads again.
 """
 
@@ -33,7 +33,7 @@ class ClientConnection:
     """The connection of one client, for what serves it over HTTP."""
 
     def serve_at_once(self, message: Request, subject: object) -> bytes | Run | None:
-        """Serve a request in the task of its HTTP request, if it needs nothing else. By default none is.
+        """Serve a request in the task of its HTTP request, if it needs nothing else. By default, none is.
 
         Args:
             message: The request.
@@ -164,7 +164,7 @@ class FrontSession(McpSession, ClientConnection):
         self.push([Notification("notifications/message", params)], destination)
 
     def push(self, notifications: Iterable[Notification], destination: Destination | None = None) -> None:
-        """Send notifications without waiting for the client to read. One that has gone needs none."""
+        """Send notifications without waiting for the client to read. A client that has gone needs none."""
         for notification in notifications:
             try:
                 self.notify_soon(notification.method, notification.params, destination=destination)
