@@ -48,6 +48,7 @@ INTERNAL = (
     "EmptyObject",
     "Follower",
     "Function",
+    "GatewayConnection",
     "GroupMember",
     "HttpExchange",
     "InboundBatch",
