@@ -82,7 +82,7 @@ class Encoders:
                 return self.encode_notification(method, params, delimited=delimited, default=default, option=option)
             return self.encode_request(id, method, params, delimited=delimited, default=default, option=option)
         except EncodeError as error:
-            raise explained(error, method, params, self.default_of(default), option) from error.__cause__
+            raise explained(error, method, params, self.default_of(default), option, id=id) from error.__cause__
 
     def listener(self) -> Callable[[Any], bool] | None:
         """Return a function to call with each input of the peer before it is decoded; None if the form cannot change.
@@ -183,8 +183,16 @@ _MAX_PARTS = 1000
 """The largest number of values that are tried, so that the search takes less time than the call."""
 
 
-def explained(error: EncodeError, method: str, params: Any, default: Default = None, option: int = 0) -> EncodeError:
-    """Return the error for params of a method, which names the method and the place of the value.
+def explained(
+    error: EncodeError,
+    method: str,
+    params: Any,
+    default: Default = None,
+    option: int = 0,
+    *,
+    id: MessageId | Unset = UNSET,
+) -> EncodeError:
+    """Return the error for a request or notification, which names the method and the place of the value.
 
     Args:
         error: What the encoder has raised.
@@ -192,12 +200,14 @@ def explained(error: EncodeError, method: str, params: Any, default: Default = N
         params: Its params.
         default: As in `encode`.
         option: As in `encode`.
+        id: The id of a request.
     """
-    # A lone surrogate in the method: the text of the error cannot show it, either.
-    try:
-        method.encode()
-    except UnicodeEncodeError:
-        return EncodeError(f"{error}: the method")
+    # A lone surrogate in one of these: the text of the error cannot show it, either.
+    for name, member in (("method", method), ("id", id)):
+        try:
+            str(member).encode()
+        except UnicodeEncodeError:
+            return EncodeError(f"{error}: the {name}")
     place = _place_of(params, default, option)
     return EncodeError(f"{error}: {place or 'the params'} of {method}")
 

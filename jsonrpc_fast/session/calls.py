@@ -48,7 +48,7 @@ from ..errors import ConnectionLost, EncodeError, StateError
 from ..handlers.failures import CancelledError
 from ..hooks import Outcome
 from ..profile import JSONRPC
-from ..types import MessageId
+from ..types import UNSET, MessageId
 from .conventions import Convention, ProgressToken, is_wide
 from .requests import with_default
 
@@ -436,7 +436,8 @@ class Calls:
                 return self._encode_notification(method, params, delimited=delimited)
             return self._encode_request(call.id, method, params, delimited=delimited)
         except EncodeError as error:
-            raise explained(error, method, params, self._default) from error.__cause__
+            id = UNSET if call is None else call.id
+            raise explained(error, method, params, self._default, id=id) from error.__cause__
 
     def cancel(self, call: Call, reason: str | None = None) -> bytes:
         """Settle a call as `CANCELLED`. Returns the notice to send; b"" also if the call has settled already."""

@@ -167,6 +167,11 @@ def test_the_place_of_a_value_that_cannot_be_written(params: Any, place: str) ->
     assert str(explained(EncodeError("why"), "m", params)) == f"why: {place} of m"
 
 
+def test_an_id_that_cannot_be_written_is_named() -> None:
+    with pytest.raises(EncodeError, match=r": the id$"):
+        PLAIN.encode_call("m", [1], "\ud800")
+
+
 def test_a_default_is_asked_again() -> None:
     def default(value: object) -> Any:
         raise ValueError("secret")

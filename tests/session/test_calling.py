@@ -105,6 +105,10 @@ async def test_params_that_cannot_be_written_are_named() -> None:
             await client.call("shop.buy", {(): 1})
         with pytest.raises(EncodeError, match=r": the method$"):
             await client.call("shop\ud800", [1])
+    async with sessions({}, client_options={"id_factory": lambda: "\ud800"}) as (client, _):
+        for sending in (client.call("shop.buy"), client.call_batch([("shop.buy", [1])])):
+            with pytest.raises(EncodeError, match=r": the id$"):
+                await sending
 
 
 async def test_a_malformed_answer_is_raised() -> None:
