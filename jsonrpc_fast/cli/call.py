@@ -16,7 +16,6 @@ import json
 import os
 import re
 import signal
-import ssl
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
@@ -181,6 +180,7 @@ class _Server:
             return StdioClient(options.program, framing=framing, **common)
         if self.scheme in ("tcp", "tls"):
             from ..transports import TcpClient
+            from ..transports.stream.tls import ssl
 
             context = ssl.create_default_context() if self.scheme == "tls" else None
             return TcpClient(*parse_address(target[6:]), ssl=context, framing=framing, **common)

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar, overload
@@ -42,6 +41,7 @@ from ..handlers import Handlers
 from ..handlers.failures import is_failure, on_failure
 from ..hooks import FoundHooks, logger
 from ..transports.protocol import Transport
+from ..transports.stream.tls import is_certificate_fault
 from ..types import TIMEOUT_SECONDS, UNSET, Unset
 from .calling import CallOptions
 from .options import SessionOptions, check_options
@@ -109,7 +109,7 @@ def is_temporary(error: Exception) -> bool:
     502, 503 or 504.
     """
     if isinstance(error, (OSError, asyncio.TimeoutError)):
-        return not isinstance(error, ssl.SSLCertVerificationError)
+        return not is_certificate_fault(error)
     if isinstance(error, RpcError):
         return error.code == SessionErrorCode.SERVER_BUSY
     return getattr(getattr(error, "response", None), "status_code", None) in _TEMPORARY_STATUSES

@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import os
 import socket
-import ssl as tls
 from functools import partial
 from typing import Final
 
 from ..._checks import MAX_PORT, check_count, check_seconds, check_type
 from ..._typing import Unpack
-from .tls import TlsChannel
+from .tls import TlsChannel, check_context
+from .tls import ssl as tls
 from .transport import SocketChannel, SocketOptions, StreamTransport, is_abstract, socket_path
 
 CONNECT_SECONDS: Final = 30.0
@@ -59,7 +59,7 @@ class TcpClient(StreamTransport):
         super().__init__(tcp_channel(host, port, ssl, server_hostname), **options)
         check_type("host", host, str)
         check_count("port", port, 1, MAX_PORT, may_be_none=False)
-        check_type("ssl", ssl, tls.SSLContext, may_be_none=True)
+        check_context(ssl)
         check_type("server_hostname", server_hostname, str, may_be_none=True)
         check_seconds("connect_seconds", connect_seconds)
         self._connect_seconds = connect_seconds

@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import os
 import socket
-import ssl as tls
 from collections.abc import Callable, Coroutine
 from typing import Any, TypedDict, cast
 
@@ -26,7 +25,8 @@ from ..channel import Events
 from ..connection import SERVE_SECONDS, State
 from .admission import MAX_BUFFERED_BYTES, MAX_CONNECTIONS, Admission
 from .listening import BACKLOG, MAX_BACKLOG, bind_path, check_socket, inode_of, listen_on, listen_on_port
-from .tls import HANDSHAKE_SECONDS, TlsChannel
+from .tls import HANDSHAKE_SECONDS, TlsChannel, check_context
+from .tls import ssl as tls
 from .transport import (
     SocketChannel,
     SocketOptions,
@@ -325,7 +325,7 @@ class TcpServer(StreamServer):
         **options: Unpack[ServerOptions],
     ) -> None:
         super().__init__(serve, **options)
-        check_type("ssl", ssl, tls.SSLContext, may_be_none=True)
+        check_context(ssl)
         check_seconds("handshake_seconds", handshake_seconds)
         check_type("host", host, str, may_be_none=True)
         check_count("port", port, 0, MAX_PORT)

@@ -14,16 +14,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
 from typing import Any, Final, cast
 
+from ..._checks import check_type
 from ..channel import Events
 from .transport import LayeredChannel, SocketChannel, read_buffer
+
+try:
+    import ssl as ssl
+except ImportError:  # a Python that was built without OpenSSL
+    ssl = cast("Any", None)
 
 HANDSHAKE_SECONDS: Final = 10.0
 """The default of `handshake_seconds`: how long the peer may take to open the connection."""
 READ_BYTES: Final = 64 * 1024
 """How many encrypted bytes are read at a time: thousands of records with one byte each, which all take a call."""
+
+
+def check_context(context: ssl.SSLContext | None) -> None:
+    """Check the option `ssl`.
+
+    Raises:
+        TypeError: It is not an SSLContext.
+    """
+    if context is not None:
+        check_type("ssl", context, ssl.SSLContext)
+
+
+def is_certificate_fault(error: Exception) -> bool:
+    """Return whether a connection has failed because the certificate of the peer is invalid."""
+    return ssl is not None and isinstance(error, ssl.SSLCertVerificationError)
 
 
 class TlsChannel(LayeredChannel):

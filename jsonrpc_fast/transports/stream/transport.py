@@ -17,13 +17,12 @@ import contextlib
 import mmap
 import os
 import socket
-import ssl
 import struct
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from math import inf
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ..._checks import check_seconds, checked_path
 from ..._typing import Unpack
@@ -32,6 +31,9 @@ from ..channel import LOW_WATER_BYTES, Channel, Events
 from ..connection import Connection
 from ..heartbeat import Heartbeat
 from ..protocol import MAX_FAULTS, MessageOptions, TransportOptions
+
+if TYPE_CHECKING:
+    import ssl
 
 READ_BYTES: Final = 256 * 1024
 """How many bytes are read from a socket at a time. A message that arrives in one piece is decoded in place.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl as tls
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
@@ -17,6 +16,8 @@ from ...errors import ConnectionLost
 from ...profile import JSONRPC
 from ..channel import Events
 from ..stream.client import CONNECT_SECONDS, tcp_channel
+from ..stream.tls import check_context
+from ..stream.tls import ssl as tls
 from ..stream.transport import SocketOrLayer
 from .channel import WebSocketChannel
 from .transport import WebSocketOptions, WebSocketTransport, limits_of
@@ -114,7 +115,7 @@ class WebSocketClient(WebSocketTransport):
         **options: Unpack[WebSocketOptions],
     ) -> None:
         check_seconds("connect_seconds", connect_seconds)
-        check_type("ssl", ssl, tls.SSLContext, may_be_none=True)
+        check_context(ssl)
         check_type("uri", uri, str)
         check_type("headers", headers, Iterable)
         check_type("origin", origin, str, may_be_none=True)

@@ -10,7 +10,6 @@ Rules:
 from __future__ import annotations
 
 import re
-import ssl as tls
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any, cast
@@ -29,6 +28,7 @@ from ...types import UNSET, Unset
 from ..close_codes import CloseCode
 from ..stream.server import ListeningOptions, Serve, TcpServer
 from ..stream.tls import HANDSHAKE_SECONDS
+from ..stream.tls import ssl as tls
 from ..stream.transport import SocketChannel, SocketOrLayer, SocketTransport
 from .channel import Phase, WebSocketChannel
 from .transport import WebSocketOptions, WebSocketTransport, limits_of

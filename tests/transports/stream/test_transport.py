@@ -573,3 +573,31 @@ async def test_the_certificate_of_a_tls_client() -> None:
         assert certificate is not None
         assert certificate["subjectAltName"] == (("IP Address", "127.0.0.1"),)
     await server.close()
+
+
+WITHOUT_SSL = """
+import sys
+sys.modules["ssl"] = sys.modules["_ssl"] = None  # as in a Python that was built without OpenSSL
+import asyncio
+from jsonrpc_fast.session import ReconnectingSession, Session
+from jsonrpc_fast.session.reconnecting import is_temporary
+from jsonrpc_fast.transports import TcpClient, TcpServer
+
+async def serve(transport):
+    async with Session(transport, {"add": lambda a, b: a + b}) as session:
+        await session.wait_closed()
+
+async def main():
+    server = TcpServer(serve, "127.0.0.1", 0)
+    await server.start()
+    async with ReconnectingSession(lambda: TcpClient(*server.address)) as session:
+        print(await session.call("add", [1, 2]), is_temporary(OSError()))
+    await server.close()
+
+asyncio.run(main())
+"""
+
+
+def test_a_python_without_ssl_has_sockets() -> None:
+    run = subprocess.run([sys.executable, "-c", WITHOUT_SSL], capture_output=True, text=True, timeout=60)
+    assert (run.stdout, run.stderr) == ("3 True\n", "")
