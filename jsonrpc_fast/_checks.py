@@ -164,6 +164,18 @@ def checked_path(name: str, value: object, at: int = 0) -> str:
     return str(text)
 
 
+def check_header_names(headers: Mapping[str, str] | None) -> None:
+    """Check the names of the user's headers.
+
+    Raises:
+        TypeError: They do not map strings to strings.
+        ValueError: A name is not one. The text contains no name.
+    """
+    check_texts("headers", headers)
+    if not all(HEADER_NAME.fullmatch(name) for name in headers or ()):
+        raise ValueError("the names of headers must consist of letters, digits, - and _")
+
+
 def check_headers(headers: Mapping[str, str] | None) -> None:
     """Check the user's headers here, because the errors and logs of the HTTP library would show their values.
 
@@ -171,10 +183,8 @@ def check_headers(headers: Mapping[str, str] | None) -> None:
         TypeError: They do not map strings to strings.
         ValueError: HTTP does not allow a name or a value. The text contains the name, but no value.
     """
-    check_texts("headers", headers)
+    check_header_names(headers)
     for name, value in (headers or {}).items():
-        if not HEADER_NAME.fullmatch(name):
-            raise ValueError("the names of headers must consist of letters, digits, - and _")
         if not HEADER_VALUE.fullmatch(value):
             raise ValueError(f"the header {name} must be one line of ASCII characters, without blanks around it")
 

@@ -20,7 +20,7 @@ from nats.errors import Error as NatsError
 from nats.errors import TimeoutError as NatsTimeout
 from nats.js import JetStreamContext
 
-from ..._checks import check_callable, check_seconds, check_texts, check_type
+from ..._checks import check_callable, check_header_names, check_seconds, check_type
 from ..._typing import Unpack
 from ...codec import Params
 from ...codec._json import Default, check_option
@@ -107,7 +107,13 @@ class ServiceClient(ResponseReader):
     ) -> Any: ...
 
     async def call(
-        self, method: str, params: Params = None, *, returns: Any = UNSET, **options: Unpack[PublishOptions]
+        self,
+        method: str,
+        params: Params = None,
+        *,
+        returns: Any = UNSET,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Any:
         """Call a method and return its result.
 
@@ -128,17 +134,16 @@ class ServiceClient(ResponseReader):
                 then False: the call may be sent again.
             InvalidResponse: What arrived is not a response to this call, or its result is not of the type `returns`.
             EncodeError, TypeError: The params cannot be encoded, or the type `returns` is not supported.
-            ValueError: The message is larger than the broker allows, `timeout` is negative or NaN, or a header is
-                Jsonrpc-Reply-To, which the client sets itself.
+            ValueError: The message is larger than the broker allows, `timeout` is negative or NaN, a header has a wrong
+                name, or one is Jsonrpc-Reply-To, which the client sets itself.
         """
         read = None if returns is UNSET else result_reader(returns)
-        seconds = options.get("timeout")
-        seconds = self._timeout if seconds is None else seconds
+        seconds = self._timeout if timeout is None else timeout
         check_seconds("timeout", seconds, may_be_none=False)
         # The response comes on its own subject, so the id need not be unique among clients.
         id = next(self._ids)
         text = self._encode_call(method, params, id)
-        found = {**self._headers, **_checked(options.get("headers"))}
+        found = {**self._headers, **_checked(headers)}
         with exchange(self._hooks, {id: method}) as sent:
             send = partial(self._send, text, dict(sent.headers(found) or {}), seconds)
             try:
@@ -182,7 +187,7 @@ class ServiceClient(ResponseReader):
 
 
 def _checked(headers: Mapping[str, str] | None) -> dict[str, str]:
-    check_texts("headers", headers)
+    check_header_names(headers)  # nats-py refuses a wrong name too late, with an exception of its own
     found = dict(headers or {})
     # The service would send the response to the subject in the header, and the call would time out.
     if any(name.lower() == REPLY_HEADER.lower() for name in found):

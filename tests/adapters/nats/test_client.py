@@ -113,6 +113,17 @@ async def test_the_header_for_the_response_is_the_clients_own(server: NatsServer
                 await begin("m", headers={name: "elsewhere"})
 
 
+@pytest.mark.parametrize("name", ["", "a b", "a:b", "é"])
+async def test_a_name_that_no_header_can_have(name: str) -> None:
+    client = ServiceClient(nats.aio.client.Client(), "s")
+    for begin in (client.call, client.notify):
+        with pytest.raises(ValueError, match="names of headers"):
+            await begin("m", headers={name: "value"})
+
+
 async def test_options() -> None:
     with pytest.raises(ValueError, match="timeout"):
         ServiceClient(nats.aio.client.Client(), "s", timeout=-1)
+    options: dict[str, Any] = {"time_out": 5}
+    with pytest.raises(TypeError, match="time_out"):
+        await ServiceClient(nats.aio.client.Client(), "s").call("m", **options)
