@@ -11,18 +11,16 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable
 from contextvars import Context
-from typing import Any, Final
+from typing import Any
 
+from .._parts import TaskPart
 from ..codes import DEADLINE_MESSAGE, SessionErrorCode
 from ..errors import RpcError, StateError
 from ..types import is_awaitable
 from .awaiting import OuterCoroutine, discard
 from .handler import Handler, OuterHandler, RequestContext
-
-_COUNTS_CANCELLATIONS: Final = sys.version_info >= (3, 11)
 
 
 class DeadlineHandler(OuterHandler):
@@ -68,35 +66,19 @@ class TimedAwaitable(OuterCoroutine[Any]):
 
 async def _run(work: Awaitable[Any], deadline: float | None, late_error: Callable[[], Exception]) -> Any:
     # Without a loop, or on a loop other than asyncio's, there is no timer.
-    task: Any = None if deadline is None else asyncio.current_task()
-    if task is None or deadline is None:
+    if deadline is None or asyncio.current_task() is None:
         discard(work)
         raise StateError("the timeout of a handler needs asyncio: use the timeouts of this event loop")
     loop = asyncio.get_running_loop()
     if loop.time() >= deadline:
         discard(work)
         raise late_error()
-    # Earlier requests for cancellation belong to others, and must survive `uncancel`.
-    cancellations = task.cancelling() if _COUNTS_CANCELLATIONS else 0
-    is_late = False
-
-    def expire() -> None:
-        nonlocal is_late
-        is_late = True
-        task.cancel()
-
+    part = TaskPart()
     # Not in the context of the request: asyncio keeps a cancelled timer until its time comes, and its context with it.
-    timer = loop.call_at(deadline, expire, context=Context())
-    is_cancelled = False
+    timer = loop.call_at(deadline, part.cancel, context=Context())
     try:
-        return await work
-    except asyncio.CancelledError:
-        is_cancelled = True
-        raise
+        with part:
+            return await work
     finally:
         timer.cancel()
-        if is_late:
-            left = task.uncancel() if _COUNTS_CANCELLATIONS else 0
-            # Only this deadline has cancelled the task. Otherwise the cancellation from outside continues.
-            if is_cancelled and left <= cancellations:
-                raise late_error() from None
+    raise late_error()

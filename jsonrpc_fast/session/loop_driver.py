@@ -21,10 +21,10 @@ from math import inf
 from types import CoroutineType
 from typing import Any, Final
 
+from .._parts import TaskPart
 from ..codec._backend import ServedCoroutine
 from ..errors import ConnectionLost, StateError
 from ..handlers.awaiting import OuterCoroutine, resume
-from ..transports.parts import TaskPart
 from ..transports.protocol import Transport
 from .calls import Call
 from .driver import Driver

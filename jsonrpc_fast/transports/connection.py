@@ -47,6 +47,7 @@ from functools import partial
 from typing import Any, Final
 
 from .._checks import check_callable, check_count, check_seconds, check_type
+from .._parts import TaskPart
 from ..codec import ParseError
 from ..codec.encoders import Encoders
 from ..errors import ConnectionLost, StateError, run_callback
@@ -55,7 +56,6 @@ from ..profile import JSONRPC, Limits, Profile
 from ..types import UNSET, Unset
 from . import debug, readers
 from .channel import HIGH_WATER_BYTES, LOW_WATER_BYTES, Channel, Events
-from .parts import TaskPart
 from .protocol import Sendable, Transport
 from .readers import Reader, StreamReader, TextReader
 from .waiters import Waiters

@@ -23,6 +23,7 @@ LAYERS = {
     "_typing": 1,
     "_logs": 1,
     "_pointers": 1,
+    "_parts": 1,
     "_version": 1,
     "types": 1,
     "codes": 1,
@@ -55,6 +56,7 @@ VOCABULARY = (
     "_logs",
     "_repr",
     "_pointers",
+    "_parts",
     "codes",
     "errors",
     "profile",
@@ -62,6 +64,7 @@ VOCABULARY = (
 )
 """The lowest layer, in order: each module may import those before it."""
 MAY_IMPORT_ASYNCIO = (
+    "_parts",
     "handlers.failures",
     "handlers.deadlines",
     "handlers.executors",

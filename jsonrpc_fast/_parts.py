@@ -1,4 +1,4 @@
-"""A part of a task that can be cancelled on its own, such as the opening of a channel."""
+"""Parts of a task that can be cancelled on their own, such as a handler with a deadline or the opening of a channel."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import sys
 from typing import Any, Final
 
-from .._typing import Self
+from ._typing import Self
 
 _COUNTS_CANCELLATIONS: Final = sys.version_info >= (3, 11)
 
@@ -36,6 +36,11 @@ class TaskPart(asyncio.Future[None]):
         return cancelled
 
     @property
+    def is_cancelled(self) -> bool:
+        """Whether the part was cancelled. It may have ended in another way all the same."""
+        return bool(self._cancellations)
+
+    @property
     def is_task_cancelled(self) -> bool:
         """Whether something else has cancelled the whole task since the part has begun; known when it has ended."""
         return _COUNTS_CANCELLATIONS and self.task.cancelling() > self._before
@@ -49,4 +54,4 @@ class TaskPart(asyncio.Future[None]):
             # A cancellation that is not taken back would make an `asyncio.timeout` around this block fail.
             for _ in range(self._cancellations):
                 self.task.uncancel()
-        return bool(self._cancellations) and isinstance(error, asyncio.CancelledError) and not self.is_task_cancelled
+        return self.is_cancelled and isinstance(error, asyncio.CancelledError) and not self.is_task_cancelled

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from jsonrpc_fast.transports.parts import TaskPart
+from jsonrpc_fast._parts import TaskPart
 
 from ..support.tables import rows
 
