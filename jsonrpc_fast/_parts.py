@@ -12,10 +12,10 @@ _COUNTS_CANCELLATIONS: Final = sys.version_info >= (3, 11)
 
 
 class TaskPart(asyncio.Future[None]):
-    """A context that can be cancelled without the rest of the running task, like `asyncio.timeout`.
+    """A context manager that can be cancelled without the rest of the running task, like `asyncio.timeout`.
 
-    Its own cancellation ends with it. A cancellation of the whole task continues, where tasks count them. As a future,
-    it is done when the block has ended.
+    Its own cancellation ends with the block. A cancellation of the whole task is passed on, on versions of Python whose
+    tasks count cancellations. The future is done when the block has ended.
 
     Attributes:
         task: The task.

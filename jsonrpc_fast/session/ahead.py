@@ -4,8 +4,8 @@ Rules:
   - The cancellation follows its request among the messages that a transport has read, or in the batch of the request.
   - Such a request gets the same response as one that is cancelled while it is served.
   - It is served like any other if a request with its id is in flight; then that request is cancelled.
-  - A cancellation withdraws one request, however often the same messages are read ahead: messages that a turn leaves
-    undelivered are read ahead again, with those that were received since.
+  - A cancellation withdraws only one request, even if it is read ahead several times: the messages that a turn leaves
+    undelivered are read ahead again, together with newer ones.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Withdrawn(NamedTuple):
 def look_ahead(convention: Convention) -> Callable[[list[Any]], None] | None:
     """Return a function that puts a `Withdrawn` in place of each request in a list whose cancellation follows.
 
-    The list contains what the codec returned. The result is None if nothing is cancelled in the convention.
+    The list contains what the codec returned. Returns None if the convention has no cancellation.
     """
     notice = convention.cancellation(0, None)
     return None if notice is None else partial(_look_ahead, convention, notice[0])
 
 
 def _look_ahead(convention: Convention, method: str, items: list[Any]) -> None:
-    kinds = set(map(type, items))  # in C, for the many chunks without a notification or a batch
+    kinds = set(map(type, items))  # runs in C: most chunks contain neither a notification nor a batch
     if Notification in kinds or list in kinds:
         _withdraw(convention, method, items, {})
 
@@ -56,18 +56,18 @@ def _withdraw(
     """Replace requests in a list.
 
     Args:
-        places: For each id that came before, the list and the index of its request; None if that is withdrawn already.
+        places: For each earlier id, the list and the index of its request; None if the request is withdrawn already.
     """
     for index, item in enumerate(items):
         kind = type(item)
         if kind is Request:
             places[type(item.id), item.id] = items, index
         elif kind is Withdrawn:
-            places[type(item.id), item.id] = None  # the next cancellation of this id is the one that withdrew it
+            places[type(item.id), item.id] = None  # the next cancellation of this id has withdrawn it
         elif kind is list:
             _withdraw(convention, method, item, places)
         elif kind is Notification and item.method == method:
-            # What it raises is reported when the notification is received.
+            # An exception raised here is reported when the notification is received.
             notice = run_callback(lambda _: None, convention.read, method, decoded(item.params))
             place = places.pop((type(notice.id), notice.id), None) if type(notice) is Cancellation else None
             if place is not None:

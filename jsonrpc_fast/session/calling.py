@@ -1,6 +1,6 @@
 """The calling half of a session: sends calls and notifications, and settles each call exactly once.
 
-It is one class because all ways to call share the queue for room, the timer and the settling; half of its lines
+It is one class because all ways to call share the wait queue, the timer and the settling of calls. Half of its lines
 document arguments.
 
 Rules:
@@ -52,7 +52,7 @@ _RESULT: Final = Outcome.RESULT  # looked up once: before Python 3.12 access to 
 
 
 class CallOptions(TypedDict, total=False):
-    """The options of `call`, of sessions and of those that connect again."""
+    """The options of `call`, for sessions and reconnecting sessions."""
 
     timeout: float | Unset | None
     idle_timeout: float | None
@@ -63,8 +63,8 @@ class Caller:
     """The half of a `Session` that calls the peer; handlers see their session as this class.
 
     Attributes:
-        context: Any object of the application, such as the user. A handler may replace it; later handlers get the new
-            one.
+        context: Any object of the application, such as the current user. A handler may replace it; later handlers get
+            the new object.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Caller:
             params: A list (positional), a dict (named) or None.
             returns: The type of the result: plain types, dataclasses, TypedDicts, Structs of msgspec and models of
                 pydantic, such as `list[Item]`. The default is the result as it was decoded. Needs the extra `typed`,
-                unless the type is pydantic's.
+                unless it is a pydantic type.
             timeout: Seconds, including the time spent waiting for room; None: no limit. The default is the session's
                 `timeout`.
             idle_timeout: Maximum seconds without progress. The peer is asked for progress if the convention allows it.
@@ -153,7 +153,7 @@ class Caller:
             EncodeError, TypeError: The params cannot be encoded, or the type `returns` is not supported.
         """
         read = None if returns is UNSET else result_reader(returns)
-        # Like `waiting`, but without a context manager: this is done for each call.
+        # Like `waiting`, but without the cost of a context manager, because this runs for each call.
         run = running()
         is_only = False
         if run is not None:
@@ -245,12 +245,12 @@ class Caller:
             None for a notification.
 
         Raises:
-            ValueError: There are no items, or more calls than `max_calls`, or not as many types as items; or the
-                profile of the transport does not allow batches, so their results could not be read.
+            ValueError: There are no items, there are more calls than `max_calls`, or `returns` has a different number
+                of types; or the profile of the transport does not allow batches, so the results could not be read.
             StateError, ConnectionLost, EncodeError, TypeError: As in `call`, before sending.
         """
         items = list(items)
-        # Checked before the wait for room: a wrong item must not take a place among those that wait.
+        # Checked before the wait for room: an invalid item must not take a place in the wait queue.
         for item in items:
             if not isinstance(item, Notification) and not (isinstance(item, (tuple, list)) and len(item) == 2):
                 raise TypeError("an item of a batch must be a tuple (method, params) or a Notification")
@@ -278,7 +278,7 @@ class Caller:
             nonlocal left
             results[index] = result if error is None else error
             left -= 1
-            # `done` is cancelled if the task that waits is: it then cancels the calls one by one.
+            # If the waiting task is cancelled, so is `done`; the calls are then cancelled one by one.
             if not left and not done.done():
                 done.set_result(None)
 
@@ -349,7 +349,7 @@ class Caller:
                 raise StateError("too many notifications from other threads are waiting")
             future = run_threadsafe(loop, partial(self._notify_unless_cancelled, method, params))
             self._from_threads.add(future)
-        # Outside of the lock: a future that is done already calls this at once.
+        # Outside the lock: if the future is already done, this is called at once.
         future.add_done_callback(self._from_threads.discard)
         return future
 
@@ -410,20 +410,20 @@ class Caller:
             async for item in session.stream("search", {"text": "tea"}):
                 print(item)
 
-        The peer sends each part as progress, as the convention says. See `Stream`.
+        The peer sends each part as progress, as the convention defines it. See `Stream`.
 
         Args:
             method: The method to call. `destination` is as in `call`.
             params: An object or None: the convention's token is added to them.
             timeout: Seconds for the whole call; None: no limit.
             idle_timeout: Maximum seconds without a part; None: no limit. The default is the session's `timeout`.
-            max_items: How many parts are kept for the reader, 1 or more. Nothing more is read then, unless this side
-                waits for something else.
+            max_items: Maximum number of unread parts, 1 or more. At this number, nothing more is read from the peer,
+                unless this side waits for something else.
 
         Raises:
             StateError: The session is not started, or its convention has no progress.
-            TypeError, ValueError: An argument has the wrong type or value; the params cannot carry a token, as an array
-                cannot.
+            TypeError, ValueError: An argument has the wrong type or value, or the params are an array, which cannot
+                carry a token.
         """
         loop = self._started_loop()
         check_count("max_items", max_items, 1, may_be_none=False)
@@ -525,7 +525,7 @@ class Caller:
         return self._engine.may_call and (
             not self._engine.calls.has_room(calls)
             or self._transport.write_buffer_bytes > HIGH_WATER_BYTES
-            or bool(self._wait_queue.waiters)  # those who came first are first
+            or bool(self._wait_queue.waiters)  # earlier waiters go first
         )
 
     def _may_send(self, calls: int) -> bool:

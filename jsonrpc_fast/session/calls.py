@@ -20,7 +20,7 @@ Rules:
     distinguished from one about a call: the call fails.
   - A goodbye of the peer settles the calls that it will not serve.
 
-Each message to send is one line of JSON with its newline; b"" stands for none.
+Each message to send is one line of JSON with its newline; b"" means that there is nothing to send.
 
 The deadlines are in a heap. A call that settles early leaves a dead entry there, and progress moves no entry: both are
 noticed when the entry reaches the top. There are never more dead entries than calls in flight plus a constant, so
@@ -192,12 +192,12 @@ class Calls:
         made = None if self._id_factory is None else self._made_id(self._id_factory())
         expires = inf
         if timeout is not None:
-            if type(timeout) is not float or not timeout >= 0:  # usually it is one, and a call takes longer
+            if type(timeout) is not float or not timeout >= 0:  # nearly always a valid float: saves a call
                 check_seconds("timeout", timeout, may_be_infinite=True)
             expires = now + timeout
         if idle_timeout is not None:
             check_seconds("idle_timeout", idle_timeout, may_be_infinite=True)
-        number = next(self._numbers)  # last: each number belongs to a call
+        number = next(self._numbers)  # after the checks: every number belongs to a call
         id = number if made is None else made
         call = Call(id, method, number, now, now, expires, idle_timeout)
         if idle_timeout is not None:
@@ -246,7 +246,7 @@ class Calls:
         if call.outcome is not None:
             return False
         self._end_without_response(call, outcome)
-        # Only the id is kept: the call refers to what waited for it.
+        # Only the id is kept: the call would keep its waiter alive.
         tombstones = self._tombstones
         tombstones[call.id] = None
         # A peer that never responds must not fill the memory. Beyond the bound a late response is reported as unknown.
@@ -281,7 +281,7 @@ class Calls:
     def behind(self, id: MessageId) -> list[Call]:
         """Return the calls in flight that began after the one with this id; all if it is None, none if it is unknown.
 
-        A call that has settled is known by its id only if the ids count.
+        Without an `id_factory`, the call may have settled already: its id says when it began.
         """
         if id is None:
             return list(self._pending.values())
@@ -299,7 +299,7 @@ class Calls:
     def expire(self, now: float) -> list[Call]:
         """Settle the calls whose deadline has passed as `TIMEOUT` and return them."""
         expired = []
-        # An entry may be of a call that has settled, or be too early because of progress since.
+        # The call of an entry may have settled, or have got a later deadline by progress.
         deadlines = self._deadlines
         while deadlines and deadlines[0][0] <= now:
             call = self._call_of(heappop(deadlines))
@@ -440,11 +440,11 @@ class Calls:
             raise explained(error, method, params, self._default, id=id) from error.__cause__
 
     def cancel(self, call: Call, reason: str | None = None) -> bytes:
-        """Settle a call as `CANCELLED`. Returns the notice to send; b"" also if the call has settled already."""
+        """Settle a call as `CANCELLED`. Returns the notification to send; b"" also if the call has settled already."""
         return self.cancellation_notice(call, reason) if self.give_up(call, Outcome.CANCELLED) else b""
 
     def cancellation_notice(self, call: Call, reason: str | None = None) -> bytes:
-        """Return the notice for a call that was given up, as after `expire`; b"" if the convention has none."""
+        """Return the notification about a call that was given up, as after `expire`; b"" if the convention has none."""
         if call.method in self.convention.never_cancelled or is_wide(call.id):
             return b""
         message = self.convention.cancellation(call.id, reason)
@@ -516,7 +516,7 @@ class Calls:
         return call
 
     def progress_with(self, token: ProgressToken, now: float) -> Call | None:
-        """Count progress on the call with a token and return it; None if there is no such call."""
+        """Record progress on the call with this token, and return the call; None if there is no such call."""
         call = self._by_token.get(token)
         if call is not None:
             call.progressed = now
@@ -548,7 +548,7 @@ class Calls:
 
     def _forget(self, call: Call) -> None:
         """Forget the token and the batch of a call that has settled."""
-        # A later call may have the same token, if the callers have chosen it.
+        # A later call may have the same token, if callers choose their tokens.
         if call.token is not None and self._by_token.get(call.token) is call:
             del self._by_token[call.token]
         batch = call.batch

@@ -113,7 +113,7 @@ class Convention:
         return self.with_token(params, token)
 
     def result_of(self, items: list[Any] | None) -> Any:
-        """Return the result that consists of items; of None, if they were sent as progress."""
+        """Return the result that consists of these items; `items` is None if they were sent as progress."""
         return items
 
     def trace(self, params: Any, extra: Mapping[str, Any] | None) -> dict[str, str]:
@@ -154,8 +154,8 @@ class LspConvention(Convention):
 
     Progress is any value. A cancelled request still gets a response: -32800 or a result. LSP has no ping: `$/ping` gets
     -32601, as any unknown request that begins with `$/` must. A request with a `partialResultToken` gets its result in
-    parts; if these are lists, the result of a request without one is all of them in one list. Notifications that change
-    documents are ordered, because they determine the meaning of later requests.
+    parts. If the parts are lists, the result of a request without a token is their concatenation. Notifications that
+    change documents are ordered, because they determine the meaning of later requests.
     """
 
     methods: ClassVar[frozenset[str]] = frozenset({"$/cancelRequest", "$/progress"})
@@ -243,7 +243,7 @@ class McpConvention(Convention):
         if not _is_token(token):
             return None
         value = {name: value for name, value in params.items() if name != "progressToken"}
-        # Peers that write each member of their class send null for those that are optional.
+        # Some peers serialize every field of a class, so they send null for optional members.
         for name in ("total", "message"):
             if name in value and value[name] is None:
                 del value[name]

@@ -11,9 +11,9 @@ from .running import Run
 class Driver:
     """The base of drivers.
 
-    `write`, `settled` and `soon` are for every driver to implement, `start` for one that runs async functions, and
-    `wake_at` for one whose calls have deadlines. The defaults of the others suit a `write` that blocks until the system
-    has taken the data.
+    Every driver implements `write`, `settled` and `soon`; one that runs async functions also implements `start`, and
+    one whose calls have deadlines `wake_at`. The defaults of the other methods suit a `write` that blocks until the
+    system has taken the data.
 
     Only `start` may call the engine back before it returns.
     """

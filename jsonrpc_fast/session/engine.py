@@ -97,7 +97,7 @@ class Engine:
             it replaces the requests that are cancelled among them. None if the convention does not cancel.
         succeeded: To be called with a run and its result: responds to the request of a handler that has returned; see
             `Driver.start`.
-        fault: What broke the connection; None while it is open, and after one of the sides has closed it.
+        fault: What broke the connection; None while it is open, and after either side has closed it.
 
     Raises:
         ValueError: `response_policy` is not a policy.
@@ -147,7 +147,8 @@ class Engine:
         self._clock = clock
         self._errors = dict(errors or {})
         self._budget = budget_for(response_policy)
-        self._is_lost = False  # set by `lose`: of a batch that is being received, only the responses still count
+        # Set by `lose`: of a batch that is being received, only the responses are still processed.
+        self._is_lost = False
         self._batch: Iterator[None] | None = None  # the rest of a batch that takes several turns
 
     # Receiving.
@@ -168,10 +169,11 @@ class Engine:
     def _receive_other(self, message: Any, destination: Destination | None) -> bytes | None:
         """Handle a message that is not plain (see `PlainServer`)."""
         kind = type(message)
-        # The room is often 0 only because it was not made yet, or is used up by responses that have left since.
+        # The room is often 0 only because it was not computed yet, or was used up by responses that have been sent
+        # since.
         if kind is Request and destination is None and self._plain.room <= 0 and self.inbox.make_room():
             return self.serve(message)
-        # What was read before this message is received before it.
+        # The rest of a batch was read earlier, so it is received first.
         if self._batch is not None:
             self.finish_batch()
         if kind is list:
@@ -198,17 +200,17 @@ class Engine:
         elif kind is Notification:
             self._receive_notification(message, destination, batch)
         elif kind is Withdrawn:
-            # With its id in flight already, the cancellation is for the request that is being served.
+            # If its id is already in flight, the cancellation applies to the request that is being served.
             is_first = self.requests.find(message.id) is None
             self._receive_request(message.request, destination, batch, is_first)
         else:
             self._receive_fault(message, destination, batch)
 
     def _receive_batch(self, items: list[Message], destination: Destination | None) -> Iterator[None]:
-        """Receive the items of a batch; step by step, because a batch may be large."""
+        """Receive the items of a batch. It yields after each one, because a large batch takes several turns."""
         if self.look_ahead is not None:
             self.look_ahead(items)
-        # A batch is read as a whole: the goodbye says so although its items are received later.
+        # The batch has been read as a whole, so a goodbye names its last request, although that may be received later.
         if not self.inbox.is_draining:
             ids = (item.id for item in reversed(items) if isinstance(item, (Request, Withdrawn)))
             self._plain.last_read = next(ids, self._plain.last_read)
@@ -309,7 +311,8 @@ class Engine:
                 if call.on_progress is not None:
                     self.run_callback(call.on_progress, notice.value)
                 return
-        # Including progress without a call, and a notice that cannot be read: a handler may know what they mean.
+        # Even progress on an unknown call, or a notification that the convention cannot read: a handler may understand
+        # it.
         if not (self.inbox.is_draining if batch is None else batch.is_late):
             self.inbox.admit(message, destination)
 
@@ -321,7 +324,7 @@ class Engine:
             self._settled(settled)
             return
         self.hooks.peer_fault(fault)
-        # A budget for those without an id: two ends that respond to each other's responses would go on forever.
+        # Those without an id have a budget: two ends that respond to each other's responses would never stop.
         is_owed = fault.reply_expected and (fault.id is not None or self._budget.take(self._clock()))
         self._refuse(fault.id, fault.rpc_code if is_owed else None, destination, batch)
 
@@ -342,7 +345,7 @@ class Engine:
         return run_callback(self.hooks.fault, callback, *arguments)
 
     def _notice(self, write: Callable[..., bytes], *arguments: Any) -> bytes:
-        """Return a notification of the convention, which the user may have written; b"" if it fails."""
+        """Return a notification that the convention makes; b"" if it raises: the convention may be user code."""
         return self.run_callback(write, *arguments) or b""
 
     # Async handlers.
@@ -405,8 +408,8 @@ class Engine:
             on_progress: Called with each progress value.
             destination: The `destination` of the peer's request that the call belongs to; None: the stream.
             waiter: Any object that the driver needs: see `Call.waiter`.
-            may_exceed: Whether the call may be one more than `max_calls`. The only call of a handler may: it has been
-                let in by the bounds of handlers, and two peers whose calls in flight all wait for calls back would wait
+            may_exceed: Whether the call may exceed `max_calls`. The only call of a handler may: the bounds of handlers
+                limit how many there are, and two peers whose calls in flight all wait for calls back would wait
                 forever.
             is_stream: Whether the peer is asked for parts of the result as progress.
 

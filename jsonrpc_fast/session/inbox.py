@@ -4,11 +4,11 @@ The accounts are in a `Room` (room.py), and a `Reading` (reading.py) says whethe
 
 Rules:
   - Responses and cancellations are always read, so a handler that waits for one can always continue.
-  - Messages are served in the order of arrival: each function is called when its message is read. A sync function has
-    then served it. A coroutine gets one of `max_handlers` slots and is started, or waits for a slot in the queue.
-    Another awaitable, such as a future, is already at work and needs no slot.
-  - Nothing that arrived after a message whose method is ordered begins before its handler has ended: it is held, and
-    refused for lack of room like what waits in the queue. A handler that closes the session holds nothing up.
+  - Messages are served in the order of arrival: each function is called when its message is read. With a sync function,
+    the message is then served. A coroutine gets one of `max_handlers` slots and is started, or waits for a slot in the
+    queue. Another awaitable, such as a future, is already at work and needs no slot.
+  - Messages that arrive after one whose method is ordered do not begin before its handler has ended: they are held, and
+    refused for lack of room like messages in the queue. A handler that closes the session delays no other message.
   - Pings of the convention are outside this order: they overtake what is held and begin at once, or as soon as the peer
     reads. Their response says that this side is alive, not that it has served the messages before.
   - A request whose function returns at once is not registered as being served: nothing can arrive meanwhile. The same
@@ -23,7 +23,7 @@ Rules:
     bounds of their own.
   - While more than `response_bytes` are unwritten, the peer does not read, and nothing is served: messages are held,
     within the same bounds. At the bounds, reading pauses (reading.py). If the peer reads nothing for a while, reading
-    resumes and messages are refused, until there are too many refusals for a peer that works.
+    resumes and messages are refused, until there are more refusals than a working peer would leave unread.
   - A batch that is read when there is room for one message is held whole. The next one is refused until nothing is held
     or half of the room is empty again.
   - Sessions of a group (group.py) share further bounds of the same kinds.
@@ -33,8 +33,8 @@ Rules:
     cannot be encoded, becomes -32603 without details, and is reported as a fault on this side.
   - The convention says what a cancelled request gets, after its handler has ended; at once if it has not begun. A
     request whose cancellation was read together with it does not begin (ahead.py). A handler that this side cancelled,
-    as a loop does that ends, has not failed: the response is -32603, and no fault is reported. If the session ends,
-    only a request with a destination of its own, such as an HTTP response, gets that.
+    for example because the loop ends, has not failed: the response is -32603, and no fault is reported. If the session
+    ends, only a request with a destination of its own, such as an HTTP response, gets that.
   - A request that has not begun when the session ends is refused (SERVER_BUSY), and is not a dropped request.
   - A notification never gets a response.
 """
@@ -183,7 +183,7 @@ class Inbox:
 
     def admit(self, item: Item, destination: Destination | None) -> None:
         """Serve a message now or as soon as there is room, or refuse it."""
-        if self.plain.room > 0:  # so that nothing is held, and no ordered handler is at work
+        if self.plain.room > 0:  # then nothing is held, and no ordered handler is running
             self._serve(item, destination)
         elif self._is_blocked() or ((self._held or self._barrier is not None) and not self._is_ping(item)):
             self._hold(item, destination)
@@ -209,7 +209,7 @@ class Inbox:
         """
         if not self._is_free:
             return False
-        # The core keeps it in a C integer, and a relay has no bound.
+        # The core keeps it in a C integer, but the bound of a relay is infinite.
         self.plain.room = min(self._room.bounds.response_bytes - self._driver.unwritten_bytes, sys.maxsize)
         return self.plain.room > 0
 
@@ -262,10 +262,10 @@ class Inbox:
         assert type(run.item) is Request
         run.item = self._requests.register(run.item, destination)
         self._count(run)
-        if run.waits:  # since its first step, when it had no slot to give up
+        if run.waits:  # it began to wait in its first step, when it had no slot to give up
             self.run_waits(run)
 
-    # The owner of a `PlainServer`, which calls functions without a registration of their requests.
+    # The interface for the `PlainServer`, which calls functions without registering their requests.
 
     def may_start(self) -> bool:
         return not self._room.waiting.items and self._room.has_slot()
@@ -397,7 +397,8 @@ class Inbox:
     def _hold(self, item: Item, destination: Destination | None) -> None:
         size = self._size_of(item)
         if not self._room.has_room(size):
-            if self.reading.ignores_bounds or self._barrier is not None:  # which may wait for what is read
+            # Its handler may wait for a message that is still to be read.
+            if self.reading.ignores_bounds or self._barrier is not None:
                 self._refuse_for_room(item)
                 return
             self.reading.pause()
@@ -428,7 +429,7 @@ class Inbox:
             self.reading.pause()
 
     def _is_relieved(self) -> bool:
-        """Return whether a batch may be held beyond the bounds. Another one may not be: they could grow forever."""
+        """Return whether a batch may be held beyond the bounds. It must not be followed by another such batch."""
         return not self._held or self._room.is_half_empty
 
     def turn(self) -> None:
@@ -670,9 +671,9 @@ class Inbox:
             self._driver.idle()
 
     def cancel(self, but: Run | None = None) -> list[Run]:
-        """Refuse what waits, cancel all handlers except those that are spared and `but`, and return these."""
+        """Refuse the waiting messages, and cancel all handlers except `but` and the spared ones. Return those."""
         self._is_cut_off = True
-        # Taken out first: the end of one of them must not let the others begin.
+        # Removed first: the end of a handler must not let a held message begin.
         held, self._held = self._held, deque()
         for item, size, _, _ in held:
             self._room.waiting.drop(size)
@@ -720,7 +721,7 @@ class Inbox:
         elif request is None:
             self._hooks.handler_fault(error, item.method, None)
             self._conclude(item, trace, Outcome.ERROR, _INTERNAL_ERROR)
-        elif is_cancelled:  # such as by a loop that ends: this is not a failure
+        elif is_cancelled:  # for example because the loop ends: not a failure
             text = self._requests.refuse(request, _INTERNAL_ERROR, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR])
             self.respond(request.destination, request.id, text)
             self._conclude(request, trace, Outcome.CANCELLED)

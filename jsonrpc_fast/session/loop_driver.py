@@ -1,4 +1,4 @@
-"""Carry out the decisions of an engine on asyncio: tasks, one timer, turns, and the wait for a peer that does not read.
+"""The driver of an engine on asyncio: tasks, one timer, turns, and the wait for a peer that does not read.
 
 Rules:
   - Everything runs on the loop's thread.
@@ -35,7 +35,7 @@ _Task: Final[Callable[..., asyncio.Task[None]]] = asyncio.Task
 _OPTIONS: Final[dict[str, Any]] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
 _resumed: Final = types.coroutine(resume)
 _SHARES_CONTEXT: Final = sys.version_info[:2] == (3, 11)
-"""Whether a task can run in an existing context: before, there is no such argument; an eager task needs a copy."""
+"""Whether a task can run in an existing context. Python 3.10 has no such argument, and an eager task needs a copy."""
 
 _ENDED: Final = RunState.ENDED  # looked up once: before Python 3.12 access to enum members is slow
 
@@ -89,7 +89,7 @@ class LoopDriver(Driver):
         return self._transport.write_buffer_bytes
 
     def open(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
-        """Carry out the decisions of an engine on a loop from now on."""
+        """Start to carry out the decisions of an engine, on this loop."""
         self.engine = engine
         self.loop = loop
         self._context = detached(copy_context)
@@ -115,7 +115,8 @@ class LoopDriver(Driver):
         self.engine.turn()
 
     def wake_at(self, deadline: float) -> None:
-        # A later deadline is found when the timer fires: moving the timer for each call would cost more than the call.
+        # A later deadline is noticed when the timer fires. Moving the timer for each call would cost more than the
+        # call.
         if deadline < self.wakes_at:
             if self._timer is not None:
                 self._timer.cancel()
@@ -128,7 +129,7 @@ class LoopDriver(Driver):
         self.engine.tick()
 
     def drain(self) -> None:
-        # The task that waits already may be about to end, having seen the peer read: it then waits again.
+        # The waiting task may be about to end because the peer has read; this makes it wait again.
         self._must_drain = True
         if self._drainer is None:
             self._drainer = asyncio.Task(self._drain(), loop=self.loop)  # never an eager one
@@ -149,7 +150,7 @@ class LoopDriver(Driver):
             self._wake()
 
     def stop(self) -> None:
-        """Stop the timer, and the wait for a peer that does not read."""
+        """Stop the timer and the wait for a peer that does not read."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -163,7 +164,7 @@ class LoopDriver(Driver):
         options = {"context": run.context} if _SHARES_CONTEXT else _OPTIONS
         served = ServedCoroutine(self.engine.inbox, work, run)
         task = _Task(served, loop=self.loop, name=run.item.method, **options)
-        # An eager task may have ended by now. It must not be kept: that would be a cycle.
+        # An eager task may have ended by now. Keeping it would create a reference cycle.
         if run.state is not _ENDED:
             run.task = task
 

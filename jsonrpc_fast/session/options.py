@@ -32,8 +32,8 @@ class SessionOptions(TypedDict, total=False):
             models of msgspec and pydantic (`jsonrpc_fast.handlers.to_jsonable`).
         context: Any object, such as the user: `SessionContext.context` for the handlers.
         max_calls: Maximum number of calls in flight; further calls wait. 4096 by default.
-        max_handlers: Maximum number of async handlers that run at a time, without those that wait in `call`. 256 by
-            default.
+        max_handlers: Maximum number of async handlers that run at a time, not counting those that wait in `call`. 256
+            by default.
         max_inbox: Maximum number of messages that wait for a free handler, or whose handlers wait for the peer; further
             ones are refused. 32768 by default.
         inbox_bytes: Maximum memory of the params of these messages, as an estimate. 64 MiB by default.
@@ -41,7 +41,7 @@ class SessionOptions(TypedDict, total=False):
             reads. 1 MiB by default.
         group: A `SessionGroup`: sessions that share bounds of handlers and inboxes, such as all of a server.
         heartbeat_seconds: How long the peer may be silent until it is pinged; after the same time again the connection
-            is lost. Longer than the peer's loop may be busy. None, the default: never.
+            is lost. It must be longer than the peer's loop may be busy. None, the default: no pings.
         close_seconds: Seconds for handlers to finish in `close`, and to end after the connection is lost. 5 by default.
         end_seconds: Seconds for handlers to finish after the peer ended its stream; None: no limit. The default is None
             for a `StdioServer`, whose client may wait for the responses, and `close_seconds` for other transports.

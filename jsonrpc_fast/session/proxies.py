@@ -50,9 +50,8 @@ def proxy(caller: HasCall, interface: Callable[..., T], *, prefix: str = "", **o
         prefix: The prefix of the names of the peer's methods.
         options: Options of every call, such as `timeout`.
 
-    Returns:
-        The object. Its methods raise what `call` raises, and InvalidResponse for a result of another type: the text
-        says where, without a value of it.
+    Returns: The object. Its methods raise what `call` raises, and InvalidResponse for a result of another type: the
+        text names the place, but no value.
 
     Raises:
         TypeError: The class has no methods, one is not async although `caller.call` is, or the other way round, or a
@@ -77,7 +76,7 @@ def _member(call: Callable[..., Any], prefix: str, declared: Method, is_async: b
     kinds = {each.kind for each in signature.parameters.values()}
     if kinds & {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}:
         raise TypeError(f"{function.__name__} must not have *args or **kwargs")
-    # Made once: types that are not supported are refused when the proxy is made, not by the first call.
+    # Made in advance: unsupported types are refused when the proxy is made, not by the first call.
     read = result_reader(hints.get("return", Any))
     ordered = list(signature.parameters)[1:]  # without self
     names = {name: declared.params.get(name, name) for name in ordered}
@@ -90,9 +89,9 @@ def _member(call: Callable[..., Any], prefix: str, declared: Method, is_async: b
         bound = signature.bind(None, *args, **kwargs)
         given = bound.arguments
         if is_array:
-            # An array has no holes: what is left out before a later argument gets its default.
+            # An array has no gaps: an omitted argument before a given one gets its default.
             number = max((place for place, name in enumerate(ordered, 1) if name in given), default=0)
-            bound.apply_defaults()  # of those before the last one that is given
+            bound.apply_defaults()  # for arguments before the last given one
             return [to_json(bound.arguments[name]) for name in ordered[:number]] or None
         return {names[name]: to_json(given[name]) for name in ordered if name in given} or None
 

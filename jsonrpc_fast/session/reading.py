@@ -39,7 +39,8 @@ class Reading:
         is_paused: Whether reading is paused.
         is_in_batch: Whether a batch is being served over several turns.
         full_streams: The number of streams that have room for no more items.
-        ignores_bounds: Whether reading has continued although too much is held: then no more is held beyond the bounds.
+        ignores_bounds: Whether reading has continued although too much is held; messages beyond the bounds are refused
+            then.
         refused_bytes: The size of the refusals that were written since the peer has read.
         deadline: When to call `tick`, in seconds; infinite if there is no need.
     """
@@ -67,7 +68,7 @@ class Reading:
 
     def pause(self, seconds: float = PAUSE_SECONDS) -> None:
         """Stop reading until `resume`, and watch whether the peer reads anything within this many seconds."""
-        # A longer time replaces a shorter one, but not the other way round: the peer is given up only for refusals.
+        # A longer time replaces a shorter one, never the reverse: only a peer that leaves refusals unread is given up.
         if not self.is_paused or seconds > self._seconds:
             self._seconds = seconds
             self.is_paused = True
@@ -82,7 +83,7 @@ class Reading:
             self.update()
 
     def watch(self) -> None:
-        """Check in some seconds whether the peer has read anything."""
+        """Check in a few seconds whether the peer has read anything."""
         self._level = self._driver.unwritten_bytes
         self.deadline = self._clock() + self._seconds
         self._driver.wake_at(self.deadline)

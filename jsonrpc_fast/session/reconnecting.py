@@ -6,8 +6,8 @@
 Rules:
   - Each connection is a new `Session` over a new transport. No message that may have been served is sent twice:
     calls in flight fail with ConnectionLost when the connection is lost. A message that was certainly not served is
-    sent again in the next connection, until its timeout: it was not sent, or the peer said goodbye before it read it,
-    or refused it after the goodbye (SERVER_BUSY).
+    sent again in the next connection, until its timeout: one that was not sent, that the peer had not read when it said
+    goodbye, or that the peer refused after the goodbye (SERVER_BUSY).
   - A notification that was sent may be lost without an error: this side cannot know how far the peer has read.
   - Calls and notifications made while there is no connection wait for the next one, within their timeout.
   - After the peer's goodbye the next connection is not delayed by the calls in flight. They end in the old session,
@@ -55,7 +55,7 @@ LEAVING_SECONDS: Final = 5.0
 """How often a session whose peer has said goodbye is checked, and closed if nothing is in flight."""
 
 _TEMPORARY_STATUSES: Final = (500, 502, 503, 504)
-_SECOND_BOUND: Final = 0.01  # after a `min_delay_seconds` of 0, which would never grow
+_SECOND_BOUND: Final = 0.01  # the bound after a `min_delay_seconds` of 0, because 0 does not grow by doubling
 
 
 class Backoff:
@@ -81,7 +81,7 @@ class Backoff:
 
     def next_delay(self) -> float:
         """Return the next delay."""
-        import random  # here: most sessions do not reconnect
+        import random  # imported here, because most sessions do not reconnect
 
         delay = random.uniform(0, self.bound)
         self.bound = min(2 * self.bound or _SECOND_BOUND, self._max_delay_seconds)
@@ -193,7 +193,7 @@ class ReconnectingSession:
         if self._driver is not None or self._is_closed:
             raise StateError("the session was already started")
         self._changed = asyncio.Event()
-        # Not in the context of a handler that starts it, which would be taken for waiting as long as this connects.
+        # Not in the context of a handler that starts it: the handler would be marked as waiting during each attempt.
         self._driver = detached(lambda: asyncio.Task(self._run(), loop=asyncio.get_running_loop()))
         async with on_failure(partial(self.close, 0)):
             await self.connected()
@@ -217,7 +217,7 @@ class ReconnectingSession:
             ConnectionLost: It is closed, or no more attempts are made.
             TypeError, ValueError: The timeout is not a duration.
         """
-        check_seconds("timeout", timeout, may_be_infinite=True)  # a NaN among the loop's timers would block others
+        check_seconds("timeout", timeout, may_be_infinite=True)  # a NaN would break the order of the loop's timers
         if self._driver is None:
             raise StateError("the session is not started")
         with waiting():
@@ -315,7 +315,8 @@ class ReconnectingSession:
             outcomes = [
                 result for item, result in zip(items, results, strict=True) if not isinstance(item, Notification)
             ]
-            if outcomes and all(_is_unserved(session, outcome) for outcome in outcomes):  # a batch is read as a whole
+            # The peer reads a batch as a whole.
+            if outcomes and all(_is_unserved(session, outcome) for outcome in outcomes):
                 raise outcomes[0]
 
         try:
@@ -336,8 +337,8 @@ class ReconnectingSession:
     ) -> ReconnectingStream:
         """Call a method whose result comes in parts, like `Session.stream`.
 
-        The call begins in the session of a connection, and again in the next one while it was certainly not served. A
-        stream that has begun ends with its connection: ConnectionLost comes after the items that have arrived.
+        The call begins in the session of a connection. If it was certainly not served, it begins again in the next one.
+        A stream that has begun ends with its connection: ConnectionLost comes after the items that have arrived.
 
         Args:
             method: The method to call. All arguments are as in `Session.stream`.
@@ -374,7 +375,7 @@ class ReconnectingSession:
     async def use(
         self, send: Callable[[Session, float | None], Awaitable[T]], timeout: float | Unset | None = UNSET
     ) -> T:
-        """Send a message in the session of a connection, and again in the next one while it was certainly not served.
+        """Send a message in the session of a connection. If it was certainly not served, send it again in the next one.
 
         Args:
             send: Sends it. Gets the session, and the timeout that is left. Its ConnectionLost says whether it was sent.
@@ -397,7 +398,7 @@ class ReconnectingSession:
         backoff: Backoff | None = None
         refusal: Exception | None = None
 
-        def left() -> float | None:  # the time limit is that of the message, over all connections that it is tried in
+        def left() -> float | None:  # one time limit for all connections in which the message is tried
             return None if deadline is None else max(0.0, deadline - loop.time())
 
         while True:
@@ -483,7 +484,7 @@ class ReconnectingSession:
             run_callback(self._hooks.fault, follower.session_began, session)
         self._changed.set()
         try:
-            async with on_failure(partial(session.close, 0)):  # such as when the loop ends
+            async with on_failure(partial(session.close, 0)):  # for example because the loop ends
                 if self._is_closed:  # `on_connect` has caught the cancellation by `close`
                     await session.close(0)
                 await session.wait_leaving()
@@ -497,9 +498,9 @@ class ReconnectingSession:
         task.add_done_callback(lambda _: self._leaving.pop(session))
 
     async def _leave(self, session: Session) -> None:
-        """Let a session finish the calls in flight. Its peer closes it, or this side when none is left."""
+        """Let a session finish the calls in flight. The peer closes it, or this side when no call is left."""
         closed = asyncio.ensure_future(session.wait_closed())
-        async with on_failure(partial(session.close, 0)):  # such as when the loop ends
+        async with on_failure(partial(session.close, 0)):  # for example because the loop ends
             while not (await asyncio.wait([closed], timeout=LEAVING_SECONDS))[0]:
                 if session.is_idle:
                     await session.close(0)
@@ -521,7 +522,7 @@ class ReconnectingSession:
         made = self._make_transport()
         transport = await made if inspect.isawaitable(made) else made
         session = Session(transport, self._handlers, **self._options)
-        # In this order: the session first, whose start may have failed before it had the transport.
+        # The session first: its start may have failed before it took over the transport.
         async with on_failure(transport.disconnect), on_failure(partial(session.close, 0)):
             await session.start()
             if self._on_connect is not None:

@@ -43,7 +43,7 @@ class InboundRequest:
 
     Attributes:
         id: The id of the request.
-        key: It is equal only for ids of the same type and value: 7 == 7.0 == True in Python.
+        key: Equal only for ids of the same type and value, although 7 == 7.0 == True in Python.
         method: Its method.
         params: Its params.
         destination: The place for its response; None: the stream.
@@ -62,7 +62,7 @@ class InboundRequest:
     ) -> None:
         self.id: MessageId = message.id
         kind = type(message.id)
-        # An int and a str are their own keys, because most ids are one of them, and they never equal each other.
+        # An int or a str is its own key: most ids are one of them, and an int never equals a str.
         self.key: Hashable = message.id if kind is int or kind is str else (kind, message.id)
         self.method: str = message.method
         self.params: Params = message.params
@@ -154,7 +154,7 @@ class Requests:
         return request
 
     def register(self, message: Request, destination: Destination | None) -> InboundRequest:
-        """Register a request that was called before it was registered.
+        """Register a request whose function has already been called.
 
         Raises:
             StateError: Its id is in flight already.
@@ -207,7 +207,7 @@ class Requests:
         Raises:
             EncodeError: The result cannot be encoded. The request is still being served.
         """
-        # Encoded while the request is registered: if that fails, an error is still owed.
+        # Encoded while the request is registered: if that fails, the peer still gets an error.
         text = self.encode(request.id, result, delimited=request.batch is None)
         if request.batch is None and not request.is_cancelled:  # like `_finish`, without calls
             if self.serving.get(request.key) is not request:

@@ -93,7 +93,7 @@ class SessionGroup:
       - All sessions of a group run on one loop, or in one thread.
 
     Args:
-        max_handlers: Maximum number of async handlers that run at a time, without those that wait in `call`.
+        max_handlers: Maximum number of async handlers that run at a time, not counting those that wait in `call`.
         max_inbox: Maximum number of messages that wait, or whose handlers wait for the peer.
         inbox_bytes: Maximum memory of the params of these messages, as an estimate.
 
@@ -182,7 +182,7 @@ class Room:
         running: The number of handlers with a slot.
         waiting: What waits: messages that are not served yet, and those whose handlers wait for their peer.
         alongside: The requests of handlers that need no slot.
-        is_overloaded: Whether a message was refused, and nothing has shown since that there is room again.
+        is_overloaded: Whether a message was refused, and the room has not been half empty since.
     """
 
     bounds: Bounds
@@ -224,7 +224,7 @@ class Room:
         """Return whether one more message of this size may wait."""
         if not self.waiting.has_room(size):
             return False
-        # At half of the bounds: an inbox at its bound would report the first refusal again and again.
+        # Not before half of the bounds is free: an inbox at its bound would report a first refusal again and again.
         if self.is_half_empty:
             self.is_overloaded = False
         return True
@@ -235,7 +235,7 @@ def memory_of(params: Any, enough: int) -> int:
     if type(params) is Raw:
         return getsizeof(params) + len(params)
     size = 0
-    # Level by level and in C: a recursion would be slower, and end at the limit of Python for a deep payload.
+    # Level by level, in C: recursion would be slower, and would hit Python's recursion limit on a deep payload.
     level = [params] if type(params) is dict or type(params) is list else []
     while level:
         size += sum(map(getsizeof, level)) + _LEAF_BYTES * sum(map(len, level))

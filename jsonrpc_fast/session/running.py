@@ -1,4 +1,4 @@
-"""Runs: async handlers at work, and how a call finds the handler that makes it.
+"""Runs: async handlers at work, and how a call finds the handler that it is made in.
 
 A handler that waits for its peer must not occupy a slot: the peer may need another handler before it responds. So
 an operation that waits for a peer finds the handler that called it, by the context (`contextvars`), and marks it as
@@ -89,7 +89,7 @@ class Run:
     def end_wait(self) -> None:
         """The operation has finished waiting."""
         self.waits -= 1
-        # Only the last wait gives the slot back: a handler may wait for several calls at a time.
+        # A handler may wait for several calls at a time: only the end of the last wait takes a slot again.
         if not self.waits and self.state is RunState.WAITING and self.owner is not None:
             self.owner.run_continues(self)
 
@@ -129,7 +129,7 @@ def detached(function: Callable[..., T], *arguments: object) -> T:
 
 
 class waiting:  # named like a function, as is `contextlib.suppress`
-    """A context in which the handler that the code belongs to, if any, waits for a peer.
+    """A context manager that marks the handler to which the code belongs, if any, as waiting for a peer.
 
     It returns whether this is the only wait of a handler that has not ended.
     """

@@ -8,7 +8,7 @@ Rules:
   - When the peer ends its stream, the calls of this side are lost, but every received message is served before the
     transport is closed.
   - While the session closes, handlers that run or wait may finish, and new requests are refused (SERVER_BUSY). Before
-    that it says goodbye, if a server stops, or if the peer has ever sent a request.
+    that, the session says goodbye if a server stops, or if the peer has ever sent a request.
   - After `close`, and after the connection is lost, nothing remains: no call in flight, no handler, no task, no timer.
     Only a handler that calls `close` itself continues.
 """
@@ -142,7 +142,7 @@ class Session(Caller):
         """
         if self._state is not _State.NEW:
             raise StateError(f"the session is {self._state.value}")
-        # Before the first `await`: the transport may deliver, or be lost, while it starts.
+        # Before the first `await`: the transport may deliver messages, or be lost, while it starts.
         self._state = _State.RUNNING
         self._loop = asyncio.get_running_loop()
         self._driver.open(self._engine, self._loop)
@@ -205,7 +205,7 @@ class Session(Caller):
         return self._engine.inbox.dropped_requests
 
     async def wait_closed(self) -> None:
-        """Wait until the connection is closed, by either side or by a loss, and no handler is left."""
+        """Wait until the connection is closed, by either side or by a loss, and all handlers have ended."""
         if self._state is _State.NEW:
             raise StateError("the session is not started")
         if self._is_started:
@@ -277,7 +277,7 @@ class Session(Caller):
     async def _close(self) -> None:
         try:
             await self._wait_until_served()
-            is_owed = self._engine.calls.is_owed  # before the calls are lost: afterwards it is unknown
+            is_owed = self._engine.calls.is_owed  # asked before the calls are lost: afterwards it is unknown
             # Closing an exchange cancels its call.
             self._engine.lose_calls(tells_peer=not self._transport.has_exchanges)
             await self._end_handlers()
@@ -390,7 +390,7 @@ class Session(Caller):
 
     def _stop(self, grace_seconds: float | None) -> None:
         """Begin to close. If a handler caused that, do not wait for the handler."""
-        # It would wait for itself. A handler of another session may: that one continues.
+        # It would wait for itself. A handler of another session may be waited for: it continues.
         run = running()
         if run is not None and run.owner is self._engine.inbox:
             self._engine.inbox.spare(run)

@@ -9,8 +9,8 @@ Rules:
     cancelled while it waits for an item.
   - Items that have arrived are read before the error of a call is raised.
   - While `max_items`, or MAX_BYTES of them, are unread, this side stops reading, so that the peer has to wait. It keeps
-    reading while it waits for anything else, a response or room to write, because that may follow the items. A stream
-    with twice as much then ends with a StateError, and its request is cancelled.
+    reading while it waits for anything else, a response or room to write, because that may follow the items. If twice
+    as much is unread then, the stream ends with a StateError, and its request is cancelled.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _Items:
         reading, call = engine.inbox.reading, self.call
         if call is not None and self._is_resting:
             call.progressed = self._loop.time()  # nothing arrives, because this side does not read
-        # Besides this call and those of full streams: their responses may come after the items.
+        # Not counting this call and those of full streams, whose responses may come after the items.
         others = len(engine.calls) - reading.full_streams - (not self._is_resting)
         self._rest(others <= 0 and not self._is_writing())
         self._timer = self._loop.call_later(CHECK_SECONDS, self._check)
@@ -124,7 +124,7 @@ class _Items:
             await self._waiters.wait()
         item, size = self._queue.popleft()
         self._size -= size
-        # At half of the bound, so that reading does not stop and resume with each item.
+        # Resumes at half of the bound, so that reading does not stop and resume with each item.
         if self._timer is not None and not (self._queue and self._is_beyond(0.5)):
             self._go_on()
         return item

@@ -10,8 +10,8 @@ Rules:
   - Notifications may arrive before the caller has seen the id: while a call of `subscribe` is in flight, those with
     unknown ids are kept, at most `max_items` in all. One more ends the new subscription with a StateError. Others with
     unknown ids are dropped: their subscription is closed.
-  - A subscription keeps at most `max_items` that are not read yet. One more ends it with a StateError, because a reader
-    of the rest would not notice the gap.
+  - A subscription keeps at most `max_items` unread results. One more ends it with a StateError: if results were dropped
+    instead, the reader would not notice the gap.
   - A subscription that ends is unsubscribed, so that the peer stops sending: when it is closed, when it has ended with
     a StateError, and when the response arrives after `subscribe` was cancelled or has timed out.
   - When the connection is closed, by either side or by a loss, the reader gets the results that have arrived, then
@@ -19,8 +19,8 @@ Rules:
   - Over a `ReconnectingSession` a subscription continues instead: it is made again with the same params in each new
     session, and gets a new id. The reader gets a `Gap` in place of what may be missing. The new subscription exists by
     then, so a reader that requests the missing part when it sees the gap misses nothing.
-  - If the peer refuses that, or does not respond, the session's rules for attempts (`retry`, `max_attempts`, the
-    delays) decide whether the request is repeated. If it is not, the reader gets the error.
+  - If the peer refuses the new request, or does not respond, the session's rules for attempts (`retry`, `max_attempts`,
+    the delays) decide whether it is repeated. If it is not, the reader gets the error.
   - Responses in a session are ignored after the next session has begun.
 """
 
@@ -240,10 +240,7 @@ class Subscriptions:
         return subscription
 
     async def _establish(self, session: Session, subscription: Subscription, timeout: float | Unset | None) -> None:
-        """Call the method that subscribes, and route the results.
-
-        Raises:
-            Exception: As `subscribe`.
+        """Call the method that subscribes, and route the results. Raises: Exception: As in `subscribe`.
         """
         routes = self._routes
         if routes is None or routes.session is not session:
@@ -265,7 +262,7 @@ class Subscriptions:
             routes.by_id[id] = subscription
             if subscription._lost_at is not None:
                 subscription._resume(_now())
-            # What came before the response, in order and before anything later.
+            # Results that came before the response are delivered first, in order.
             for early_id, result in routes.early:
                 if early_id == id:
                     subscription._add(result)
@@ -274,7 +271,7 @@ class Subscriptions:
                 subscription._end(StateError(f"more than {self._max_items} results arrived before the id was known"))
         finally:
             routes.subscribing -= 1
-            # Only now is it known that what is left belongs to no subscription.
+            # Only now is it certain that the remaining results belong to no subscription.
             if not routes.subscribing:
                 routes.early.clear()
                 routes.has_dropped = False
@@ -387,7 +384,7 @@ class Subscriptions:
             detached(partial(call, timeout=late_seconds), self._subscribe_method, params)
             if seconds is not None:
                 error = CallTimeout("no response came in time")
-                # Not in the context of a handler, which asyncio would keep until the time comes.
+                # Not in the context of a handler: asyncio keeps the context of a timer until its time comes.
                 stack.callback(loop.call_later(seconds, settle, error, context=Context()).cancel)
             try:
                 return await response

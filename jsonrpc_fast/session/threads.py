@@ -22,10 +22,9 @@ Begin: TypeAlias = Callable[[concurrent.futures.Future[Any]], Coroutine[Any, Any
 
 
 lock: Final = threading.RLock()
-"""Held while messages of other threads are counted, by all sessions: only briefly; one for each would cost memory.
-
-A destructor that the garbage collector runs meanwhile may send a message, too.
-"""
+"""Held while messages from other threads are counted. All sessions share it: it is held only briefly, and one for each
+would cost memory. It is reentrant, because a destructor that the garbage collector runs meanwhile may send a
+message."""
 
 
 class _Ticket:
@@ -68,14 +67,14 @@ def run_threadsafe(loop: asyncio.AbstractEventLoop, begin: Begin) -> concurrent.
     """
     if not loop.is_running():
         raise StateError("the session's loop is not running")
-    # A loop that is closed drops what was scheduled, and the ticket with it, whose end then settles the future.
+    # A loop that is closed drops what was scheduled, including the ticket. The end of the ticket settles the future.
     ticket = _Ticket()
     future = ticket.future
     try:
         loop.call_soon_threadsafe(_begin, loop, ticket, begin)
     except RuntimeError:
         raise StateError("the session's loop is closed") from None
-    if loop.is_closed():  # closed after the check above: it may keep the ticket
+    if loop.is_closed():  # it was closed after the check above, and may keep the ticket
         ticket.drop()
     return future
 

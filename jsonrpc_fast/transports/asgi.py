@@ -35,7 +35,7 @@ class AsgiChannel(QueuedChannel):
     """A channel of texts: a WebSocket of an ASGI server; `AsgiWebSocket` describes the arguments.
 
     Attributes:
-        closing_code: The code to close with.
+        closing_code: The code that this side closes with.
         close_code: The code with which the peer closed; None before it has closed.
         tasks: The tasks that read and write.
     """
@@ -52,7 +52,7 @@ class AsgiChannel(QueuedChannel):
         # ASGI servers raise if a handshake is received twice, or accepted or refused twice.
         self._has_received = False
         self._is_handshake_open = True
-        self._is_lost = False  # `lost` was reported: the other task may end later, for the same reason
+        self._is_lost = False  # `lost` was reported; the other task may end later, for the same reason
 
     @property
     def name(self) -> str:
@@ -133,7 +133,7 @@ class AsgiChannel(QueuedChannel):
                     break
                 self._may_write.clear()
                 await self._may_write.wait()
-        except Exception as fault:  # each ASGI server has exceptions of its own for a peer that is gone
+        except Exception as fault:  # each ASGI server raises its own exceptions when the peer is gone
             self._lose(ConnectionLost("the connection is closed"), fault)
         else:
             self._lose(None)
@@ -207,8 +207,9 @@ class WebSocketEndpoint:
         serve: Called with each new connection, a transport that is not started: it sets the callbacks and starts it.
             The connection lasts until both `serve` has returned and the transport is closed. One that `serve` does not
             start is refused.
-        origins: The Origin headers that are accepted, besides none: strings such as "https://example.org", or compiled
-            patterns. None: any, for applications that identify callers in another way.
+        origins: The Origin headers that are accepted: strings such as "https://example.org", or compiled patterns. A
+            request without an Origin header is always accepted. None: any origin, for applications that identify
+            callers in another way.
         subprotocols: The subprotocols that are supported, the preferred ones first.
         options: Options of `Connection`, for each connection.
 
@@ -257,7 +258,7 @@ class WebSocketEndpoint:
                 await transport.close()
             await transport.wait_closed()
             await channel.refuse()  # a transport that was closed before it was opened
-        except asyncio.CancelledError:  # the server stops
+        except asyncio.CancelledError:  # the server is stopping
             await transport.disconnect()
             raise
         except ConnectionError:
@@ -289,7 +290,7 @@ async def _nothing(*_: object) -> Any:
 
 
 async def _run_lifespan(receive: Receive, send: Send) -> None:
-    """Respond to the events of a server's start and end, which only an application that is not mounted gets."""
+    """Respond to the lifespan events of a server. Only an application that is not mounted receives them."""
     with contextlib.suppress(asyncio.CancelledError):
         while True:
             event = await receive()

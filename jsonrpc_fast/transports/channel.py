@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 Data = bytes | bytearray | memoryview | str | list[bytes]
-"""Received data: bytes; or on a channel that carries texts a whole text, or several that have arrived together."""
+"""Received data: bytes; on a channel of texts, a whole text, or several that have arrived together."""
 
 # Each open socket has a buffer of this size.
 READ_BYTES: Final = 64 * 1024
@@ -37,13 +37,13 @@ class Events:
     """The events of a channel.
 
     Attributes:
-        received: Called with what has arrived: any part of a stream of bytes; or on a channel that carries texts one
-            whole text, or a list of those at hand, to which the responses leave together. A view may be of a buffer
-            that is used again. `b""` once, when the peer has ended its stream and may still read. An empty text is
-            reported as `b" "`.
+        received: Called with received data: any part of a stream of bytes; on a channel of texts, one whole text, or a
+            list of texts, whose responses are written together. A memoryview may be of a buffer that is used again.
+            Called with `b""` once, when the peer has ended its stream and may still read. An empty text is reported as
+            `b" "`.
         drained: Called when some of the unwritten bytes have been taken, at the latest when LOW_WATER_BYTES or fewer
             are left.
-        lost: Called when the channel is closed, with the exception that broke it; None if one of the sides closed it.
+        lost: Called when the channel is closed, with the exception that broke it; None if either side closed it.
     """
 
     received: Callable[[Data], None]
@@ -104,7 +104,7 @@ class Channel:
         raise NotImplementedError
 
     def abort(self) -> None:
-        """Close the channel at once, drop what is unwritten, and report `lost` later."""
+        """Close the channel at once, drop unwritten data, and report `lost` later."""
         raise NotImplementedError
 
 
@@ -142,6 +142,6 @@ class QueuedChannel(Channel):
 
     def finish(self) -> None:
         self._is_finishing = True
-        # Reading continues, because the peer's end has to be noticed.
+        # Reading continues, so that the end of the peer's stream is noticed.
         self._may_read.set()
         self._may_write.set()

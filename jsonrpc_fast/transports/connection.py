@@ -8,7 +8,7 @@ Rules:
     goes back, except that a `connect` that fails leaves it idle.
   - Closing it while it is connecting ends the opening of the channel: `connect` raises ConnectionLost.
   - Messages may be sent while it is connected or running, and are delivered while it is running.
-  - When the peer ends its stream, the connection writes what was accepted and closes, unless `onend` is set.
+  - When the peer ends its stream, the connection writes all accepted messages and closes, unless `onend` is set.
   - No callback runs inside `send`, `connect`, `start`, `pause_reading` or `resume_reading`. `onclose` is called once,
     and no callback after it.
   - A fault of the channel stops sending at once; `onerror` gets it when the channel is lost.
@@ -16,10 +16,10 @@ Rules:
 Received data:
   - Messages are delivered while the connection runs. Nothing is delivered while reading is paused. Bytes, and the end
     of the stream, that arrive then or before `start` are kept.
-  - One turn of the loop delivers for TURN_SECONDS. The rest is the backlog: it is decoded and delivered in the next
+  - One turn of the loop delivers for TURN_SECONDS. The rest is the backlog, which is decoded and delivered in the next
     turns, in order, before more is read.
-  - Where there is an `onread`, it gets what is at hand before each delivery, about AHEAD_ITEMS messages at most, and
-    reading continues while fewer are undelivered and nothing is undecoded.
+  - `onread`, if set, gets the decoded messages before each delivery, about AHEAD_ITEMS at most. For this, reading
+    continues while fewer are undelivered and no data is undecoded.
   - An invalid message goes to `onerror`, and the stream continues. A framing fault ends the stream, and more than
     `max_faults` invalid messages close the connection. A peer that keeps sending after a fault is cut off when
     DROPPED_BYTES have arrived.
@@ -30,8 +30,9 @@ Sent data:
   - Frames are queued and written together, once in each turn of the loop or when WRITE_BYTES are queued. A received
     chunk is a turn of its own, so that its responses leave at once. With `linger_turns` frames wait more turns, in
     order.
-  - Where one frame follows each received chunk, a channel with `writes_lone_frames` gets it inside `send`: waiting for
-    the end of the turn costs a turn. Two frames in a turn are written together, and so are the next ones.
+  - While one frame follows each received chunk, it is written inside `send` if the channel has `writes_lone_frames`:
+    waiting for the end of the turn would cost a turn. When two frames follow a chunk, they are written together, and so
+    are the next ones.
   - A frame that `send` accepted is written whole, or not at all if the channel breaks or is dropped.
   - With more than HIGH_WATER_BYTES unwritten the outbox is blocked, until LOW_WATER_BYTES or fewer are left.
 """
@@ -63,8 +64,8 @@ from .waiters import Waiters
 SERVE_SECONDS: Final = 0.5
 """How long a `serve` function may continue after its channel is closed, before it is cancelled."""
 OVERDUE_SECONDS: Final = 1.0
-"""How long after the grace period a connection is closed that its user has not closed: a session needs a moment more
-to count the requests without a response."""
+"""How long after the grace period a connection is closed that its user has not closed: a session needs some time to
+count the requests without a response."""
 TURN_SECONDS: Final = 0.005
 """After this time, delivering continues in the next turn of the loop."""
 AHEAD_ITEMS: Final = 1024
@@ -74,10 +75,11 @@ DROPPED_BYTES: Final = 1024 * 1024
 WRITE_BYTES: Final = 64 * 1024
 """When this many bytes are queued, they are written before the turn of the loop ends."""
 CALLBACK_FAILURES: Final = (Exception, asyncio.CancelledError, GeneratorExit)
-"""What `onmessage` may raise without harm: all but LOOP_EXITS. A future whose `result` it reads may be cancelled."""
+"""The exceptions that `onmessage` may raise: all except LOOP_EXITS. CancelledError may come from a future's
+`result`."""
 NEWLINE: Final = 0x0A
 
-# What `_lone` says about the frames since the last chunk arrived.
+# The values of `_lone`: how many frames have followed the last chunk.
 MANY: Final = 0
 ONE: Final = 1  # one frame follows each chunk, like the calls of a loop that awaits each
 NEXT: Final = 2  # like ONE, before the next frame: that one is written inside `send`
@@ -99,22 +101,23 @@ class Connection(Transport):
 
     Args:
         channel: Moves the bytes or texts. It belongs only to this connection.
-        framing: The framing of a stream of bytes, as in `Decoder`; "newline" by default. Sent messages have the same;
-            with "auto" they follow the peer's, and are lines until that is known. None for a channel of texts.
+        framing: The framing of a stream of bytes, as in `Decoder`; "newline" by default. Sent messages have the same
+            framing; with "auto" they have that of the peer, and are lines until it is known. None for a channel of
+            texts.
         profile: The rules for decoding, and the form of what is sent (`Profile.writes`). If that is not "2.0", and the
             profile reads messages without `jsonrpc`, a peer whose first text has `jsonrpc` is sent 2.0.
         limits: Replace the limits of `profile` if given.
         raw: Whether payloads are left undecoded, as in `Decoder`.
-        drain_seconds: How long `close` waits for the peer to take what was accepted; None: without limit.
+        drain_seconds: How long `close` waits for the peer to take the accepted messages; None: without limit.
         max_faults: The number of invalid messages after which one more closes the connection; None: without limit.
-        decode: Reads each text in place of the codec, and must not raise. What it returns goes to `onmessage`, or to
-            `onerror` if it is a `ParseError`. None: the codec reads.
+        decode: Decodes each text in place of the codec, and must not raise. Its result goes to `onmessage`, or to
+            `onerror` if it is a `ParseError`. None: the codec decodes.
 
     Attributes:
         channel: The same.
         channel_events: What the channel calls.
         encoders: Write messages as the profile says, in the form of the peer.
-        fault: What broke the connection; None while nothing has.
+        fault: The exception that broke the connection, or None.
         undrained_bytes: How many bytes the peer had not taken after `drain_seconds`.
 
     Raises:
@@ -164,9 +167,9 @@ class Connection(Transport):
         self._log: debug.WireLog | None = None
         self._state = State.IDLE
         self._opening: TaskPart  # set while the connection is connecting
-        self._has_reported_end = False  # of the peer's stream, to `onend`
-        # Until when the connection has to begin to close, and then for how long it may take: a user or a peer that does
-        # nothing must not keep it open.
+        self._has_reported_end = False  # the end of the peer's stream was reported to `onend`
+        # Limits the time until the connection begins to close, and then the time that closing takes: a user or a peer
+        # that does nothing must not keep it open.
         self._closing_timer: asyncio.TimerHandle | None = None
         self._is_over = asyncio.Event()  # the state is CLOSED
         self.fault: Exception | None = None
@@ -256,7 +259,7 @@ class Connection(Transport):
         self._outbox.send(message)
 
     def flush(self) -> None:
-        """Write now what would be written at the end of the turn of the loop."""
+        """Write the queued frames now, not at the end of the turn of the loop."""
         self._outbox.flush()
 
     async def drain(self) -> None:
@@ -298,7 +301,7 @@ class Connection(Transport):
             self.finish_channel()
 
     def finish_channel(self) -> None:
-        """Let the channel end, after everything is written. For subclasses whose channel needs more."""
+        """Close the channel after everything is written. Subclasses whose channel needs more override this."""
         self.channel.finish()
 
     def abort(self, fault: Exception | None = None) -> None:
@@ -321,16 +324,17 @@ class Connection(Transport):
             self.channel.abort()
 
     def request_stop(self, grace_seconds: float | None, drain_seconds: float | Unset | None = UNSET) -> None:
-        """Ask the user of the connection to finish and close it; see `onstop`. One that does not is closed.
+        """Ask the user of the connection to finish and close it; see `onstop`.
 
-        If that is not set, `onend` is called and reading stops; if that is not set either, the connection closes.
+        If the user does not, it is closed. If `onstop` is not set, `onend` is called and reading stops; if that is not
+        set either, the connection closes.
 
         Args:
             grace_seconds: How long the user may take; None: without limit.
             drain_seconds: Replaces the option of the same name.
         """
         if not isinstance(drain_seconds, Unset):
-            self._drain_seconds = drain_seconds  # `onstop` may close later, and without this limit
+            self._drain_seconds = drain_seconds  # `onstop` may call `close` later, which does not pass this limit
             if self._state is State.CLOSING:
                 self._limit_closing(drain_seconds)
         if self._state is not State.RUNNING or (self.onstop is None and self.onend is None):
@@ -351,7 +355,7 @@ class Connection(Transport):
             self._closing_timer = self._loop.call_later(seconds, self._on_drain_timeout)
 
     def keep_closing(self) -> None:
-        """Cancel the timer, because the channel bounds the rest of its end itself."""
+        """Cancel the timer of the closing. Channels that limit the rest of their end themselves use this."""
         if self._closing_timer is not None:
             self._closing_timer.cancel()
 
@@ -367,11 +371,11 @@ class Connection(Transport):
     # Events of the channel and of the parts.
 
     def deliver(self, items: list[Any]) -> None:
-        """Deliver messages and faults in place of undecoded data; for subclasses whose channel has to decode them."""
+        """Deliver decoded messages and faults; for subclasses whose channel has to decode them."""
         self._delivery.add(items)
 
     def report_end(self) -> None:
-        """Notify `onend`, once, that the peer has ended its stream or that this side is to end."""
+        """Call `onend`, once: the peer has ended its stream, or this side has to end."""
         if self.onend is not None and not self._has_reported_end:
             self._has_reported_end = True
             self.run_callback("onend", self.onend)
@@ -394,7 +398,7 @@ class Connection(Transport):
         if self._delivery.puts_off(fault):
             return  # the delivery reports the loss again after the last item
         self._stop(State.CLOSED)
-        self._is_over.set()  # what waits continues in another turn
+        self._is_over.set()  # waiting tasks continue in a later turn
         self.keep_closing()
         if fault is not None:
             self._report(fault)
@@ -424,7 +428,7 @@ class Connection(Transport):
         return error
 
     def report_invalid(self, fault: ParseError) -> None:
-        """Report an invalid message; for subclasses whose channel closes because of some."""
+        """Report an invalid message. Subclasses whose channel closes because of some faults override this."""
         self._report(fault)
 
     def _report(self, fault: Exception) -> None:
@@ -452,12 +456,12 @@ class Connection(Transport):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Delivery:
-    """What one connection receives.
+    """The receiving half of a connection.
 
     Args:
         connection: Has the callbacks.
         outbox: Is written at the end of each delivery.
-        reader: Decodes what arrives.
+        reader: Decodes the received data.
         max_faults: The number of invalid messages after which one more closes the connection; None: without limit.
 
     Attributes:
@@ -472,15 +476,15 @@ class Delivery:
     _loop: asyncio.AbstractEventLoop = field(init=False)
     _time: Callable[[], float] = field(init=False)  # the loop's
     _respond: Callable[[Any], bytes | None] | None = None  # called in place of `_replaced`
-    _replaced: Callable[..., None] | None = None  # the `onmessage` of the start
+    _replaced: Callable[..., None] | None = None  # the `onmessage` that was set at the start
     _is_open: bool = False  # from `open` to `close`
     _is_paused: bool = False  # by the user
     _may_deliver: bool = False  # open, and neither paused nor blocked
     _undelivered: list[Any] = field(default_factory=list)  # decoded items
     _has_backlog: bool = False  # something is undelivered: `_undelivered` or in the reader
-    _has_ended: bool = False  # the peer's side of the stream, by its end or by a framing fault
+    _has_ended: bool = False  # nothing more is read: the peer's stream has ended, or has a framing fault
     _is_delivery_due: bool = False  # `_deliver_backlog` is scheduled
-    _loss: tuple[Exception | None] | None = None  # the channel is lost, and this is why: reported after the backlog
+    _loss: tuple[Exception | None] | None = None  # why the channel was lost: reported after the backlog
     _faults: int = 0
     _dropped_bytes: int = 0
     is_reading: bool = False
@@ -491,7 +495,8 @@ class Delivery:
     def open(self) -> None:
         """Deliver from now on."""
         self._loop = loop = asyncio.get_running_loop()
-        # asyncio's clock is a Python function, which costs as much as handling a small message: it returns this.
+        # `loop.time` of asyncio is a Python function, and costs as much as handling a small message: it returns this
+        # clock.
         self._time = time.monotonic if type(loop).time is asyncio.BaseEventLoop.time else loop.time
         self._is_open = True
         if self._connection.send == self._outbox.send:  # otherwise a subclass or a user sends in another way
@@ -526,7 +531,7 @@ class Delivery:
                 self._connection.channel.set_reading(reads)
 
     def puts_off(self, fault: Exception | None) -> bool:
-        """Deliver the backlog before the loss of the channel, if there is one. Return whether that is not done yet."""
+        """Deliver the backlog before the loss of the channel is reported. Return whether some of it is left."""
         if self._is_open and self._has_backlog and self._loss is None:
             self._loss = (fault,)
             self._may_deliver = True
@@ -534,7 +539,7 @@ class Delivery:
         return self._loss is not None and self._has_backlog and self._may_deliver
 
     def drop_backlog(self) -> bool:
-        """Give up the backlog if the channel is lost. Return whether it is."""
+        """Drop the backlog if the channel is lost. Return whether the channel is lost."""
         if self._loss is not None and self._may_deliver:
             self._may_deliver = False
             self._loop.call_soon(self._connection.channel_events.lost, self._loss[0])
@@ -543,7 +548,7 @@ class Delivery:
     # What arrives.
 
     def received(self, data: Any) -> None:
-        """Handle what arrived on the channel; see `Events`."""
+        """Handle data that arrived on the channel; see `Events`."""
         self.chunks += 1
         if not self._may_deliver or self._has_backlog or not data or type(data) is list:
             self._keep(data)
@@ -583,7 +588,7 @@ class Delivery:
             outbox.end_turn()
 
     def add(self, items: list[Any]) -> None:
-        """Handle messages and faults that are decoded already."""
+        """Handle messages and faults that are already decoded."""
         if self._connection.is_closing:
             return
         self.chunks += 1
@@ -597,7 +602,7 @@ class Delivery:
             self._deliver()
 
     def _keep(self, data: Any) -> None:
-        """Handle what cannot be delivered now, several texts, and the end of the stream."""
+        """Handle data that cannot be delivered now, several texts, or the end of the stream."""
         if self._connection.is_closing or self._has_ended:
             self._drop(sum(map(len, data)) if type(data) is list else len(data))
         elif data:
@@ -620,7 +625,7 @@ class Delivery:
     # Delivering.
 
     def _deliver(self) -> None:
-        """Deliver what is undelivered or undecoded. What takes too long is left to the next turn."""
+        """Deliver the backlog. The rest is left to the next turn when this takes too long."""
         self._outbox.begin_turn()
         try:
             end = self._time() + TURN_SECONDS
@@ -630,7 +635,7 @@ class Delivery:
                 if self._connection.onread is not None:
                     items = self._ahead(items)
                 self._deliver_items(items, end)
-                # A step may end no item, although more is undecoded: a part of a long message.
+                # A step may return no item although more is undecoded: it may be a part of a long message.
                 if not (items or self._reader.has_more) or self._time() >= end:
                     break
         finally:
@@ -639,13 +644,13 @@ class Delivery:
             self._outbox.end_turn()
 
     def _may_read_ahead(self) -> bool:
-        """Return whether to keep reading although items are undelivered: `onread` sees both together."""
+        """Return whether to keep reading although items are undelivered: `onread` should see more at a time."""
         if self._connection.onread is None or self._reader.has_more:
             return False
         return len(self._undelivered) < AHEAD_ITEMS
 
     def _ahead(self, items: list[Any]) -> list[Any]:
-        """Return items, and those that follow them, as `onread` leaves them."""
+        """Return these items and the ones that follow them, as changed by `onread`."""
         end = self._time() + TURN_SECONDS
         while self._may_deliver and self._reader.has_more and len(items) < AHEAD_ITEMS and self._time() < end:
             items += self._next_items()
@@ -662,7 +667,7 @@ class Delivery:
             return []
 
     def _deliver_items(self, items: Iterable[Any], end: float) -> None:
-        """Deliver items until the loop's time is `end`, at least one. The others are `_undelivered`."""
+        """Deliver items until the loop's time is `end`, but at least one. Keep the others in `_undelivered`."""
         connection, outbox, now, respond = self._connection, self._outbox, self._time, self._respond
         pending = iter(items)
         try:
@@ -712,7 +717,7 @@ class Delivery:
         if self._loss is not None:
             self._connection.channel_events.lost(self._loss[0])
         elif self._has_ended:
-            # After a fault of the framing the peer cannot expect responses.
+            # After a framing fault the peer cannot expect responses.
             if self._connection.onend is None or self._reader.has_ended:
                 self._connection.begin_closing()
             else:
@@ -728,12 +733,12 @@ class Delivery:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Outbox:
-    """What one connection sends.
+    """The sending half of a connection.
 
     Args:
         connection: Is notified of faults, and when `is_blocked` has changed.
-        channel: Where it goes.
-        reader: Knows the framing, which with "auto" is that of the peer.
+        channel: Gets the frames.
+        reader: Knows the framing: with "auto", that of the peer.
 
     Attributes:
         linger_turns: How many more turns of the loop frames wait, so that more of them leave in one write. The owner
@@ -749,9 +754,10 @@ class Outbox:
     _log: debug.WireLog | None = None
     _queue: list[bytes] = field(default_factory=list)
     _queued_bytes: int = 0
-    _sent_bytes: int = 0  # unwritten in the channel at the last check, and sent since: it holds no more
+    # Unwritten at the last check, plus what was sent since: an upper bound of what the channel holds.
+    _sent_bytes: int = 0
     _takes_lines: bool = False  # fast path: bytes that end in a line break are frames, and nothing is logged
-    _is_flush_due: bool = False  # by the loop, or at the end of the delivery of a chunk
+    _is_flush_due: bool = False  # the loop, or the end of a chunk's delivery, will write the queue
     _lone: int = MANY
     _turns_lingered: int = 0
     _drain_waiters: Waiters = field(default_factory=Waiters)
@@ -822,8 +828,8 @@ class Outbox:
             return b""
         framing = self._reader.framing
         if framing is not None:
-            # A framing that does not mark the end would make several messages of several lines; that of "auto" is not
-            # known yet.
+            # Under a framing that does not mark the end, several lines would be several messages. With "auto", the
+            # framing may not be known yet.
             text = frame(text, framing if framing == "content-length" or framing == "sse" else "newline")
         if self._log is not None and text:
             self._log.sent(text, message)
@@ -844,13 +850,13 @@ class Outbox:
             self._drain_waiters.wake()
 
     def begin_turn(self) -> None:
-        """Begin to deliver what arrived: responses are queued until `end_turn`, and written once."""
+        """Begin to deliver a chunk: responses are queued until `end_turn`, and written together."""
         self._is_flush_due = True
         if self._lone == NEXT:
             self._lone = ONE
 
     def end_turn(self) -> None:
-        """End what `begin_turn` began."""
+        """Write the responses queued since `begin_turn`."""
         if self._queue and self.linger_turns:
             self.flush()
         else:
@@ -872,7 +878,7 @@ class Outbox:
             self._write()
 
     def _flush_turn(self) -> None:
-        # With two frames in a turn, waiting for its end is cheaper: one system call for both.
+        # With two frames in a turn, it is cheaper to wait for its end: one system call for both.
         is_lone = self._lone == MANY and len(self._queue) == 1 and self._channel.writes_lone_frames
         self._lone = ONE if is_lone else MANY
         self.flush()
@@ -889,10 +895,10 @@ class Outbox:
             else:
                 channel.write(queue[0] if len(queue) == 1 else b"".join(queue))
         except OSError as fault:
-            # The peer may have sent responses before it closed: the channel reports the loss when these are read.
+            # The peer may have sent responses before it closed: the channel reports the loss after they are read.
             self._connection.break_off(fault)
             return
-        except Exception as fault:  # of a channel that breaks its contract: nothing else would end the connection
+        except Exception as fault:  # the channel breaks its contract: nothing else would end the connection
             self._connection.break_off(fault)
             channel.abort()
             return

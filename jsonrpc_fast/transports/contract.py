@@ -8,7 +8,7 @@
 
     asyncio.run(check_channel(pair))
 
-Each check opens a new pair of ends. A rule that a channel breaks is an AssertionError that says which.
+Each check opens a new pair of ends. If a channel breaks a rule, an AssertionError names the rule.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Until = Callable[[Callable[[], object], str], Awaitable[None]]
 WAIT_SECONDS: Final = 10.0
 """How long an event may take."""
 QUIET_SECONDS: Final = 0.05
-"""How long nothing must happen, where nothing may happen."""
+"""How long a check waits to see that no event comes."""
 _TEXT: Final = b'{"jsonrpc":"2.0","method":"text","params":[%d,"%b"]}'
 
 
@@ -40,7 +40,8 @@ class _End:
 
     Args:
         name: The name of the end.
-        faults: Gets the rules that the channel breaks in an event, whose exceptions would not reach the caller.
+        faults: A list to which rules are added that the channel breaks in an event: an exception there would not reach
+            the caller.
     """
 
     def __init__(self, name: str, faults: list[str]) -> None:
@@ -69,7 +70,7 @@ class _End:
         return data
 
     def read(self, on: bool = True) -> None:
-        """Read, or let the other end wait."""
+        """Start or stop reading."""
         self.call(self.channel.set_reading, on)
 
     def _check(self, event: str) -> None:
@@ -111,7 +112,7 @@ class _End:
 
 @contextlib.asynccontextmanager
 async def _opened(pair: Pair) -> AsyncIterator[tuple[_End, _End, Until]]:
-    """Open a new pair of ends. Finally, abort both, and check that each is lost once."""
+    """Open a new pair of ends. On exit, abort both, and check that each is lost exactly once."""
     faults: list[str] = []
     ends = one, other = _End("one end", faults), _End("the other end", faults)
 
@@ -157,7 +158,7 @@ async def _check_order(one: _End, other: _End, until: Until) -> None:
     """Written data arrives in order, both ways, and each text as a whole."""
     one.read()
     other.read()
-    # Around the sizes at which a WebSocket frame gets another head, and a chunk of a stream is full.
+    # Around the sizes at which the head of a WebSocket frame becomes longer, or a chunk of a stream is full.
     sizes = (0, 1, 100, 125, 126, 4000, 65_536, 200_000)
     there = [one.write(_TEXT % (number, b"x" * size)) for number, size in enumerate(sizes)]
     back = [other.write(_TEXT % (number, "é".encode() * size)) for number, size in enumerate(sizes)]
@@ -192,7 +193,7 @@ async def _check_back_pressure(one: _End, other: _End, until: Until) -> None:
     """A peer that does not read makes `unwritten` rise; when it reads, `drained` is called."""
     one.read()
     written = []
-    # Random, so that compression does not make it small.
+    # Random bytes, which compression cannot shrink.
     for number in range(2000):
         written.append(one.write(_TEXT % (number, os.urandom(30_000).hex().encode())))
         await asyncio.sleep(0)

@@ -4,10 +4,10 @@ Rules:
   - Any data from the peer is a sign of life, even a part of a message.
   - A peer that has sent nothing for `seconds` is pinged. If nothing has arrived after the same time again, it
     is lost.
-  - Both are noticed up to a CHECKS-th of `seconds` late, because a check sees that something has arrived, but not when.
-    So an idle peer that responds is pinged at least every 1.25 times `seconds`, and one that does not is lost between 2
-    and 2.25 times `seconds` after its last sign.
-  - Time in which this side does not read does not count.
+  - Both happen up to `seconds / CHECKS` late, because a check sees that something has arrived, but not when. So an idle
+    peer that responds is pinged at least every 1.25 times `seconds`, and one that does not is lost between 2 and 2.25
+    times `seconds` after its last sign of life.
+  - Time in which this side does not read is not counted.
   - A check that comes late, because this process was suspended, lets the loop read first.
 """
 
@@ -20,7 +20,7 @@ from typing import Any, Final
 from .protocol import Transport
 
 CHECKS: Final = 4
-"""How many times within `seconds` it is checked whether something has arrived."""
+"""How many checks are made within `seconds`."""
 READ_SECONDS: Final = 0.001
 """How long the loop may read data that has arrived, before a peer is given up."""
 
@@ -29,7 +29,7 @@ class Heartbeat:
     """Watches the peer of one connection.
 
     Args:
-        seconds: How long nothing may arrive before the peer is pinged, and after that before it is lost.
+        seconds: How long nothing may arrive before the peer is pinged, and then the same time again before it is lost.
         transport: The transport. If it does not count what arrives, call `count`.
         ping: Asks the peer for a response within this many seconds.
         lose: Called last, when the peer is lost.
@@ -79,7 +79,7 @@ class Heartbeat:
         if silent_checks == 2 * CHECKS:
             self._wait(READ_SECONDS, self._give_up, received)
             return
-        # The timer first: a ping that raises must not end the heartbeat.
+        # The timer is set first: a ping that raises must not end the heartbeat.
         self._wait(self._seconds / CHECKS, self._check, received, silent_checks)
         if silent_checks == CHECKS:
             self._ping(self._seconds)

@@ -50,7 +50,7 @@ class MemoryChannel(Channel):
         self._saw_end = False  # of the other end's wire
         self._reads = False
         self._is_read_due = False
-        self._is_receiving = False  # inside `received`: what is written then waits for the next turn
+        self._is_receiving = False  # inside `received`: data written meanwhile waits for the next turn
         self._is_lost = False  # `lost` was reported, or is about to be
 
     @classmethod
@@ -76,8 +76,8 @@ class MemoryChannel(Channel):
                 assert self._loop is not None
                 self._loop.call_soon(self._lose, BrokenPipeError(errno.EPIPE, "the other end is closed"))
             return
-        # Small data is read in this turn of the loop. Larger data may come from inside `send`, where nothing is
-        # delivered: a connection writes there when as many bytes are queued.
+        # Small data is read in this turn of the loop. Larger data may come from inside `send`, where nothing may be
+        # delivered: a connection writes there when WRITE_BYTES are queued.
         if len(data) < READ_BYTES and self.other._receive_now(data):
             return
         self._wire.append(memoryview(data))
@@ -107,9 +107,10 @@ class MemoryChannel(Channel):
             self._loop.call_soon(self._lose)
 
     def _receive_now(self, data: bytes) -> bool:
-        """Receive bytes without another turn of the loop, if possible. Return whether it was.
+        """Receive bytes in this turn of the loop, if possible.
 
-        Not while receiving: two ends that respond to each other would recurse without bound.
+        Return whether it was. It is not possible while receiving: two ends that respond to each other would recurse
+        without bound.
         """
         if self._is_receiving or not self._reads or self.other._wire:
             return False
@@ -121,7 +122,7 @@ class MemoryChannel(Channel):
         return True
 
     def _schedule_read(self) -> None:
-        """Schedule the reading of what the other end wrote."""
+        """Schedule the reading of the other end's wire."""
         if self._reads and not self._is_read_due and self._loop is not None:
             self._is_read_due = True
             self._loop.call_soon(self._read)

@@ -39,8 +39,8 @@ class Transport(Protocol):
     """If set before the start, a transport may call it in place of the `onmessage` that is set then, for messages of
     the stream that are not batches. It returns a response to be sent, as `encode_result` does, or None."""
     onread: Callable[[list[Any]], None] | None = None
-    """If set, called with what was read together, before any of it is delivered. It may replace items of the list,
-    which then go to `onmessage`. A transport that reads one message at a time never calls it."""
+    """If set, called with the messages that were read together, before any of them is delivered. It may replace
+    items of the list, which then go to `onmessage`. A transport that reads one message at a time never calls it."""
     onerror: Callable[[Exception], None] | None = None
     """Called with a ParseError for an invalid message, with an OSError or ConnectionLost for the channel."""
     onclose: Callable[[], None] | None = None
@@ -64,7 +64,7 @@ class Transport(Protocol):
     their own initiative, each may wait for the other one to read.
     """
     profile: Profile | None = None
-    """The rules that every delivered message obeys; None: they are not known, and the layer above checks them."""
+    """The rules that every delivered message obeys; None: not known, so the layer above checks each message."""
     responds_after_end: ClassVar[bool] = False
     """Whether a peer that ended its stream usually still waits for responses, like the client of a process."""
     responds_to_faults: ClassVar[bool] = True
@@ -87,7 +87,7 @@ class Transport(Protocol):
 
     @property
     def is_reading(self) -> bool:
-        """Whether what the peer sends is read. It is not while the user, or a backlog, makes the peer wait."""
+        """Whether data from the peer is read. It is not while the user has paused reading, or there is a backlog."""
         return True
 
     @property
@@ -105,7 +105,7 @@ class Transport(Protocol):
 
         Raises:
             StateError: It is open, or the transport was closed.
-            ConnectionLost: The transport is closed meanwhile.
+            ConnectionLost: The transport was closed meanwhile.
             OSError: It cannot be opened.
         """
         ...
@@ -151,7 +151,7 @@ class Transport(Protocol):
         ...
 
     async def close(self) -> None:
-        """Write what was accepted, then close the channel.
+        """Write all accepted messages, then close the channel.
 
         Messages that still arrive are dropped. A second call only waits for the first. Cancelling the call does not
         stop the closing.
@@ -179,7 +179,7 @@ _MEMBERS: Final = sorted(name for name in {*Transport.__annotations__, *vars(Tra
 
 
 def is_transport(value: object) -> bool:
-    """Return whether an object has what a `Transport` declares, by inheritance or by a `__getattr__`."""
+    """Return whether an object has all members of `Transport`, by inheritance or by a `__getattr__`."""
     return not _missing_members(value)
 
 
@@ -187,7 +187,7 @@ def check_transport(transport: object) -> None:
     """Check that an argument is a transport.
 
     Raises:
-        TypeError: It lacks what a transport has; the text names it, where the object has a part of it.
+        TypeError: It is not a transport. If it has some members of one, the text names the missing ones.
     """
     missing = _missing_members(transport)
     if missing:

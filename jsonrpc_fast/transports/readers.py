@@ -1,6 +1,6 @@
-"""Readers turn the data of a channel into messages and faults: of a stream of bytes, or of whole texts.
+"""Readers turn the data of a channel, a stream of bytes or whole texts, into messages and faults.
 
-A reader keeps what could not be delivered yet, and is read step by step, so that no peer blocks the loop.
+A reader keeps data that could not be delivered yet, and decodes it step by step, so that no peer blocks the loop.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Listen: TypeAlias = "Callable[[Any], bool]"
 
 
 class _TextDecoder(StreamDecoder[Any]):
-    """Splits a stream like `Decoder`, and leaves each text to functions."""
+    """Splits a stream like `Decoder`, but passes each text to functions."""
 
     __slots__ = ("_decode_text", "_listen", "_log")
     _fault_class = ParseError
@@ -44,7 +44,7 @@ class _TextDecoder(StreamDecoder[Any]):
         self._log = log
 
     def _read(self, data: bytes, max_items: int | None) -> list[Any]:
-        # While `listen` waits, each item is delivered before it gets the next text, which may arrive later, too.
+        # While `listen` is asked, each item is delivered before `listen` gets the next text.
         return super()._read(data, max_items if self._listen is None or max_items is None else 1)
 
     def _item(self, frame: Frame) -> Any:
@@ -70,12 +70,13 @@ class StreamReader:
         framing: As in `Decoder`.
         profile: The rules, with the limits.
         raw: Whether payloads are left undecoded.
-        read: Reads each text in place of the codec; None: the codec reads.
-        listen: Called with each text before it is read, or with the part of it that is there, until it returns True.
+        read: Decodes each text in place of the codec; None: the codec decodes.
+        listen: Called with each text before it is decoded, or with the part of it that has arrived, until it returns
+            True.
 
     Attributes:
-        feed: Reads data that has just arrived, while none is kept. Returns at most the given number of items, if one is
-            given; see `has_more`. A batch adds the number of its messages.
+        feed: Decodes data that has just arrived, while no data is kept. Returns at most the given number of items, if
+            one is given; see `has_more`. A batch adds the number of its messages.
         partial_bytes: About how many bytes of an incomplete message were fed; the delivery counts them.
         small_bytes: The size up to which a chunk is decoded at once.
     """
@@ -124,7 +125,7 @@ class StreamReader:
         self._kept += data
 
     def next_items(self) -> list[Any]:
-        """Take one step through the kept data. Return the items that it ended, if any."""
+        """Decode one step of the kept data. Return the items that were completed, if any."""
         if self._decoder.has_more:
             return self.feed(b"", TURN_ITEMS)
         if self._kept:
@@ -144,7 +145,7 @@ class StreamReader:
         self._kept.clear()
 
     def set_log(self, log: WireLog) -> None:
-        """Log received data. No data has been read before."""
+        """Log received data. Called before any data is read."""
         self._decoder = self._new_decoder(log)
         self.feed = self._decoder.feed
 
@@ -188,12 +189,12 @@ class TextReader:
     def next_items(self) -> list[Any]:
         kept, read = self._kept, self._read
         items: list[Any] = []
-        # Short texts together: a step for each would cost more than decoding them.
+        # Short texts share a step: one step for each would cost more than decoding them.
         while kept and len(items) < TURN_ITEMS:
             text = kept.popleft()
             item = read(text) if self._log is None else self._feed(text)[0]
             items.append(item)
-            # A fault may close the connection, and nothing after it must be decoded then.
+            # A fault may close the connection, and then nothing after it may be decoded.
             if len(text) > STEP_BYTES or type(item) is ParseError:
                 break
         return items
@@ -214,4 +215,4 @@ def _read_after(listen: Listen, read: Read, text: Any) -> Any:
 
 
 Reader = StreamReader | TextReader
-"""What decodes for a connection."""
+"""The reader of a connection."""

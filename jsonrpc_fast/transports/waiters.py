@@ -29,7 +29,7 @@ class Waiters:
 
     def wake(self) -> None:
         """Let all waiters continue."""
-        # All at once, and the list is emptied here: those that wait again, as in a loop, are not woken by this.
+        # The list is emptied first: a waiter that waits again, as in a loop, is not woken by this call.
         for future in self._futures:
             if not future.done():  # cancelled, but its task has not run yet
                 future.set_result(None)

@@ -45,7 +45,8 @@ class Program:
         Raises:
             OSError: The program or its working directory cannot be used.
         """
-        # Not with the loop's function: in uvloop the child inherits its pipes twice, and a cancelled task loses it.
+        # Not by `loop.subprocess_exec`: under uvloop the child inherits its pipes twice, and a cancelled task loses the
+        # child.
         try:
             return subprocess.Popen(
                 self.command,
@@ -59,7 +60,7 @@ class Program:
         except OSError as fault:
             if self.cwd is None or fault.filename != self.cwd:
                 raise
-            # Otherwise the text is that of a missing program.
+            # Without this, the text would say that the program is missing.
             text = f"the working directory cannot be used: {fault.strerror}"
             raise OSError(fault.errno, text, self.cwd) from None
 
@@ -87,8 +88,8 @@ class Child:
         self._has_ended = asyncio.Event()
         self._pidfd = -1
         _running.add(self)
-        # A pidfd becomes readable when the process ends (pidfd_open(2)). It needs no thread, and no handler of SIGCHLD:
-        # a process can have only one.
+        # A pidfd becomes readable when the process ends (pidfd_open(2)). It needs neither a thread nor the handler of
+        # SIGCHLD, of which a process has only one.
         if sys.platform == "linux":
             with contextlib.suppress(OSError):  # a sandbox may refuse it
                 self._pidfd = os.pidfd_open(process.pid)
@@ -104,7 +105,7 @@ class Child:
         """Send a signal to a process that runs."""
         if self.returncode is not None:
             return
-        # The leader of a session has a process group with its own number, which its children are in.
+        # The leader of a session also leads a process group with the same number, to which its children belong.
         if sys.platform != "win32" and self._leads_session:
             with contextlib.suppress(OSError):
                 os.killpg(self.pid, signal.SIGTERM if name == "SIGTERM" else signal.SIGKILL)
@@ -137,6 +138,6 @@ class Child:
 
 
 def signal_children(name: Literal["SIGTERM", "SIGKILL"]) -> None:
-    """Signal the children of all clients in this process, because it ends. May be called by a signal handler."""
+    """Signal the children of all clients in this process, because the process ends. A signal handler may call this."""
     for child in list(_running):
         child.send_signal(name)

@@ -1,8 +1,8 @@
 """The client's side of stdio: stdin and stdout of a child process.
 
 Rules:
-  - To close, a client writes what was accepted, closes the child's stdin, waits `exit_seconds`, terminates the child,
-    waits `terminate_seconds`, and kills it.
+  - To close, a client writes all accepted messages, closes the child's stdin, waits `exit_seconds`, terminates the
+    child, waits `terminate_seconds`, and kills it.
   - When the child ends on its own, its output is delivered, then the transport closes.
   - A child does not outlive the event loop.
   - Text that a child prints between its messages is a fault for `onerror`, and gets no response: a child that does not
@@ -37,7 +37,7 @@ LINE_BYTES: Final = 64 * 1024
 """Longer lines of a child's stderr are split."""
 
 KILL_SECONDS: Final = 5.0
-"""How long to wait for a killed child: the system cannot end a process that hangs in a driver."""
+"""How long to wait for a killed child: the system cannot end a process that hangs in a system call."""
 
 REST_SECONDS: Final = 1.0
 """How long a thread that reads may take to deliver the rest after the child has ended."""
@@ -62,10 +62,10 @@ class ChildChannel(DescriptorChannel):
         self.program = program
         self.child: Child | None = None
         self._stderr_reader: Reader | None = None
-        self._next_step: asyncio.TimerHandle | None = None  # of ending the child
-        self._is_begun = False  # what the child writes may be read to its end: reading has begun, or the channel ends
-        self._has_ended = False  # the child's stdout
-        self._is_ended_here = False  # this side began to end the child: then its exit code is not a fault
+        self._next_step: asyncio.TimerHandle | None = None  # the next step of ending the child
+        self._is_begun = False  # the child's output may be read to its end: reading has begun, or the channel is ending
+        self._has_ended = False  # the child's stdout has ended
+        self._is_ended_here = False  # this side has begun to end the child, so its exit code is not a fault
         self._is_lost = False  # everything is released, and `lost` was reported; late events do nothing
 
     @property
@@ -94,8 +94,8 @@ class ChildChannel(DescriptorChannel):
 
     async def open(self, events: Events) -> None:
         self._events = events
-        # The child's ends of the pipes are closed here in any case: a copy in this process would hide the end of the
-        # stream. This side's ends are closed only if the child does not start.
+        # The child's ends of the pipes are always closed here: a copy in this process would hide the end of the stream.
+        # This side's ends are closed only if the child does not start.
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
 
             def pipe(stack_of_reader: contextlib.ExitStack, stack_of_writer: contextlib.ExitStack) -> tuple[int, int]:
@@ -118,7 +118,7 @@ class ChildChannel(DescriptorChannel):
             ours.pop_all()
         self._reader = open_reader(from_child, self.received, self._read_failed)
         self._writer = open_writer(to_child, events.drained, self._write_failed)
-        # Read from the start: a child whose stderr is full blocks, even before it serves.
+        # stderr is read from the start: a child whose stderr is full blocks, even before it serves.
         if callable(wanted):
             split = _Lines(partial(self.connection.run_callback, "stderr", wanted))
             self._stderr_reader = open_reader(lines, split.received, split.failed, STDERR_BYTES)
@@ -133,7 +133,7 @@ class ChildChannel(DescriptorChannel):
                 asyncio.get_running_loop().call_soon(self._read_last)
 
     def received(self, data: bytes) -> None:
-        """Pass on what the child wrote."""
+        """Pass on the child's output."""
         self._events.received(data)
         if not data:
             self._has_ended = True
@@ -171,7 +171,7 @@ class ChildChannel(DescriptorChannel):
 
     def _schedule(self, seconds: float, step: Callable[[], None]) -> None:
         if self._is_lost:
-            return  # the writer reports later, and may do so after the exit
+            return  # the writer reports later, possibly after the exit
         if self._next_step is not None:
             self._next_step.cancel()
         # A child that has ended needs no further step. Soon, not now: the caller may be inside an event.
@@ -185,7 +185,7 @@ class ChildChannel(DescriptorChannel):
             self.child.send_signal(name)
 
     def _write_failed(self, fault: OSError) -> None:
-        """Handle a stdin that the child closed, usually because it ended: then the exit code says more."""
+        """Handle a closed stdin of the child. Usually the child has ended, and its exit code says more."""
         self._fault = self._fault or fault
         self._await_exit()
 
@@ -194,12 +194,12 @@ class ChildChannel(DescriptorChannel):
             how = f"with exit code {returncode}" if returncode > 0 else f"by signal {-returncode}"
             cause, self._fault = self._fault, ConnectionLost(f"the child process ended {how}")
             self._fault.__cause__ = cause
-        # A connection that is not started keeps what the child wrote until `start`.
+        # A connection that is not started keeps the child's output until `start`.
         if self._is_begun:
             self._read_last()
 
     def _read_last(self) -> None:
-        """Read what the child wrote before it ended. Do not wait for output of processes that it started."""
+        """Read the output that the child wrote before it ended. Do not wait for output of processes that it started."""
         if not self._is_ended_here and self._writer.unwritten_bytes and self._fault is None:
             self._fault = ConnectionLost("the child process ended before it read what was sent")
         self._writer.close()
@@ -281,7 +281,7 @@ class StdioClient(Connection):
             raise ValueError("command must name a program")
         check_texts("env", env)
         for name, value in (env or {}).items():
-            # In the environment of a process, what follows the first = is the value.
+            # The environment consists of strings NAME=VALUE, split at the first "=".
             if "=" in checked_path("a name in env", name):
                 raise ValueError("a name in env must not contain =")
             checked_path("a value in env", value)
@@ -307,7 +307,7 @@ class StdioClient(Connection):
         return self.channel.returncode
 
     def kill(self) -> None:
-        """Kill a child that is to end, without giving it more time."""
+        """Kill the child without giving it more time to end."""
         if self.state is State.CLOSING:
             self.channel.kill()
 
@@ -317,7 +317,7 @@ class StdioClient(Connection):
         await anext(self._loop_guard)
 
     async def _end_with_the_loop(self) -> AsyncGenerator[None, None]:
-        """End a child that was not closed: `asyncio.run` closes async generators after all tasks, which may use it."""
+        """End a child that was not closed: `asyncio.run` closes async generators last, after all tasks."""
         try:
             yield
         finally:
@@ -344,7 +344,7 @@ class _Lines:
         *lines, partial = (self._partial + data).split(b"\n")
         for line in lines:
             self._report(line)
-        # The end of the stream ends the last line; one without an end must not grow forever.
+        # The end of the stream ends the last line. An endless line must not grow without bound.
         if len(partial) >= LINE_BYTES or (partial and not data):
             self._report(partial)
             partial = b""
@@ -355,6 +355,6 @@ class _Lines:
 
     def _report(self, line: bytes) -> None:
         line = line.removesuffix(b"\r")
-        # Once for an empty line, too.
+        # An empty line is one call, too.
         for at in range(0, max(len(line), 1), LINE_BYTES):
             self._callback(line[at : at + LINE_BYTES].decode(errors="backslashreplace"))

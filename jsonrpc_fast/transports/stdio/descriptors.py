@@ -33,7 +33,7 @@ PIECES: Final = 64
 """How many buffers go into one `writev`; every system allows more."""
 
 MAX_PIPE_BYTES: Final = 1024 * 1024
-"""The maximum capacity of a pipe (Linux, unprivileged): a process that has ended has left no more in it."""
+"""The maximum capacity of a pipe (Linux, unprivileged): a process that has ended has left at most this much in it."""
 
 MIN_PRIVATE_FD: Final = 64
 """The lowest number of private descriptors: some programs pass 3, 4 and so on to their children."""
@@ -156,7 +156,7 @@ def open_writer(descriptor: int, drained: Drained, failed: Failed) -> Writer:
     restores_blocking = False
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
         # Linux: opens the file again, with its own flags (proc(5), /proc/pid/fd). O_NOCTTY, because a terminal could
-        # become that of this process.
+        # become the controlling terminal of this process.
         try:
             flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
             own = os.open(f"/proc/self/fd/{descriptor}", flags)
@@ -224,7 +224,7 @@ class ReadyReader(Reader):
             self._loop.remove_reader(self._descriptor)
 
     def read_rest(self) -> bool:
-        # No more than a full pipe: a process that the peer has started may write to it forever.
+        # At most a full pipe: a process that the peer has started may write to it forever.
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
         for _ in range(MAX_PIPE_BYTES // self._read_bytes + 1):
@@ -256,7 +256,7 @@ class ReadyReader(Reader):
         self._received(data)
 
     def _end(self) -> None:
-        # A pipe that ended stays ready forever.
+        # A pipe that has ended stays readable forever.
         self._has_ended = True
         self._loop.remove_reader(self._descriptor)
 
@@ -283,7 +283,7 @@ class ReadyWriter(Writer):
         if not self._is_open:
             return
         piece = memoryview(data)
-        # Written at once where nothing waits. Otherwise it would overtake what does.
+        # Written at once only if nothing is waiting; it must not overtake waiting data.
         if not self._pieces:
             written = self._write_some([piece])
             if written == len(piece) or not self._is_open:
@@ -326,7 +326,7 @@ class ReadyWriter(Writer):
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError as fault:
-            is_first = not self._pieces  # otherwise it is among the unwritten bytes
+            is_first = not self._pieces  # otherwise these pieces are already counted as unwritten
             self.close()
             if self.unread_bytes is not None and is_first:
                 self.unread_bytes += sum(map(len, pieces))
@@ -429,7 +429,7 @@ class ThreadWriter(Writer):
     unwritten_bytes: int
 
     def __init__(self, descriptor: int, drained: Drained, failed: Failed) -> None:
-        import queue  # here: few descriptors need a thread
+        import queue  # imported here, because few descriptors need a thread
 
         super().__init__(descriptor, drained, failed)
         self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()

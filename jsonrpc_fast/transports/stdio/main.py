@@ -1,18 +1,18 @@
 """The main function of a server program on stdin and stdout.
 
 How the process ends, with its exit code:
-  - The client closes stdin: 0, after what was accepted is written.
+  - The client closes stdin: 0, after all accepted messages are written.
   - stdout cannot be written, or stdin cannot be read: 1, and a line on stderr.
   - The process was started with a closed stdin or stdout, or one that is open in the wrong direction: the same.
-  - SIGTERM, SIGINT or SIGHUP: new requests are refused, the work in progress has `grace_seconds`, what was accepted is
-    written, and the process ends by the signal (143, 130 or 129 in a shell). A second signal does not wait. A SIGHUP
-    that is ignored (nohup) stays ignored.
+  - SIGTERM, SIGINT or SIGHUP: new requests are refused, the work in progress has `grace_seconds`, all accepted messages
+    are written, and the process ends by the signal (143, 130 or 129 in a shell). A second signal does not wait. A
+    SIGHUP that is ignored (nohup) stays ignored.
   - Child processes of clients in this process do not outlive it after a signal: those that still run after
     `grace_seconds`, or at a second signal, are killed.
   - Requests left without a response, or bytes that the client did not take in time: 1 (or the signal), and a line on
     stderr.
 
-stdin and stdout are not put back afterwards: what the process prints then goes to stderr.
+stdin and stdout are not restored afterwards: anything that the process prints then goes to stderr.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def run_stdio(
         code = asyncio.run(_run(serve, transport, signals))
     except KeyboardInterrupt:  # Windows, where the loop handles no signals
         return 130
-    # By the signal, not with an exit code: the parent, such as a shell or systemd, sees why the process ended.
+    # By the signal, not with an exit code, so that the parent, such as a shell or systemd, sees why the process ended.
     if signals.received:
         signal.signal(signals.received[0], signal.SIG_DFL)
         os.kill(os.getpid(), signals.received[0])
@@ -98,7 +98,7 @@ class _Signals:
                 loop.add_signal_handler(signal.SIGHUP, self._close, signal.SIGHUP)
 
     async def finish(self) -> None:
-        """Wait for what the signals began; the transport is closed. From then on a signal ends the process at once."""
+        """Wait for the work that the signals began; the transport is closed. Then a signal ends the process at once."""
         await asyncio.gather(*self._closing)
         if sys.platform != "win32":
             # A task that ignores its cancellation would keep the loop, and the process with it, from ending.
@@ -159,7 +159,7 @@ async def _run(
 
 
 def _describe_loss(transport: StdioServer) -> str:
-    """Return what the client did not get, for the user; "" if it got everything."""
+    """Describe what the client did not get, for the user; "" if it got everything."""
     if transport.dropped_requests:
         return f"the server ended with requests without a response: {transport.dropped_requests}"
     if isinstance(transport.fault, OSError):

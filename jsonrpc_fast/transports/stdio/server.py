@@ -1,7 +1,7 @@
 """The server's side of stdio: this process's stdin and stdout.
 
 Rules:
-  - When the client closes stdin, an unfinished message is reported as TRUNCATED, and what was accepted is written.
+  - When the client closes stdin, an unfinished message is reported as TRUNCATED, and all accepted messages are written.
   - When stdout cannot be written (EPIPE), the data that has arrived on stdin is delivered, then `onerror` gets the
     OSError.
   - From `connect` until the close, file descriptors 0 and 1 lead away from the wire (see `takeover`).
@@ -45,8 +45,8 @@ class StandardChannel(DescriptorChannel):
         if self._streams is not None:
             self._reader.close()
             self._writer.close()
-            # Not where the program ends with the transport, as under `run_stdio`: what it prints at its exit would
-            # follow the last message.
+            # Not if the program ends with the transport, as under `run_stdio`: output printed at its exit would follow
+            # the last message.
             if self.restores_streams:
                 self._streams.restore()
             else:

@@ -18,7 +18,7 @@ from .descriptors import duplicate
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 
-# Of the process, as the descriptors are.
+# Global, because the descriptors belong to the process.
 _are_taken = False
 
 
@@ -38,7 +38,8 @@ class StandardStreams:
         global _are_taken
         if _are_taken:
             raise StateError("another transport uses this process's stdin and stdout")
-        # The number of a closed descriptor may be reused by now, by the loop for example: the interpreter knows.
+        # The number of a descriptor that was closed at startup may be in use by now, for example by the loop. The
+        # interpreter still knows.
         if sys.__stdin__ is None or sys.__stdout__ is None:
             raise ConnectionLost("this process was started with a closed stdin or stdout")
         _check_access(STDIN, "stdin", "reading")
@@ -68,7 +69,7 @@ class StandardStreams:
         _are_taken = True
 
     def restore(self) -> None:
-        """Put 0 and 1 back. Text that is still buffered goes to stderr."""
+        """Restore 0 and 1. Text that is still buffered goes to stderr."""
         _flush_stdout()
         _flush_stdout_of_c()
         os.dup2(self._saved_input, STDIN)
@@ -76,7 +77,7 @@ class StandardStreams:
         self.keep_away()
 
     def keep_away(self) -> None:
-        """Leave 0 and 1 away from the wire, for a program that does not use them again."""
+        """Keep 0 and 1 off the wire, for a program that does not use them again."""
         global _are_taken
         os.close(self._saved_input)
         os.close(self._saved_output)
@@ -93,7 +94,7 @@ def fill_closed_descriptors() -> None:
 
 
 def _check_access(descriptor: int, name: str, what_for: str) -> None:
-    """Raise ConnectionLost if a descriptor is open only in the other direction: opened again, it could be written."""
+    """Raise ConnectionLost if a descriptor is open only in the other direction. Opening it again would hide that."""
     if sys.platform == "win32":
         return
     import fcntl
@@ -115,7 +116,7 @@ def _flush_stdout() -> None:
 
 def _flush_stdout_of_c() -> None:
     if sys.platform != "win32":
-        # An extension may have printed with C's stdio, which has its own buffer.
+        # An extension module may have printed with C's stdio, which has its own buffer.
         with contextlib.suppress(ImportError, OSError, AttributeError):
             import ctypes
 

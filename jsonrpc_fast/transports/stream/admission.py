@@ -25,7 +25,7 @@ from .transport import Meter, SocketTransport
 CHECKS: Final = 16
 """How many times the bytes that connections hold are added up while the maximum is received and sent."""
 BYTES_FOR_EACH: Final = 256
-"""They are not added up before this many bytes for each connection have passed: adding up many takes time."""
+"""The bytes are not added up before this much traffic per connection: adding them up takes time."""
 
 MAX_CONNECTIONS: Final = 1000
 """The default of `max_connections`."""
@@ -39,7 +39,7 @@ class Admission(Meter):
     Args:
         connections: The accepted connections.
         max_connections: The maximum number of open connections.
-        max_connections_per_host: The maximum number from one host; None: no limit but `max_connections`.
+        max_connections_per_host: The maximum number from one host; None: only `max_connections` applies.
         max_buffered_bytes: The maximum number of bytes that all connections hold; None: no limit.
 
     Attributes:
@@ -70,7 +70,7 @@ class Admission(Meter):
         self._entered: dict[asyncio.Transport, str] = {}  # the host of each open socket
         self._hosts: Counter[str] = Counter()
         self._is_check_due = False
-        self._dropped: set[SocketTransport] = set()  # and not closed yet
+        self._dropped: set[SocketTransport] = set()  # dropped, but not closed yet
         self.refused: int = 0
         self.dropped: int = 0
 
@@ -81,7 +81,7 @@ class Admission(Meter):
 
     def enter(self, transport: asyncio.Transport) -> bool:
         """Count a new socket. Return False if it has to be closed."""
-        # A peer that has gone already has no name, and is counted only in total, like one of a Unix socket.
+        # A peer that has already gone has no address, and is counted only in total, like one of a Unix socket.
         host = host_of(transport.get_extra_info("peername"))
         is_full = bool(host) and self._per_host is not None and self._hosts[host] >= self._per_host
         if is_full or self.open >= self._maximum:
@@ -96,7 +96,7 @@ class Admission(Meter):
         host = self._entered.pop(transport, None)
         if host is not None:
             self._hosts[host] -= 1
-            # A host without connections is forgotten: a client with a whole IPv6 network could fill the dict otherwise.
+            # A host without connections is forgotten: otherwise a client with a whole IPv6 network could fill the dict.
             if not self._hosts[host]:
                 del self._hosts[host]
 
@@ -105,7 +105,7 @@ class Admission(Meter):
         self._dropped.discard(connection)
 
     def check_soon(self) -> None:
-        """Call `check` soon: nothing is dropped inside the `write` of a connection."""
+        """Call `check` soon, because no connection may be dropped inside the `write` of another."""
         if not self._is_check_due:
             self._is_check_due = True
             asyncio.get_running_loop().call_soon(self.check)
@@ -122,7 +122,7 @@ class Admission(Meter):
         total = sum(bytes_ for bytes_, _ in held)
         if total <= self._max_bytes:
             return
-        # Only by the bytes: connections cannot be compared, which sorting would do if two hold the same.
+        # Sorted only by the bytes: connections cannot be compared, which would happen if two hold the same number.
         held.sort(key=lambda item: item[0], reverse=True)
         for bytes_, connection in held:
             if total <= self._max_bytes:
@@ -141,5 +141,5 @@ def host_of(address: Any) -> str:
     if ":" not in host:
         return host
     parsed = ipaddress.IPv6Address(host)
-    # A socket for both families has IPv4 clients as ::ffff:a.b.c.d: all of them would be one host by the first 64 bits.
+    # A dual-stack socket reports IPv4 clients as ::ffff:a.b.c.d: by the first 64 bits, all of them would be one host.
     return str(parsed.ipv4_mapped or ipaddress.IPv6Address(int(parsed) >> 64 << 64))

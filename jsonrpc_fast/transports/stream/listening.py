@@ -48,7 +48,7 @@ def inherited_sockets() -> list[socket.socket]:
         ValueError: LISTEN_FDS is not a number of descriptors.
         OSError: A descriptor is not a socket.
     """
-    # LISTEN_PID: the variables of a parent that was started by systemd reach its children, too, without the sockets.
+    # LISTEN_PID: children inherit the variables of a parent that systemd has started, but not its sockets.
     count, pid = os.environ.pop("LISTEN_FDS", "0"), os.environ.pop("LISTEN_PID", "")
     os.environ.pop("LISTEN_FDNAMES", None)
     if pid != str(os.getpid()):
@@ -129,7 +129,7 @@ async def listen_on_port(
         ports = {socket.getsockname()[1] for socket in server.sockets}
         if len(ports) == 1:
             break
-        # Port 0 gives each address another port.
+        # Port 0 would give each address a different port.
         server.close()
         port = ports.pop()
     await server.start_serving()
@@ -147,7 +147,7 @@ def bind_path(path: str | bytes, mode: int | None) -> socket.socket:
         if not is_abstract(path):
             _remove_left(path)
         bound.bind(path)
-        # Between `bind` and `listen`: until it listens, the socket refuses clients.
+        # Set between `bind` and `listen`: until it listens, the socket refuses clients.
         if mode is not None and not is_abstract(path):
             os.chmod(path, mode)
         on_failure.pop_all()
@@ -164,7 +164,7 @@ def inode_of(path: str | bytes) -> int:
 
 
 def _remove_left(path: str | bytes) -> None:
-    """Remove the socket of a server that is gone. Raises OSError (EADDRINUSE) if a server listens on it."""
+    """Remove the socket of a server that no longer runs. Raises OSError (EADDRINUSE) if a server listens on it."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)  # a server that does not accept would block
         try:

@@ -140,7 +140,7 @@ class StreamServer:
         self._ssl: tls.SSLContext | None = None
         self._handshake_seconds: float | None = None
         self._server: asyncio.Server | None = None
-        self._is_started = self._is_closed = False  # closed: accepts no more connections
+        self._is_started = self._is_closed = False  # `_is_closed`: no more connections are accepted
         self._tasks: set[asyncio.Task[object]] = set()
 
     @property
@@ -182,7 +182,7 @@ class StreamServer:
                 self._server = await listen_on(loop, self._protocol, self._sock, self._backlog)
         finally:
             self._is_started = self._server is not None  # if it failed, `start` may be called again
-        if self._is_closed:  # `close` was called while the address was looked up or bound
+        if self._is_closed:  # `close` was called while the address was being resolved or bound
             self._server.close()
             raise StateError("the server was closed while it was starting")
 
@@ -249,7 +249,8 @@ class StreamServer:
 
     def admits(self, transport: asyncio.Transport) -> bool:
         """Return whether a connection may be accepted; abort it if not."""
-        # asyncio makes a connection in a later turn than it accepts it: the server may be closed by then.
+        # asyncio accepts a socket in one turn and creates its protocol in a later one: the server may be closed by
+        # then.
         is_admitted = not self._is_closed and self.admission.enter(transport)
         if not is_admitted:
             transport.abort()
@@ -379,7 +380,8 @@ class UnixServer(StreamServer):
                 raise ValueError("mode is for a path, not for sock")
         self._path = None if path is None else socket_path(path)
         self._mode = mode
-        # Of the path, if the server has bound it: a path that another server has replaced has another number.
+        # Known only if the server has bound the path. If another server has replaced the path, its inode number
+        # differs.
         self._inode = 0
 
     async def _listen(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:

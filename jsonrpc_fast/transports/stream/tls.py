@@ -28,7 +28,8 @@ except ImportError:  # a Python that was built without OpenSSL
 HANDSHAKE_SECONDS: Final = 10.0
 """The default of `handshake_seconds`: how long the peer may take to open the connection."""
 READ_BYTES: Final = 64 * 1024
-"""How many encrypted bytes are read at a time: thousands of records with one byte each, which all take a call."""
+"""How many encrypted bytes are read at a time. They may be thousands of one-byte records, each of which costs a
+call."""
 
 
 def check_context(context: ssl.SSLContext | None) -> None:
@@ -69,8 +70,8 @@ class TlsChannel(LayeredChannel):
         self._reads = False
         # OpenSSL may hold decrypted data that no event of the socket announces, so reading schedules its own turns.
         self._is_read_due = False
-        self._unsent = bytearray()  # what TLS does not take before it has read more
-        # The close_notify of each side. Both directions end separately (RFC 8446, section 6.1).
+        self._unsent = bytearray()  # data that TLS does not take before it has read more
+        # Whether each side has sent close_notify. Both directions end separately (RFC 8446, section 6.1).
         self._is_finishing = False
         self._has_received_end = False
         self._fault: Exception | None = None
@@ -137,7 +138,7 @@ class TlsChannel(LayeredChannel):
                 self._end_received()
             else:
                 self.socket.abort()
-        elif not self._has_received_end:  # nothing is read after the end, and kept data would have no bound
+        elif not self._has_received_end:  # after the end nothing is read, so kept data would grow without bound
             self._incoming.write(data)
             if self._is_open:
                 self._read()
@@ -193,7 +194,7 @@ class TlsChannel(LayeredChannel):
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
             self._end_received()
         except ssl.SSLError as fault:
-            # After this side's close_notify OpenSSL may refuse to continue reading: what arrives is dropped anyway.
+            # After this side's close_notify OpenSSL may refuse to read more. Received data is dropped then anyway.
             if not self._is_finishing:
                 self._fault = fault
                 self._send()  # the alert

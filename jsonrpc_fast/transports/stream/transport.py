@@ -1,7 +1,7 @@
 """Transports over a socket, the same for clients and for the connections of a server.
 
 Rules:
-  - A connection that closes writes what was accepted, half-closes the socket and waits for the peer to do the same.
+  - A connection that closes writes all accepted messages, half-closes the socket and waits for the peer to do the same.
     Closing with unread data would reset the connection, and the peer could lose what was sent to it. TLS half-closes
     with its close_notify (see tls.py).
   - A connection is closed after MAX_FAULTS invalid messages, unless `max_faults` is given.
@@ -94,7 +94,7 @@ class Meter:
         self.check_at: float = inf
 
     def check_soon(self) -> None:
-        """Check soon whether there was too much."""
+        """Check soon whether the connections hold too many bytes."""
 
 
 class SocketChannel(Channel, asyncio.BufferedProtocol):
@@ -107,9 +107,9 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
     Attributes:
         transport: The transport of asyncio; None before the connection is made.
         events: What the channel calls; a server sets them before it accepts the connection.
-        tls: What encrypts the bytes, and knows the peer's certificate; None without TLS.
+        tls: The TLS object that encrypts the bytes, and knows the peer's certificate; None without TLS.
         read_bytes: How many bytes are read at a time.
-        fault: Why the channel was aborted here; None if it was not, or without a reason.
+        fault: Why this side aborted the channel; None if it did not, or gave no reason.
     """
 
     writes_lone_frames = True
@@ -124,7 +124,7 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         self._meter = Meter() if meter is None else meter
         self._buffer: memoryview
         self._reads = False
-        self._has_ended = False  # the peer's stream
+        self._has_ended = False  # the peer's stream has ended
         self._is_finishing = False  # the socket is half-closed when everything is written
         self._lost = asyncio.Event()
 
@@ -134,7 +134,7 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         return f"connection with {address[0]}:{address[1]}" if isinstance(address, tuple) else "connection"
 
     def info(self, name: str) -> Any:
-        """Return what the transport of asyncio knows by this name; None before the connection is made."""
+        """Return `get_extra_info(name)` of the asyncio transport; None before the connection is made."""
         return None if self.transport is None else self.transport.get_extra_info(name)
 
     # The methods of a channel.
@@ -145,20 +145,20 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
             if self.transport.is_closing():
                 raise ConnectionResetError("the peer closed the connection")
             return
-        self.transport = None  # that of an attempt that failed
+        self.transport = None  # remove the transport of a failed attempt
         await self._connect(self)
 
     async def drop(self) -> None:
-        """Abort an open channel, and wait for its loss: the next attempt to open it must not get it."""
+        """Abort an open channel, and wait until it is lost: the loss must not reach the next attempt to open it."""
         self.abort()
         await self._lost.wait()
 
     def write(self, data: bytes) -> None:
         transport, meter = self.transport, self._meter
-        if not transport.is_closing():  # the loss is about to be reported; asyncio would log each write
+        if not transport.is_closing():  # otherwise the loss is about to be reported, and asyncio would log each write
             transport.write(data)
-        # Here and in `buffer_updated`, not in a method: two calls would cost 2 % of a request that is served on its
-        # own.
+        # Written out here and in `buffer_updated`: two calls of a method would cost 2 % of a request that is served
+        # alone.
         meter.traffic += len(data)
         if meter.traffic >= meter.check_at:
             meter.check_soon()
@@ -176,14 +176,14 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
             self.transport.pause_reading()
 
     def finish(self) -> None:
-        # A half-closed socket still reads: what the peer has sent before it sees the end is not lost, and an unread
-        # byte does not turn the close into a reset, which would drop what is on its way to the peer.
+        # A half-closed socket still reads: data that the peer sends before it sees the end is not lost. Closing with
+        # unread data would cause a reset, which would drop the data on its way to the peer.
         if self._has_ended or not self.transport.can_write_eof():
             self.close()
             return
         self.set_reading(True)
-        # When everything is written: asyncio would do it later, and keep the error of the system. With the limit 0, it
-        # calls `resume_writing` when its buffer is empty.
+        # Half-closed here, when everything is written: asyncio's `write_eof` would act later, and hide the system's
+        # error. With the limit 0, asyncio calls `resume_writing` when its buffer is empty.
         self._is_finishing = True
         if self.unwritten:
             self.transport.set_write_buffer_limits(0)
@@ -195,7 +195,8 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         self.transport.close()
 
     def abort(self) -> None:
-        if self.transport is not None and not self._lost.is_set():  # asyncio would report the loss again, and fail
+        # After the loss, asyncio would report it again and fail.
+        if self.transport is not None and not self._lost.is_set():
             self.transport.abort()
 
     def _write_end(self) -> None:
@@ -214,7 +215,7 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         self.transport = transport
         self._lost = asyncio.Event()  # a new one: this attempt may run in another loop
         self._has_ended = self._is_finishing = False
-        # asyncio reports the fall to the low mark only if it has reported the rise above the high one.
+        # asyncio reports a fall to the low mark only after a rise above the high mark.
         transport.set_write_buffer_limits(LOW_WATER_BYTES, LOW_WATER_BYTES)
         _keep_alive(transport.get_extra_info("socket"))
         self._buffer = read_buffer(self.read_bytes)
@@ -245,7 +246,7 @@ class SocketChannel(Channel, asyncio.BufferedProtocol):
         return True  # sending continues
 
     def pause_writing(self) -> None:
-        pass  # the connection asks for the unwritten bytes
+        pass  # the connection reads `unwritten` instead
 
     def resume_writing(self) -> None:
         if self._is_finishing:
@@ -328,12 +329,12 @@ SocketOrLayer: TypeAlias = SocketChannel | LayeredChannel
 
 
 class SocketTransport(Connection):
-    """What TCP, Unix and WebSocket connections have in common.
+    """The common base of TCP, Unix and WebSocket connections.
 
     Args:
         channel: The channel: the socket's, or one over it.
         idle_seconds: A connection on which nothing arrives for this time, or up to an eighth longer, is aborted. Time
-            in which this side does not read does not count. None: without limit.
+            in which this side does not read is not counted. None: without limit.
         options: Options of `Connection`.
 
     Attributes:
@@ -393,7 +394,7 @@ class SocketTransport(Connection):
     def peer(self) -> Any:
         """The peer: the address of a TCP socket, the `PeerCredentials` of a Unix socket on Linux.
 
-        None before `connect`, and if it is not known.
+        None before `connect`, or if it is not known.
         """
         if self._peer is None and self.socket.transport is not None:
             address = self.socket.info("peername")
@@ -404,7 +405,7 @@ class SocketTransport(Connection):
     def peer_certificate(self) -> dict[str, Any] | None:
         """The verified certificate of the peer, as `ssl.SSLSocket.getpeercert` returns it.
 
-        None without TLS, and if the peer sent none: a server requests one if its context has `verify_mode` set.
+        None without TLS, or if the peer sent none: a server requests one if its context has `verify_mode` set.
         """
         return None if self.socket.tls is None else self.socket.tls.getpeercert() or None
 
@@ -459,13 +460,13 @@ def _keep_alive(connected: Any) -> None:
 
 
 def read_buffer(size: int = READ_BYTES) -> memoryview:
-    """Return the buffer that a connection is read into.
+    """Return the buffer into which a connection reads.
 
     asyncio would allocate READ_BYTES for each chunk: depending on the heap, that takes three system calls.
     """
     if sys.platform == "win32":
         return memoryview(bytearray(size))
-    # A bytearray is filled with zeros, which allocates all of its memory at once.
+    # Not a bytearray, which is filled with zeros, so that all of its memory is allocated at once.
     return memoryview(mmap.mmap(-1, size, mmap.MAP_PRIVATE))
 
 

@@ -6,14 +6,14 @@ Rules:
     violations and whatever an extension changes go through the library, one frame at a time.
   - The frames that have arrived are read step by step, while reading is wanted, for TURN_SECONDS in one turn of the
     loop.
-  - Violations close the connection: 1002 (protocol), 1007 (not UTF-8), 1009 (longer than `max_bytes`). What came before
-    is reported; what follows is not (section 7.1.7). The peer can still read the code: reading continues until it
-    closes, or has sent DROPPED_BYTES more.
+  - Violations close the connection: 1002 (protocol), 1007 (not UTF-8), 1009 (longer than `max_bytes`). Messages before
+    the violation are reported, later ones are not (section 7.1.7). The peer can still read the code: reading continues
+    until it closes, or has sent DROPPED_BYTES more.
   - If the peer closes with 1000, 1001 or without a code, there is no fault; other codes are a `ConnectionLost`.
   - A ping gets a pong unless too much is unwritten. Of several that arrive together, only the last one before a message
     gets one (section 5.5.3).
-  - Data that arrives before reading is wanted is read when it is, so that a request gets its response although a close
-    frame follows. A close frame gets one back at once, so handlers that are still at work cannot respond.
+  - Data that arrives before reading is wanted is kept until then, so that a request gets its response although a close
+    frame follows. A close frame is answered at once, so handlers that still run then cannot respond.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from .frames import (
 CLOSE_SECONDS: Final = 5.0
 """How long a connection that the peer or a violation closed may take to end."""
 HEAD_BYTES: Final = 64 * 1024
-"""The maximum size of the head of a handshake."""
+"""The maximum size of the head of a handshake request or response."""
 
 
 class Phase(enum.Enum):
@@ -60,7 +60,7 @@ class Phase(enum.Enum):
     HANDSHAKE = "before or in the handshake"
     OPEN = "open"
     CLOSING = "this side has sent a close frame, and waits for that of the peer"
-    ENDING = "the protocol is over, and the socket about to end"
+    ENDING = "the protocol has ended, and the socket is about to end"
 
 
 _OPEN: Final = Phase.OPEN  # looked up once: before Python 3.12 access to enum members is slow
@@ -77,8 +77,8 @@ class WebSocketChannel(LayeredChannel):
         chunks: How many times something has arrived.
         wire: The state of the connection in the library `websockets`; None before there is a connection.
         closing_code: The code with which this side closes.
-        fault: Why the connection ends; None if it does not, or without a fault.
-        refusal: Why the handshake has failed; None if it has not, or for an unknown reason.
+        fault: Why the connection ends; None while it is open, or if it ends without a fault.
+        refusal: Why the handshake has failed; None if it has not failed, or the reason is unknown.
     """
 
     carries_texts = True
@@ -100,9 +100,9 @@ class WebSocketChannel(LayeredChannel):
         self._ping: bytes | None = None  # the last one without a pong
         self._reads = False
         self._is_read_due = False
-        self._loss: tuple[Exception | None] | None = None  # the socket is lost, and this is why
-        self._dropped_bytes = 0  # what arrived after the end of the protocol: a peer must not continue forever
-        self._timer: asyncio.TimerHandle | None = None  # of the end
+        self._loss: tuple[Exception | None] | None = None  # why the socket was lost
+        self._dropped_bytes = 0  # received after the end of the protocol: a peer must not continue forever
+        self._timer: asyncio.TimerHandle | None = None  # limits the time for the end
 
     @property
     def held_bytes(self) -> int:
@@ -156,7 +156,7 @@ class WebSocketChannel(LayeredChannel):
     # The handshake, for subclasses.
 
     def handshake_received(self, data: bytes) -> None:
-        """Handle the head of the handshake's request or response, or what follows it before the phase is OPEN."""
+        """Handle the head of the handshake's request or response, or data that follows it before the phase is OPEN."""
         raise NotImplementedError
 
     def head_too_long(self) -> None:
@@ -347,7 +347,7 @@ class WebSocketChannel(LayeredChannel):
             self.write_wire()
 
     def _pass_on(self, data: bytes) -> None:
-        """Let the library read a frame. The responses to what came before are written."""
+        """Let the library read a frame, after the responses to earlier frames are written."""
         wire = self.wire
         wire.receive_data(data)
         for frame in wire.events_received():
@@ -419,7 +419,7 @@ class WebSocketChannel(LayeredChannel):
     # Keeping alive.
 
     def abort_idle(self, fault: ConnectionLost) -> None:
-        """Abort because nothing has arrived for too long. The peer may be alive, and learns why."""
+        """Abort because nothing has arrived for too long. A peer that is alive is told why."""
         self.fault = self.fault or fault
         if self._phase is _OPEN:
             self._send_close(CloseCode.POLICY_VIOLATION)

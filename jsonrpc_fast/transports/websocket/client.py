@@ -68,7 +68,7 @@ class ClientChannel(WebSocketChannel):
     def handshake_received(self, data: bytes) -> None:
         self.wire.receive_data(data)
         for _ in self.wire.events_received():
-            if self.handshake.done():  # it has failed, and what follows changes nothing
+            if self.handshake.done():  # it has failed; later data changes nothing
                 return
             if self.wire.state is WireState.OPEN:
                 self.begin_frames()
@@ -92,7 +92,7 @@ class WebSocketClient(WebSocketTransport):
         origin: The Origin header, for servers that require it.
         subprotocols: The subprotocols to offer, the preferred ones first.
         compression: Whether to offer permessage-deflate. It saves bytes, and costs time and memory on both sides.
-            Without `limits`, a message may then have 1 MiB.
+            Without `limits`, a message may then have at most 1 MiB.
         ssl: The TLS settings for `wss`; by default those of `ssl.create_default_context`.
         connect_seconds: How long connecting may take, with TLS and the handshake; None: no limit.
         options: Options of `WebSocketTransport`, `SocketTransport` and `Connection`.

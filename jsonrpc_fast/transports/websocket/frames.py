@@ -1,4 +1,4 @@
-"""The frames of WebSocket (RFC 6455, section 5), without IO: those that are received, and those that are sent.
+"""The frames of WebSocket (RFC 6455, section 5), received and sent, without IO.
 
 The library `websockets` reads close frames, violations and whatever an extension changes. Text messages, pings and
 pongs are read and written here, because they are nearly all frames, and cost the library ten times as much.
@@ -37,8 +37,8 @@ _Utf8Decoder: Final = codecs.getincrementaldecoder("utf-8")
 
 
 ReceivedFrame = tuple[int, bytes, bool]
-"""The first byte of a frame that has arrived; its payload without the mask; whether the library has to read it, and
-the second item is the whole frame as it arrived."""
+"""The first byte of a received frame; its payload without the mask; whether the library has to read it. In that case
+the second item is the whole frame, as it arrived."""
 
 
 class FrameReader:
@@ -101,9 +101,9 @@ class FrameReader:
         return None
 
     def next_texts(self) -> list[bytes]:
-        """Return the payloads of the small text messages that come next; an empty one is a blank."""
+        """Return the payloads of the next small text messages; an empty one becomes a blank."""
         data, at, head_bytes, mask_bit = self._unread, self._read_bytes, self._head_bytes, self._mask_bit
-        # Those with their length in the second byte: a longer one takes a call of its own anyway.
+        # Only texts whose length is in the second byte: a longer one needs a call of its own anyway.
         longest = min(self._max_bytes, SMALL_LENGTH - 1)
         texts: list[bytes] = []
         size = len(data) if self.is_plain else 0

@@ -69,7 +69,7 @@ class AcceptedChannel(WebSocketChannel):
         for event in wire.events_received():
             request = cast("Request", event)
             self.path, self.headers = request.path, request.headers
-            # The library's own verdict first: `authorize` sees only valid requests of allowed origins.
+            # The library decides first: `authorize` sees only valid requests of allowed origins.
             response = wire.accept(request)
             if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
                 status = self._server.status_for(request, self._run_callback)
@@ -148,14 +148,15 @@ class WebSocketServer(TcpServer):
         serve: As in `StreamServer`; it is called when the handshake is done, with an `AcceptedWebSocket`.
         host: As in `TcpServer`.
         port: As in `TcpServer`.
-        origins: The Origin headers that are accepted, besides none: strings such as "https://example.org", or compiled
-            patterns. None: any, for servers that identify callers in another way.
+        origins: The Origin headers that are accepted: strings such as "https://example.org", or compiled patterns. A
+            request without an Origin header is always accepted. None: any origin, for servers that identify callers in
+            another way.
         subprotocols: The subprotocols that are supported, the preferred ones first.
-        authorize: Called with the path and the headers of each handshake request that is valid. It returns None to
-            accept the connection, or the status to refuse it with. If it raises, the connection is refused with 500,
-            and the exception goes to the loop's exception handler.
+        authorize: Called with the path and the headers of each valid handshake request. It returns None to accept the
+            connection, or the status to refuse it with. If it raises, the connection is refused with 500, and the
+            exception goes to the loop's exception handler.
         compression: Whether to accept permessage-deflate. It saves bytes, and costs time and memory on both sides.
-            Without `limits`, a message may then have 1 MiB.
+            Without `limits`, a message may then have at most 1 MiB.
         ssl: As in `TcpServer`.
         handshake_seconds: How long a client may take for the TLS handshake, and then for the WebSocket handshake; None:
             no limit.
@@ -184,8 +185,8 @@ class WebSocketServer(TcpServer):
         check_items("subprotocols", subprotocols, str)
         check_callable("authorize", authorize)
         check_type("compression", compression, bool)
-        # None among them: only browsers send an Origin, so that a client without one is not a web page (RFC 6455,
-        # section 10.2).
+        # None is included: browsers always send an Origin, so a client without one is not a web page (RFC 6455, section
+        # 10.2).
         self._origins = None if origins is None else [None, *origins]
         self._subprotocols = subprotocols
         self._authorize = authorize

@@ -26,7 +26,7 @@ from .channel import WebSocketChannel
 PING_SECONDS: Final = 20.0
 """The default of `ping_seconds`."""
 UNFOLDED_BYTES: Final = 1024 * 1024
-"""The default of `Limits.message_bytes` with compression: a frame a thousand times smaller may expand to it."""
+"""The default of `Limits.message_bytes` with compression: a frame a thousand times smaller may expand to this size."""
 
 
 class WebSocketOptions(MessageSocketOptions, total=False):
@@ -48,7 +48,7 @@ class WebSocketTransport(SocketTransport):
     Args:
         channel: The channel.
         ping_seconds: How long nothing may arrive before the peer is pinged. After twice this time the connection is
-            lost. None: without limit, and without pings.
+            lost. None: no pings and no limit.
         options: Options of `SocketTransport` and `Connection`.
 
     Raises:
@@ -72,7 +72,7 @@ class WebSocketTransport(SocketTransport):
 
     @property
     def close_code(self) -> int | None:
-        """The close code that the peer sent; 1005 for a close without one, None if it sent no close frame."""
+        """The close code that the peer sent; 1005 if its close frame had no code, None if it sent no close frame."""
         wire = self.channel.wire
         return None if wire is None or wire.close_rcvd is None else int(wire.close_rcvd.code)
 
@@ -104,7 +104,7 @@ class WebSocketTransport(SocketTransport):
 
     def report_invalid(self, fault: ParseError) -> None:
         if fault.code is ParseErrorCode.INVALID_UTF8:
-            self.flush()  # the responses to what came before
+            self.flush()  # send the responses to earlier messages first
             self.channel.fail(CloseCode.INVALID_TEXT, fault)
         else:
             super().report_invalid(fault)
