@@ -106,7 +106,7 @@ def check_type(name: str, value: object, *kinds: Any, may_be_none: bool = False)
 
 
 def check_items(name: str, value: object, *kinds: Any) -> None:
-    """Check a list or tuple, or None: a string would be the sequence of its characters.
+    """Check a list or tuple, or None. A string is refused, because it is a sequence of its characters.
 
     Raises:
         TypeError: `value` is neither, or an item of it is not an instance of any of `kinds`.
@@ -177,7 +177,7 @@ def check_header_names(headers: Mapping[str, str] | None) -> None:
 
 
 def check_headers(headers: Mapping[str, str] | None) -> None:
-    """Check the user's headers here, because the errors and logs of the HTTP library would show their values.
+    """Check the user's headers. The HTTP library would show their values in its errors and logs.
 
     Raises:
         TypeError: They do not map strings to strings.

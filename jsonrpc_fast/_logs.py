@@ -1,7 +1,7 @@
 """The package's loggers: `jsonrpc_fast` and its children. The application configures them.
 
-Importing sets no level and reads no environment variable. The one handler does nothing: without it, Python would print
-the warnings of an application that has not configured logging.
+Importing sets no level and reads no environment variable. The only handler is a NullHandler: without it, Python would
+print warnings if the application has not configured logging.
 """
 
 from __future__ import annotations

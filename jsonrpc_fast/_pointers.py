@@ -32,7 +32,7 @@ def child_of(value: Any, part: str) -> Any:
 
 
 def target_of(document: Any, reference: str) -> Any:
-    """Return what a `$ref` within a document leads to.
+    """Return the value to which a `$ref` within a document leads.
 
     Args:
         document: The JSON value that contains the reference.
@@ -43,7 +43,7 @@ def target_of(document: Any, reference: str) -> Any:
     """
     if not (reference == "#" or reference.startswith("#/")):
         return UNSET
-    from urllib.parse import unquote  # here: the codec imports this module, and few documents have references
+    from urllib.parse import unquote  # imported here: the codec imports this module, and few documents have references
 
     for part in parts_of(unquote(reference[1:])):
         document = child_of(document, part)

@@ -15,18 +15,17 @@ class _Shortener(reprlib.Repr):
 
     def __init__(self) -> None:
         super().__init__()
-        # A message, its payload, and one level inside.
+        # Shows a message, its payload, and one level inside the payload.
         self.maxlevel = 3
-        # Methods and ids in use are shorter, so they are shown whole.
+        # Real methods and ids are shorter, so they are shown whole.
         self.maxstring = 80
 
     def repr_int(self, x: int, level: int) -> str:
-        # CPython refuses to write an int of thousands of digits; with the lowest limit, one of 641. 512 bits are 155
-        # digits.
+        # CPython refuses to convert a huge int: with the lowest limit, one of 641 digits. 512 bits are 155 digits.
         return repr(x) if x.bit_length() < 512 else f"<int of {x.bit_length()} bits>"
 
     def repr_bytes(self, x: bytes, level: int) -> str:
-        # `reprlib` makes the whole repr first, and then shortens it.
+        # `reprlib` would make the whole repr first, and then shorten it.
         if len(x) > SHOWN_BYTES:
             x = x[: SHOWN_BYTES // 2] + x[-SHOWN_BYTES // 2 :]
         return self.repr_instance(x, level)
@@ -38,7 +37,7 @@ class _Shortener(reprlib.Repr):
         return repr(x)
 
     def repr_dict(self, x: dict[Any, Any], level: int) -> str:
-        # `reprlib` sorts the whole dict first.
+        # `reprlib` would sort the whole dict first.
         if x and level <= 0:
             return "{...}"
         items = [f"{self.repr1(key, level - 1)}: {self.repr1(x[key], level - 1)}" for key in islice(x, self.maxdict)]

@@ -1,7 +1,7 @@
 """Error codes by band, and the codes of the faults that decoding finds.
 
-A band is a range of codes with one allocator. A number may have different meanings in two protocols (-32002 has), so
-each protocol has an enum of its own.
+A band is a range of codes with one allocator. A number may have different meanings in two protocols, as -32002 has, so
+each protocol has its own enum.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def error_band(code: int) -> ErrorBand:
         return ErrorBand.JSONRPC
     if -32099 <= code <= -32000:
         return ErrorBand.IMPLEMENTATION
-    # Outside of the range that JSON-RPC reserves, -32768 to -32000. LSP claims it (`lspReservedErrorRangeStart`).
+    # Outside the range that JSON-RPC reserves, -32768 to -32000. LSP claims it (`lspReservedErrorRangeStart`).
     if -32899 <= code <= -32800:
         return ErrorBand.LSP
     if -32768 <= code <= -32000:
@@ -131,8 +131,8 @@ class ParseErrorCode(enum.Enum):
     """An id is longer than `Limits.id_bytes`."""
 
     INTEGER_TOO_LARGE = "a number is larger than the profile allows"
-    """A payload has an integer beyond 64 bits, which the profile refuses (`big_ints="reject"`), or has too many digits
-    (`"exact"`); or an exponent of more than four digits (`floats="decimal"`)."""
+    """A payload has an integer beyond 64 bits that the profile refuses (`big_ints="reject"`), an integer with too many
+    digits (`big_ints="exact"`), or an exponent of more than four digits (`floats="decimal"`)."""
 
     NOT_AN_OBJECT = "the message is not an object"
     """A message is a scalar, or an array inside a batch (section 4)."""

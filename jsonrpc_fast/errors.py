@@ -5,19 +5,13 @@
     │   └── EncodeError          a value cannot be written as JSON
     ├── ValueError
     │   ├── ParseError           a message breaks a rule; decoding returns it and does not raise it
-    │   └── InvalidResponse      what an HTTP server sent is not a response to the call
-    ├── RuntimeError
-    │   ├── StateError           the state of a transport or a session does not allow the call
-    │   ├── HandshakeError       the handshake of a protocol failed
-    │   └── HttpStatusError      an HTTP server responded with a status of 3xx to 5xx, without a JSON-RPC response
-    ├── ConnectionError
-    │   └── ConnectionLost       the channel to the peer is closed or broke
-    ├── TimeoutError
-    │   └── CallTimeout          the deadline of a call passed
-    ├── LookupError
-    │   └── EventsLost           a stream of events cannot be resumed without a gap
-    ├── CallCancelled            this side cancelled a call
-    └── RpcError                 an error response, from the peer or from a handler
+    │   └── InvalidResponse      a server sent something that is not a response to the call ├── RuntimeError │   ├──
+    StateError           the state of a transport or a session does not allow the call │   ├── HandshakeError       the
+    handshake of a protocol failed │   └── HttpStatusError      an HTTP server responded with a status of 3xx to 5xx,
+    without a JSON-RPC response ├── ConnectionError │   └── ConnectionLost       the channel to the peer is closed or
+    broke ├── TimeoutError │   └── CallTimeout          the deadline of a call passed ├── LookupError │   └── EventsLost
+    a stream of events cannot be resumed without a gap ├── CallCancelled            this side cancelled a call └──
+    RpcError                 an error response, from the peer or from a handler
 
 StateError, HandshakeError, ConnectionLost, CallTimeout, CallCancelled, HttpStatusError and InvalidResponse are local:
 no peer can cause one by sending an error response.
@@ -90,7 +84,7 @@ class ProgramStartError(OSError):
 
 
 class InvalidResponse(ValueError):
-    """What a server sent is not a response to the call, or its result is not of the type that the caller expects.
+    """A server sent something that is not a response to the call, or a result that is not of the expected type.
 
     `__cause__` is the ParseError of a malformed response.
     """
@@ -141,7 +135,7 @@ class CallTimeout(TimeoutError):
 
 
 class EventsLost(LookupError):
-    """A stream of events cannot be resumed: events after the given one were dropped, or the stream is unknown."""
+    """A stream of events cannot be resumed: some of the following events were dropped, or the stream is unknown."""
 
 
 class CallCancelled(Exception):
@@ -200,7 +194,7 @@ def run_callback(report: Callable[[BaseException], object], callback: Callable[.
         return callback(*arguments)
     except LOOP_EXITS:
         raise
-    # Any other, such as the CancelledError of a future whose `result` the callback called.
+    # Any other exception, such as the CancelledError of a future whose `result` the callback called.
     except BaseException as error:
         report(error)
         return None
@@ -249,7 +243,7 @@ _shared_args: Final[dict[tuple[str, str | None], tuple[str]]] = {}
 
 
 def args_of(code: ParseErrorCode, hint: Hint | None) -> tuple[str]:
-    """The `args` of an exception: one tuple for each code and hint."""
+    """The `args` of an exception: the same tuple for the same code and hint."""
     # `_value_`, because the `value` of an enum is slow.
     key = code._value_, None if hint is None else hint._value_
     args = _shared_args.get(key)

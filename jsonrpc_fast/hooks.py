@@ -1,4 +1,4 @@
-"""Hooks: what sessions, endpoints and clients report about themselves, for metrics, traces and access logs.
+"""Hooks: methods that sessions, endpoints and clients call, for metrics, traces and access logs.
 
 Hooks are one object with any of these methods. They are looked up once, when the session, endpoint or client is
 created; absent ones cost nothing. They are called on the loop's thread, or on the caller's where there is no loop. They
@@ -176,7 +176,7 @@ class FoundHooks:
     )
 
     def __init__(self, hooks: Hooks | None) -> None:
-        # The hooks with a trace context take the place of those without one: each call gets one trace.
+        # The hooks with a trace context replace those without one: each call gets one trace.
         self.call_prepared: Hook | None = _find(hooks, "call_prepared", _checked)
         self.call_started: Hook | None = None if self.call_prepared else _find(hooks, "call_started")
         self.call_settled: Hook | None = _find(hooks, "call_settled")
@@ -221,8 +221,8 @@ def _takes_three(hook: Hook) -> bool:
 
 def _checked(trace: Any, context: dict[str, str]) -> tuple[Any, dict[str, str]]:
     """Return what `call_prepared` returned. Raises TypeError if the trace context would make the message invalid."""
-    # The context becomes members of a message, or fields of a head: another name could mean something else there, and a
-    # text that is not ASCII could not be sent over HTTP.
+    # The context becomes members of a message, or HTTP headers: other names could mean something else there, and text
+    # that is not ASCII could not be sent over HTTP.
     for name, text in context.items():
         if name not in TRACE_MEMBERS or not isinstance(text, str) or not text.isascii():
             raise TypeError("a trace context may contain only the ASCII strings traceparent and tracestate")
@@ -234,7 +234,7 @@ def _find(hooks: object, name: str, check: Hook | None = None) -> Hook | None:
     check_callable(f"the hook {name}", method)
     if method is None:
         return None
-    # Its coroutine would never run, with only a warning from the interpreter.
+    # Its coroutine would never run, and the interpreter would only print a warning.
     if inspect.iscoroutinefunction(method):
         raise TypeError(f"the hook {name} must not be async")
 
@@ -269,12 +269,12 @@ def outcome_of(error: BaseException | None) -> tuple[Outcome, int | None]:
         return Outcome.RESULT, None
     if isinstance(error, RpcError):
         return Outcome.ERROR, error.code
-    # Any other exception ends the call from this side, as the cancellation of its task does.
+    # Any other exception means that this side ended the call, for example by cancelling its task.
     return next((outcome for kinds, outcome in _OUTCOMES if isinstance(error, kinds)), Outcome.CANCELLED), None
 
 
 class Exchange:
-    """The context in which a client sends messages, and reads the response to them. This one has no hooks."""
+    """A context manager in which a client sends messages and reads the responses. This one has no hooks."""
 
     __slots__ = ()
 
@@ -285,7 +285,7 @@ class Exchange:
         pass
 
     def headers(self, given: Mapping[str, str] | None) -> Mapping[str, str] | None:
-        """Return headers to send: those given, and the trace context."""
+        """Return the headers to send: the given ones, and the trace context."""
         return given
 
     def settled(self, results: list[Any]) -> list[Any]:
@@ -297,7 +297,7 @@ _UNOBSERVED: Final = Exchange()
 
 
 class _ObservedExchange(Exchange):
-    """The context of an exchange that is reported to hooks.
+    """An exchange that is reported to hooks.
 
     A header can name one trace context, so messages that are sent together carry none.
     """
@@ -322,7 +322,7 @@ class _ObservedExchange(Exchange):
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        # Nothing is left after `settled`. Otherwise the exchange as a whole failed, and all calls with it.
+        # After `settled` no call is left. Otherwise the whole exchange failed, and so did all its calls.
         self._settle([error] * len(self._calls))
 
     def headers(self, given: Mapping[str, str] | None) -> Mapping[str, str] | None:
@@ -334,7 +334,7 @@ class _ObservedExchange(Exchange):
 
     def _settle(self, results: list[Any]) -> None:
         settled, calls = self._hooks.call_settled, self._calls
-        # Emptied first: `__exit__` settles what is left, and each call must be reported once.
+        # Emptied first: `__exit__` settles the remaining calls, and each call must be reported once.
         self._calls = {}
         seconds = time.monotonic() - self._started
         for (id, method), result in zip(calls.items(), results, strict=True):

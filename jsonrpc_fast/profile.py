@@ -91,8 +91,8 @@ class Profile:
             with exactly the digits of the text ("decimal"): for money. Integers that `big_ints="float"` would decode to
             floats become a Decimal too, and exponents of more than four digits are refused. A Decimal is written as
             the same number.
-        writes: The form of messages that are written: "2.0"; "1.0", without `jsonrpc`, with the null companions and the
-            null ids of JSON-RPC 1.0, and with `params` always; or "unversioned", which is 2.0 without `jsonrpc`.
+        writes: The form of messages that are written: "2.0"; "1.0", without `jsonrpc`, with the null companions and
+            null ids of JSON-RPC 1.0, and always with `params`; or "unversioned", which is 2.0 without `jsonrpc`.
         limits: The bounds on a message.
 
     Raises:
@@ -153,7 +153,7 @@ def plain_profile(profile: Profile) -> Profile:
 
 
 def is_plain(profile: Profile) -> bool:
-    """Return whether messages are written as without a profile."""
+    """Return whether a profile writes messages in the same way as no profile."""
     return profile.writes == "2.0" and profile.floats == "float"
 
 
@@ -181,8 +181,8 @@ _PERMISSIONS: Final = (
 def is_at_least_as_strict(profile: Profile, other: Profile) -> bool:
     """Return whether every message that is valid in `profile` is valid in `other`, so that `parse` need not check it.
 
-    The comparison excludes batches, the extra members that are kept, and what only the text of a message shows: its
-    size, its depth, and numbers that are too large.
+    The comparison excludes batches, kept extra members, and rules about the text of a message: its size, its depth, and
+    numbers that are too large.
     """
     return (
         all(bool(getattr(profile, name)) <= bool(getattr(other, name)) for name in _PERMISSIONS)

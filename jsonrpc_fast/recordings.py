@@ -52,7 +52,7 @@ def record_line(text: bytes, sender: Sender, *, time: float, connection: int = 1
     """Return the line for a message that was sent.
 
     Args:
-        text: Its bytes, without framing.
+        text: The bytes of the message, without framing.
         sender: "client" or "server".
         time: Seconds since 1970.
         connection: The number of the conversation.
@@ -63,7 +63,7 @@ def record_line(text: bytes, sender: Sender, *, time: float, connection: int = 1
     try:
         member, value = b"message", on_one_line(bytes(Raw(text)))
     except ValueError:
-        # Escaped as ASCII; bytes that are not UTF-8 are shown, and cannot be restored.
+        # Escaped as ASCII. Bytes that are not UTF-8 are shown, but cannot be restored.
         member, value = b"invalid", json.dumps(text.decode("utf-8", "replace")).encode()
     return b'{"time":%.6f,"connection":%d,"from":"%s","%s":%s}\n' % (time, connection, sender.encode(), member, value)
 
@@ -78,7 +78,7 @@ def read_recording(file: BinaryIO) -> Iterator[Recorded]:
         ValueError: A line is not a line of a recording. The text names it.
     """
     number = 0
-    # Not `for line in file`: a line without an end would take all memory.
+    # Not `for line in file`, because an endless line would take all memory.
     while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
         if len(line) > MAX_LINE_BYTES:

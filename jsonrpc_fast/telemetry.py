@@ -34,7 +34,7 @@ __all__ = ["OpenTelemetryHooks", "TraceContextHooks"]
 
 _NAME: Final = "jsonrpc_fast"
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
-_MAX_LENGTH: Final = 512  # the size of a member, in characters: W3C Trace Context requires no more to be passed on
+_MAX_LENGTH: Final = 512  # maximum characters of a member: W3C Trace Context does not require more
 _SCHEMA: Final = "https://opentelemetry.io/schemas/1.40.0"
 _OTHER: Final = "_OTHER"
 # The bucket boundaries that the semantic conventions recommend for durations of calls.
@@ -95,15 +95,15 @@ class OpenTelemetryHooks:
 
     def _serve(self, id: MessageId, method: str, parent: Context | None) -> Span:
         span = self._start(id, method, SpanKind.SERVER, parent)
-        # The session runs the handler in a `contextvars` context of its own, which ends with it: no token needs to be
-        # detached.
+        # The session runs the handler in its own `contextvars` context, which ends with the handler, so nothing has to
+        # be detached.
         context.attach(trace.set_span_in_context(span))
         return span
 
     def request_served(
         self, span: Span | None, id: MessageId, method: str, outcome: Outcome, code: int | None, seconds: float
     ) -> None:
-        # No handler ran: the method is the peer's invention, and would create a time series of its own.
+        # No handler ran: the peer may have invented the method, which would create another time series.
         if span is None:
             span = self._start(id, _OTHER, SpanKind.SERVER)
             span.set_attribute("rpc.method_original", method)
@@ -134,9 +134,9 @@ class OpenTelemetryHooks:
 class TraceContextHooks(OpenTelemetryHooks):
     """Hooks that also send and read the trace context.
 
-    It is next to the members of JSON-RPC, or where the convention of the session puts it: in `_meta` for MCP. To read
-    it there, the transport needs `Profile(extra_members="keep")`. A peer that refuses unknown members refuses these,
-    and a peer that is not trusted can choose the trace that its requests belong to.
+    It is next to the members of JSON-RPC, or where the convention of the session puts it: for MCP, in `_meta`. To read
+    it next to the members of JSON-RPC, the transport needs `Profile(extra_members="keep")`. A peer that refuses unknown
+    members refuses such messages, and an untrusted peer can choose the trace to which its requests belong.
     """
 
     def call_prepared(self, id: int | str | None, method: str) -> tuple[Span | None, dict[str, str]]:
@@ -147,6 +147,6 @@ class TraceContextHooks(OpenTelemetryHooks):
 
     def request_received(self, id: MessageId, method: str, carrier: dict[str, str]) -> Span:
         carrier = {name: value for name, value in carrier.items() if len(value) <= _MAX_LENGTH}
-        # Without a carrier there is nothing to parse. An empty context would hide the span that is current here.
+        # Without a carrier there is nothing to parse, and an empty context would hide the current span.
         parent = _PROPAGATOR.extract(carrier) if carrier else None
         return self._serve(id, method, parent or None)

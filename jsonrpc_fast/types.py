@@ -46,7 +46,7 @@ class Unset(enum.Enum):
     UNSET = NotJson()
 
     def __reduce_ex__(self, _: object) -> str:  # type: ignore[override]  # as `object` allows
-        # A str is the name of a global of this module: what is unpickled is the same object, so `is UNSET` holds.
+        # A str names a global of this module, so unpickling returns the same object, and `is UNSET` holds.
         return "UNSET"
 
     def __repr__(self) -> str:
@@ -73,7 +73,7 @@ def id_key(id: MessageId) -> IdKey:
 TIMEOUT_SECONDS: Final = 300.0
 """Seconds until a call times out, by default: in sessions, over HTTP and over NATS."""
 CANCEL_SECONDS: Final = 5.0
-"""How long whoever closes waits for a user's function that was cancelled."""
+"""How long closing waits for a user's function that was cancelled."""
 
 
 NEVER_AWAITABLE: Final = frozenset({dict, list, str, int, float, bool, type(None)})

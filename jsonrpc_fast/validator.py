@@ -6,8 +6,8 @@
         response = report.error_response()
 
 Rules:
-  - Messages are decoded from JSON already. Validation agrees with `parse`, except that the method of a request or a
-    notification must not be empty in any profile.
+  - Messages are already decoded from JSON. Validation agrees with `parse`, except that no profile allows an empty
+    method in a request or a notification.
   - A report contains no part of the message except its id. Paths contain only members that JSON-RPC defines.
 """
 
@@ -119,7 +119,7 @@ class Report:
 
 
 class _OnClassToo(Generic[P, T]):
-    """A method that may also be called on the class, which uses a validator with the default profile."""
+    """A method that may also be called on the class, which then uses a validator with the default profile."""
 
     def __init__(self, function: Callable[Concatenate[JsonRpcValidator, P], T]) -> None:
         self._function = function
@@ -179,8 +179,8 @@ class JsonRpcValidator:
         return Report(not errors, errors, "batch", items=items)
 
     def _validate(self, obj: object, kind: rules.ExpectedKind, index: int | None = None) -> Report:
-        # A valid message costs one `parse`; its kinds are named only if it has a fault.
-        # `parse` would read an array as a batch; here one message is expected.
+        # A valid message costs one `parse`; the kinds of its members are needed only if it has a fault. `parse` would
+        # read an array as a batch; here one message is expected.
         message: Any = ParseError.not_an_object() if isinstance(obj, list) else parse(obj, self._profile)
         id = None if isinstance(message, Notification) else message.id
         if type(message) is _CLASSES[kind]:
@@ -199,7 +199,7 @@ def _faults(kinds: Kinds, kind: rules.ExpectedKind, profile: Profile, index: int
 
 
 def _as_request(report: Report, parsed: object) -> Report:
-    """Return the report; that on a request if the sender of an invalid notification expects a response."""
+    """Return the report, or one on a request if the sender of an invalid notification expects a response."""
     is_request = report.kind == "notification" and isinstance(parsed, ParseError) and parsed.reply_expected
     return replace(report, kind="request") if is_request else report
 

@@ -1,4 +1,4 @@
-"""Awaitables of handlers: one that will not be awaited is ended, and a coroutine that has begun is continued.
+"""Awaitables of handlers: to end one that will not be awaited, and to continue a coroutine that has begun.
 
 Nothing here needs an event loop, or imports asyncio.
 """
@@ -16,7 +16,7 @@ T = TypeVar("T")
 def discard(work: Any) -> None:
     """End an awaitable that will not be awaited. One that has ended is left unchanged.
 
-    CPython warns of coroutines that were never awaited, and a future may be at work.
+    Otherwise CPython would warn about a coroutine that was never awaited, and a future could continue to run.
     """
     if isinstance(work, Coroutine):
         work.close()
@@ -31,7 +31,7 @@ class OuterCoroutine(Coroutine[Any, Any, T]):
 
     Args:
         work: The awaitable.
-        runner: A coroutine that awaits it; None: one that does nothing else.
+        runner: A coroutine that awaits `work`; None: a coroutine that does only this.
     """
 
     __slots__ = ("_runner", "_work")
@@ -63,11 +63,11 @@ async def _awaited(work: Awaitable[T]) -> T:
 
 
 def resume(work: Coroutine[Any, Any, T], waiting: Any) -> Generator[Any, Any, T]:
-    """Continue a coroutine that has begun in the task of the caller. A task of its own would cost a turn of the loop.
+    """Continue a coroutine that has begun, in the task of the caller: a separate task would cost a turn of the loop.
 
     Args:
         work: The coroutine.
-        waiting: What its last `send` returned.
+        waiting: The object that its last `send` returned.
     """
     try:
         while True:

@@ -43,11 +43,11 @@ def _deadline_exceeded() -> Exception:
 
 
 class TimedAwaitable(OuterCoroutine[Any]):
-    """Awaits `work` for some seconds.
+    """Awaits `work` with a time limit.
 
     Args:
-        work: What to await.
-        seconds: For how long.
+        work: The awaitable.
+        seconds: The time limit.
         late_error: Makes the exception to raise after that time.
     """
 

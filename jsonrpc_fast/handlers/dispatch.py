@@ -71,7 +71,7 @@ class ParamsReading:
     """How texts are read for handlers and their children.
 
     Attributes:
-        is_raw: A method takes `Raw` params. Other methods get them decoded.
+        is_raw: Whether texts are read with `Raw` params, because a method takes them. Other methods get them decoded.
     """
 
     __slots__ = ("is_raw",)
@@ -87,7 +87,7 @@ class Dispatch:
         find: Returns the handler of a method, or None.
         reading: How texts are read.
         profile: The rules and limits for decoding.
-        raw: See `DispatchOptions`, as for the other options.
+        raw: See `DispatchOptions`; so for the other options.
 
     Raises:
         ValueError: `option` adds line breaks.
@@ -130,7 +130,7 @@ class Dispatch:
         self._encoders = Encoders(profile)
 
     def continuing(self, carrier: dict[str, str]) -> Dispatch:
-        """Return the dispatcher for messages whose trace context is outside of them, such as in headers."""
+        """Return the dispatcher for messages whose trace context is outside the message, for example in headers."""
         return self
 
     def serve(self, data: Any, context: Any = None, peer: Any = None) -> bytes:
@@ -178,7 +178,7 @@ class Dispatch:
 
     async def _run(self, received: Any, context: Any, peer: Any, timeout: float | None, max_handlers: int) -> bytes:
         check_seconds("timeout", timeout, may_be_infinite=True)
-        # If asyncio is not imported, or no task of it runs, the event loop is another one.
+        # If asyncio is not imported, or none of its tasks is running, this is another event loop.
         asyncio = sys.modules.get("asyncio")
         try:
             task = None if asyncio is None else asyncio.current_task()
@@ -198,7 +198,7 @@ class Dispatch:
 
     async def _run_in_time(self, item: Any, context: Any, peer: Any, timeout: float) -> bytes:
         """Serve one message in the current task, with a deadline."""
-        from .deadlines import TimedAwaitable  # it needs asyncio
+        from .deadlines import TimedAwaitable  # imports asyncio
 
         if not timeout:
             return self._refuse_late(item, self._delimited)
@@ -234,7 +234,7 @@ class Dispatch:
         timer = None if deadline == inf else loop.call_at(deadline, expire, context=Context())
         try:
             for index, item in enumerate(batch):
-                # The rest of the batch waits: a sync function in it must not run before those that come first.
+                # The rest of the batch waits: a sync function in it must not run before earlier items have begun.
                 while running >= max_handlers:
                     waiter = loop.create_future()
                     await waiter
@@ -256,14 +256,14 @@ class Dispatch:
         finally:
             if timer is not None:
                 timer.cancel()
-            # However this coroutine ends.
+            # However this coroutine ends, all its tasks end.
             await _end(asyncio, list(tasks.values()), begun)
         for index, task in tasks.items():
             item = batch[index]
             try:
                 responses[index] = task.result()
             except asyncio.CancelledError as error:
-                # Without a deadline the function raised it: the batch was not cancelled.
+                # The deadline has not passed, so the function raised it: the batch was not cancelled.
                 responses[index] = self._refuse_late(item, False) if is_expired else self._fail(item, error, False)
         return responses
 
@@ -294,7 +294,7 @@ class Dispatch:
                 raise standard_error(ErrorCode.METHOD_NOT_FOUND)
             shown = _context_of(item, context, peer) if handler.wants_context else None
             params = item.params
-            # Read from the text, a type would get the numbers of its library, not those of the profile.
+            # If a type read the text, numbers would follow the rules of its library, not those of the profile.
             if type(params) is Raw and (self._reads_decimals if handler.takes_raw else not self._is_raw):
                 params = params.decode()
             result = handler.invoke(params, shown)
@@ -326,7 +326,7 @@ class Dispatch:
             )
         if isinstance(item, Response):
             return b""
-        raise TypeError(f"data must be a JSON text or what decode returned, not {type(item).__name__}")
+        raise TypeError(f"data must be a JSON text or a value that decode returned, not {type(item).__name__}")
 
     async def _finish(self, item: Served, work: Awaitable[Any], is_line: bool) -> bytes:
         """Return the response to an item when its function ends."""
@@ -340,7 +340,7 @@ class Dispatch:
         """Encode a result again, with its models converted; return an error response if that fails too.
 
         Args:
-            error: An EncodeError, or what the methods of a payload raise.
+            error: An EncodeError, or an exception that a method of the payload raised.
         """
         if isinstance(error, EncodeError):
             with contextlib.suppress(*HANDLER_FAILURES):
@@ -361,7 +361,7 @@ class Dispatch:
         """Return the error response for a request whose handler raised CancelledError without being cancelled.
 
         Raises:
-            RuntimeError: The message is a batch: it is unknown which function raised.
+            RuntimeError: The message is a batch, so it is unknown which function raised the exception.
         """
         received = self._decode(data)
         if isinstance(received, list):
@@ -385,7 +385,7 @@ class Dispatch:
 
 
 class DispatchByForm(Dispatch):
-    """Two dispatchers, for a profile that reads texts with and without `jsonrpc`, and writes the latter.
+    """Two dispatchers, for a profile that reads messages with and without `jsonrpc`, and writes those without it.
 
     Args:
         own: Serves input without `jsonrpc`, and decoded messages.
@@ -418,7 +418,7 @@ async def _end(asyncio: Any, tasks: list[Any], begun: list[Awaitable[Any]]) -> N
     for task in tasks:
         task.cancel()
     while pending := [task for task in tasks if not task.done()]:
-        # anyio cancels again and again: still wait for the tasks.
+        # anyio repeats its cancellation: continue to wait for the tasks.
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait(pending)
     for work in begun:

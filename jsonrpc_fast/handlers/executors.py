@@ -24,7 +24,7 @@ from typing import Any, Final
 from .failures import on_failure
 from .handler import Handler, OuterHandler, RequestContext
 
-# Its threads share no objects, although it is a subclass of ThreadPoolExecutor (Python 3.14).
+# InterpreterPoolExecutor (Python 3.14) is a subclass of ThreadPoolExecutor, but its threads share no objects.
 _INTERPRETERS: Final[type | None] = getattr(concurrent.futures, "InterpreterPoolExecutor", None)
 
 
@@ -34,10 +34,11 @@ class ExecutorHandler(OuterHandler):
     Args:
         inner: The handler.
         function: Its function.
-        executor: None: the default executor of the loop, which has threads.
+        executor: The executor; None: the default executor of the loop, which has threads.
 
     Raises:
-        TypeError: `executor` is not an Executor, `function` is async, or it wants the context in another process.
+        TypeError: `executor` is not an Executor, `function` is async, or `function` takes the context but runs in
+            another process.
     """
 
     __slots__ = ("_executor", "_has_context")
@@ -87,7 +88,7 @@ class ExecutorHandler(OuterHandler):
 
 
 class _End(asyncio.Future[None]):
-    """The end of a function in an executor. The cancellation of the task that waits for it is seen in all threads."""
+    """The end of a function in an executor. All threads see when the waiting task is cancelled."""
 
     is_cancelled = False
 
@@ -101,13 +102,13 @@ class _End(asyncio.Future[None]):
 
 
 def _call_unless_cancelled(end: _End, handler: Handler, params: Any, context: RequestContext | None) -> Any:
-    # In the thread: the loop may not have had a turn to cancel the future.
+    # Checked in the thread, because the loop may not have had a turn to cancel the future.
     return None if end.is_cancelled else _call(handler, params, context)
 
 
 def _call(handler: Handler, params: Any, context: RequestContext | None) -> Any:
     try:
         return handler.invoke(params, context)
-    # A future cannot hold a StopIteration: `await` would read it as the end of the coroutine.
+    # A future cannot hold a StopIteration: `await` would take it for the end of the coroutine.
     except StopIteration as error:
         raise RuntimeError("the function raised StopIteration") from error

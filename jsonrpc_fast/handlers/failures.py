@@ -29,7 +29,7 @@ def is_foreign_cancellation(error: BaseException | None) -> bool:
         return False
     try:
         task = asyncio.current_task()
-    except RuntimeError:  # there is no loop
+    except RuntimeError:  # no loop is running
         return True
     # `cancelling` counts the calls of `cancel` that the task has not taken back (`uncancel`).
     return task is None or (sys.version_info >= (3, 11) and not task.cancelling())
@@ -41,7 +41,7 @@ def is_failure(error: BaseException | None) -> bool:
 
 
 class on_failure:  # as a function, like `contextlib.suppress`
-    """A context that undoes what was begun if its block raises. The exception propagates.
+    """A context manager that undoes begun work if its block raises. The exception propagates.
 
         with on_failure(process.kill):
             read_first_line(process)

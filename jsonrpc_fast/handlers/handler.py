@@ -75,7 +75,7 @@ class RequestContext:
         return False
 
     def result_of(self, items: list[Any] | None) -> Any:
-        """Return the result made of the items, or of None if they were sent."""
+        """Return the result made of the items; `items` is None if they were sent."""
         return items
 
     def without_token(self, params: Any, taken: Collection[str]) -> Any:
@@ -91,8 +91,8 @@ class Handler:
         unpack: If False, pass the params as one argument, as received: a dict, a list, a `Raw` or None.
 
     Attributes:
-        plain: The function, if its arguments are exactly the params; else None. The dispatcher calls it
-            without `invoke`, and passes what it raises through `explained`.
+        plain: The function, if its arguments are exactly the params; else None. The dispatcher calls it without
+            `invoke`, and passes its exceptions through `explained`.
         takes_raw: Whether `invoke` is faster with `Raw` params.
         wants_context: Whether `invoke` needs the context.
         is_ordered: The option `ordered` of the method.
@@ -116,15 +116,15 @@ class Handler:
     def __init__(self, function: Callable[..., Any], unpack: bool = True) -> None:
         if not callable(function):
             raise TypeError(f"a handler must be callable, not {type(function).__name__}")
-        self._function: Any = function  # or the handler inside this one
+        self._function: Any = function  # or the inner handler
         self._unpack = unpack
         self.plain: Callable[..., Any] | None = function if unpack else None
         self.wants_context: bool = False
         self.takes_raw: bool = False
-        self._context_name: str | None = None  # the peer must not pass it
+        self._context_name: str | None = None  # the peer must not pass a parameter of this name
         self._context_keyword: str | None = None  # None: the context is the first positional argument
         self._parameters: list[Parameter] | None = None  # without the context
-        # A built-in without a signature gets any params: a TypeError of its own does not prove that they are wrong.
+        # A built-in without a signature gets any params: if it raises TypeError, they are not necessarily wrong.
         try:
             signature = inspect.signature(function)
         except ValueError:
@@ -134,7 +134,7 @@ class Handler:
             if is_context(parameter.annotation):
                 if parameter.kind is Parameter.KEYWORD_ONLY:
                     self._context_keyword = parameter.name
-                # The positional arguments of the peer would otherwise fill its place.
+                # Otherwise the peer's positional arguments would fill its place.
                 elif index:
                     raise TypeError("the RequestContext must be the first parameter, or a keyword-only one")
                 self.wants_context = True
@@ -161,8 +161,8 @@ class Handler:
             RpcError: The params do not fit the signature (-32602).
             Exception: Whatever the function raises.
         """
-        # Fast path: the call itself checks the params. Only a TypeError is examined, which may also be the function's
-        # own.
+        # Fast path: the call itself checks the params. Only a TypeError is examined, which the function itself may have
+        # raised.
         function = self.plain
         try:
             if function is not None:
@@ -202,7 +202,7 @@ class Handler:
             raise TypeError
         else:
             positional, named = (), params
-        # Two mappings: a name in both would be a TypeError, and was excluded above.
+        # A name in both mappings would be a TypeError; this was excluded above.
         if self._context_keyword is not None:
             return self._function(*positional, **named, **{self._context_keyword: context})
         return self._function(context, *positional, **named)
@@ -235,7 +235,7 @@ class Handler:
 
 
 class OuterHandler(Handler):
-    """A handler around another one, as the options of a method make it."""
+    """A handler around another one, which implements an option of a method."""
 
     __slots__ = ("_inner",)
 
@@ -257,5 +257,5 @@ def is_context(annotation: object) -> bool:
     return any(is_context(part) for part in get_args(annotation))
 
 
-# In a string, such as every annotation under `from __future__ import annotations`.
+# A string, like every annotation under `from __future__ import annotations`.
 _CONTEXT_NAME: Final = re.compile(r"\b(?:Request|Session)Context\b")

@@ -58,8 +58,8 @@ def method(name: str, *, params: Mapping[str, str] | None = None) -> Callable[[F
 def methods_of(interface: object) -> dict[str, Method]:
     """Return the public methods that a class declares or inherits, by the names of their functions, in order.
 
-    A `Protocol` must have nothing else, since a proxy would lack what a type checker sees. A member that is None, or a
-    class, is not part of the interface.
+    A `Protocol` must have only methods, since a proxy would lack its other members. A member that is None, or a class,
+    is not part of the interface.
 
     Raises:
         TypeError: It is not a class, declares no method, or one that needs no object, is a generator, or has overloads
@@ -81,7 +81,7 @@ def methods_of(interface: object) -> dict[str, Method]:
             raise TypeError(f"{name} must be an ordinary method")
         if inspect.isfunction(member):
             declared, params = _named.get(member, (name, {}))
-            # The result of `typing.overload` for a function whose implementation does not follow.
+            # The last `typing.overload` of a function that has no implementation.
             if member.__name__ == "_overload_dummy":
                 raise TypeError(f"{name} must have one signature after its overloads")
             found[name] = Method(declared, member, params)
@@ -95,5 +95,5 @@ def methods_of(interface: object) -> dict[str, Method]:
 def _annotated(base: type) -> Iterable[str]:
     try:
         return inspect.get_annotations(base)
-    except NameError:  # Python 3.14: an annotation has a name that only type checkers see
+    except NameError:  # Python 3.14: an annotation uses a name that only type checkers see
         return ()

@@ -53,7 +53,7 @@ def builtins_of(value: Any, hook: Callable[[Any], Any]) -> Any:
 
     Args:
         value: The value.
-        hook: The `enc_hook` of msgspec, which converts what msgspec does not write itself.
+        hook: The `enc_hook` of msgspec, which converts values of types that msgspec does not write.
 
     Raises:
         EncodeError: The value is circular, or nests too deep.
@@ -80,7 +80,7 @@ def _to_basic(value: Any) -> Any:
     core = sys.modules.get("pydantic_core")
     if core is not None and is_from_pydantic(type(value)):
         return core.to_jsonable_python(value)
-    # msgspec writes the exact types only, so subclasses and other containers come here.
+    # msgspec writes only the exact types, so subclasses and other containers are converted here.
     for base, convert in _BASES.items():
         if isinstance(value, base):
             return convert(value)
@@ -90,7 +90,7 @@ def _to_basic(value: Any) -> Any:
 _PYTHON_TEXTS: Final = {"True": True, "False": False, "None": None}
 """Literals of Python that language models write in place of JSON's true, false and null."""
 
-# In order: a str is a Sequence, too.
+# The order matters: a str is a Sequence, too.
 _BASES: Final[dict[type, Any]] = {
     str: str.__str__,
     int: int.__int__,
@@ -123,7 +123,7 @@ def _check_depth(value: Any, hook: Callable[[Any], Any]) -> None:
 
 
 def _parts_of(value: Any, hook: Callable[[Any], Any]) -> Iterable[Any]:
-    """Return the values inside a value. What msgspec does not write may be circular, and is left out."""
+    """Return the values inside a value. Attributes that msgspec does not write are left out: they may be circular."""
     kind: Any = type(value)
     if issubclass(kind, (enum.Enum, type)):
         return ()
@@ -137,13 +137,13 @@ def _parts_of(value: Any, hook: Callable[[Any], Any]) -> Iterable[Any]:
     if hasattr(kind, "__struct_fields__"):
         names = kind.__struct_fields__
     elif isinstance(fields := getattr(kind, "__dataclass_fields__", None), dict):
-        # An attribute of only the class, such as a ClassVar, is not written.
+        # Attributes of the class, such as a ClassVar, are not written.
         names = [name for name in fields if name in own or hasattr(getattr(kind, name, None), "__set__")]
     elif hasattr(kind, "__attrs_attrs__"):
         names = [name for name in (*own, *(each.name for each in kind.__attrs_attrs__)) if not name.startswith("_")]
     elif hasattr(kind, "__pydantic_serializer__"):
-        return ()  # pydantic has a limit of its own
-    elif isinstance(fields := _attribute(value, "__dataclass_fields__"), dict):  # of a proxy
+        return ()  # pydantic has its own limit
+    elif isinstance(fields := _attribute(value, "__dataclass_fields__"), dict):  # also a proxy of a dataclass
         names = fields
     else:
         return (hook(value),)

@@ -15,8 +15,8 @@ Rules:
     session.
   - A sync middleware calls `call_next`, which returns an awaitable if the handler, or a middleware inside, is async. It
     may return that awaitable. It works in `dispatch` too.
-  - A middleware of a method with typed params gets them decoded. If it passes on equal ones, the types are read from
-    the text, as without it.
+  - A middleware of a method with typed params gets them decoded. If it passes on equal params, they are converted from
+    the text, as without middleware.
   - Middleware is called for requests and notifications whose method has a handler, not for unknown methods.
 """
 
@@ -62,7 +62,7 @@ class MiddlewareHandler(OuterHandler):
         received = _content(value)
 
         def invoke(given: Any, context: RequestContext) -> Any:
-            # Not by identity: a middleware may change its params in place.
+            # Compared by content: a middleware may change its params in place.
             is_changed = received is None or _content(given) != received
             return self._inner.invoke(given if is_changed else params, context)
 
@@ -72,7 +72,7 @@ class MiddlewareHandler(OuterHandler):
 def within(
     invoke: Callable[[Any, C], Any], middleware: Iterable[Callable[[C, Any, CallNext], Any]]
 ) -> Callable[[Any, C], Any]:
-    """Return a function of params and context inside all of the middleware; the first one is the outermost.
+    """Return a function of params and context that runs inside all of the middleware; the first one is the outermost.
 
     Raises:
         TypeError: A middleware is not callable.
@@ -100,7 +100,7 @@ def _link(middleware: Callable[[Any, Any, CallNext], Any], rest: _Link) -> _Link
     is_async = inspect.iscoroutinefunction(middleware) or inspect.iscoroutinefunction(type(middleware).__call__)
 
     async def call_async(params: Any, context: Any, invoke: _Invoke) -> Any:
-        # A sync handler has run by now: only what it returns, such as a future, may be awaited.
+        # A sync handler has already run: only an awaitable that it returned, such as a future, is awaited.
         result = rest(params, context, invoke)
         return await result if is_awaitable(result) else result
 
@@ -111,6 +111,6 @@ def _link(middleware: Callable[[Any, Any, CallNext], Any], rest: _Link) -> _Link
 def _content(value: Any) -> bytes | None:
     """Return bytes that are equal for equal JSON values of the same types; None for other values, such as a Decimal."""
     try:
-        return marshal.dumps(value, 2)  # the last version whose bytes do not depend on the references to an object
+        return marshal.dumps(value, 2)  # the last version whose output does not depend on reference counts
     except ValueError:
         return None

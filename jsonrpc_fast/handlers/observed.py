@@ -60,8 +60,8 @@ class ObservedDispatch(Dispatch):
         self._hooks = found = FoundHooks(hooks)
         self._report = found.handler_fault
         self._carrier: dict[str, str] = {}
-        # By the identity of the message, because the ids of two messages may be equal, and a notification has none. A
-        # report lives as long as its message is served, so no other object gets that identity meanwhile.
+        # Keyed by the identity of the message: two messages may have equal ids, and a notification has none. A report
+        # lives only while its message is served, so no other object gets that identity meanwhile.
         self._reports: dict[int, _Report] = {}
 
     def continuing(self, carrier: dict[str, str]) -> Dispatch:
@@ -75,13 +75,13 @@ class ObservedDispatch(Dispatch):
     def start(
         self, data: Any, context: Any = None, peer: Any = None, timeout: float | None = None, max_handlers: int = 256
     ) -> bytes | Coroutine[Any, Any, bytes]:
-        # Decoded here and not by the base, because the reports are found by the identity of the messages.
+        # Decoded here, not in the base class, because reports are found by the identity of the messages.
         received = self._decode(data)
         response = super().start(received, context, peer, timeout, max_handlers)
         return response if isinstance(response, bytes) else self._run_to_end(received, response)
 
     async def _run_to_end(self, received: Any, work: Coroutine[Any, Any, bytes]) -> bytes:
-        # Requests that are left were not concluded: the caller gave up, or the task was cancelled.
+        # The remaining requests were not concluded: the caller gave up, or the task was cancelled.
         try:
             return await work
         finally:
@@ -104,7 +104,7 @@ class ObservedDispatch(Dispatch):
                 return b""
             return self._fail_at_once(item, standard_error(ErrorCode.METHOD_NOT_FOUND), is_line)
         with on_failure(partial(self._conclude, item, Outcome.CANCELLED)):
-            # In the context of the function: a span that the hook makes current is seen by the function.
+            # Called in the context of the function, so that the function sees a span that the hook makes current.
             report.trace = report.context.run(self._started, item)
             response = report.context.run(super()._begin, item, is_line, context, peer, handler)
         if not isinstance(response, bytes):
@@ -187,7 +187,7 @@ class _InContext(OuterCoroutine[Any]):
         super().__init__(work)
         self._context = context
 
-    # It is its own iterator: `await` and a task send into it, and each step runs in the context.
+    # The object is its own iterator: `await` and tasks call its `send`, so each step runs in the context.
 
     def __await__(self) -> Self:
         return self

@@ -5,8 +5,8 @@ Rules:
     accepts any value, as the function does.
   - The context of a function, `*args` and `**kwargs` are not parameters of its method.
   - Schemas that types share are in `components`. Two types with the same name become `Item` and `Item_2`.
-  - A default value that cannot be written as JSON is left out, or the schema that contains it. So is data of an
-    error that cannot be written.
+  - A default value that cannot be written as JSON is left out, or else the schema that contains it. Error data that
+    cannot be written is left out, too.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def openrpc(handlers: Described, *, title: str, version: str) -> dict[str, Any]:
     """
     for name, text in (("title", title), ("version", version)):
         check_type(name, text, str)
-        text.encode()  # now, not when a client requests the document
+        text.encode()  # fails here, not when a client requests the document
     components: dict[str, Any] = {}
     methods = [
         _method(name, function, options, components) for name, (function, options) in handlers.functions().items()
@@ -91,8 +91,8 @@ def _method(
         params = [
             _parameter(each, components)
             for each in found.values()
-            # One that is positional only has a default here, or the structure would be another: a client that passes
-            # params by name cannot set it.
+            # A positional-only parameter has a default here, otherwise the structure would be "by-position": a client
+            # that passes params by name cannot set it.
             if structure != "by-name" or each.kind is not Parameter.POSITIONAL_ONLY
         ]
     summary, described = read_docstring(_doc_of(function), found)
@@ -106,7 +106,7 @@ def _method(
         if rest.strip():
             method["description"] = summary
     returns = _hints(function).get("return", Parameter.empty)
-    if inspect.isasyncgenfunction(function):  # in one response its items are a list
+    if inspect.isasyncgenfunction(function):  # in a single response the items are a list
         items = get_args(returns)
         returns = list[items[0]] if items else Parameter.empty  # type: ignore[valid-type]
     result = {} if returns is Parameter.empty else _schema(lambda: result_schema(type_of(returns)), components)
@@ -159,7 +159,7 @@ def _parameter(parameter: Parameter, components: dict[str, Any]) -> dict[str, An
     """Return the content descriptor of a parameter."""
     name = parameter.name
 
-    # As an argument that is passed by name: its schema does not depend on how it is passed.
+    # As if passed by name: the schema of a parameter does not depend on how it is passed.
     def schema() -> dict[str, Any]:
         arguments = Arguments({name: parameter.replace(kind=Parameter.KEYWORD_ONLY)})
         defaults = {} if arguments.required else {name: arguments.default_of(name)}
@@ -178,13 +178,13 @@ def _schema(make: Callable[[], dict[str, Any]], components: dict[str, Any]) -> d
         if not _is_writable(schema):
             schema = {name: part for name, part in schema.items() if name != "default"}
             dumps(schema)
-    except ImportError:  # the extra is missing: that is for the caller to solve
+    except ImportError:  # an extra is missing: the caller has to install it
         raise
     except Exception:  # whatever msgspec or pydantic raises for a type
         return {}
     definitions = schema.get("$defs", {})
     schema = {name: part for name, part in schema.items() if name != "$defs"}
-    # A number after the names until no definition of this schema has the name of another type.
+    # Adds numbers to the names until no definition has the name of another type.
     for number in count(1):
         names = {name: name if number == 1 else f"{name}_{number}" for name in definitions}
         moved = {names[name]: _renamed(definition, names) for name, definition in definitions.items()}
@@ -196,7 +196,7 @@ def _schema(make: Callable[[], dict[str, Any]], components: dict[str, Any]) -> d
 
 
 def _is_writable(value: Any) -> bool:
-    """Return whether a value is the same after it was written as JSON and read."""
+    """Return whether a value is unchanged after it is written as JSON and read back."""
     try:
         return bool(loads(dumps(value)) == value)
     except (TypeError, ValueError):
@@ -204,7 +204,7 @@ def _is_writable(value: Any) -> bool:
 
 
 def _renamed(schema: Any, names: Mapping[str, str]) -> Any:
-    """Return a schema whose references lead to the components of these names."""
+    """Return a schema whose references point to the components with these names."""
     if isinstance(schema, list):
         return [_renamed(inner, names) for inner in schema]
     if not isinstance(schema, dict):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class HandlerOptions(TypedDict, total=False):
     """The keyword options of `Handlers.register`.
 
-    The middleware is outside of the deadline, and the deadline outside of the executor.
+    Middleware runs outside the deadline, and the deadline applies outside the executor.
 
     Attributes:
         unpack: If False, pass the params as one argument, as received: a dict, a list, a `Raw` or None. By default
@@ -34,9 +34,9 @@ class HandlerOptions(TypedDict, total=False):
             the `Handlers`. Needs asyncio.
         thread: Whether to run a sync function in a thread of the loop's default executor. False by default.
         executor: Run a sync function in this executor of threads or processes.
-        ordered: Whether nothing that a session receives after a message of this method begins before the function has
-            ended, except pings. In an executor it keeps running when its request is cancelled or late, since nothing
-            can interrupt it, and later messages begin. The default is what the convention of the session says: True for
+        ordered: Whether messages that a session receives after one of this method, except pings, wait until the
+            function has ended. When its request is cancelled or late, a function in an executor keeps running, since
+            nothing can interrupt it, but later messages begin. The convention of the session sets the default: True for
             the notifications of LSP that change documents, and otherwise False.
         errors: The errors that callers of the function should know, such as `[RpcError(1, "Sold out")]`. The document
             of `openrpc` lists them. They are not enforced.
@@ -53,13 +53,14 @@ class HandlerOptions(TypedDict, total=False):
 
 
 class OrderedHandler(OuterHandler):
-    """A handler with the option `ordered`. The session decides what that means."""
+    """A handler with the option `ordered`, which sessions implement."""
 
     __slots__ = ("is_ordered",)
 
     def __init__(self, inner: Handler, is_ordered: bool) -> None:
         super().__init__(inner)
-        # A session registers the requests of a function with a context before the call, and so those of this one.
+        # If a handler wants the context, a session registers its requests before the call; an ordered handler needs
+        # that.
         self.wants_context: bool = inner.wants_context or is_ordered
         self.is_ordered: bool | None = is_ordered
 

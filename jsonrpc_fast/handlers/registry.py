@@ -59,7 +59,7 @@ class Handlers:
         self._middleware = tuple(middleware)
         self._timeout = timeout
         self._reading = ParamsReading()
-        self._last: tuple[Profile, Any, Dispatch] | None = None  # of `dispatch` with options
+        self._last: tuple[Profile, Any, Dispatch] | None = None  # the last dispatcher that was made for options
         # The profile for which `dispatch` may look methods up itself; None if `find` is overridden.
         self._fast_profile = JSONRPC if getattr(self.find, "__func__", None) is Handlers.find else None
         self._dispatch = self.prepare()
@@ -70,7 +70,7 @@ class Handlers:
         if discover is not None:
             if discover.keys() != {"title", "version"}:
                 raise TypeError("discover must have a title and a version, and nothing else")
-            self._describe(discover)()  # reports errors here, not when a client asks
+            self._describe(discover)()  # errors are raised here, not when a client asks
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} methods={len(self.functions())}>"
@@ -258,7 +258,7 @@ class Handlers:
         when this returns or is cancelled. Under another event loop, such as trio's, they run one after another.
 
         Args:
-            data: As in `dispatch`, like the arguments that are not described here.
+            data: As in `dispatch`; so are the arguments that are not described here.
             timeout: Seconds for the whole message or batch; None: no limit. After that, async functions that still run
                 are cancelled, and functions that were not called yet are not called. Each of their requests gets
                 `SessionErrorCode.DEADLINE_EXCEEDED`. A sync function is not interrupted.
@@ -301,7 +301,7 @@ class _ChildHandlers(Handlers):
     def __init__(self, parent: Handlers) -> None:
         self._parent = parent
         super().__init__(middleware=parent._middleware, timeout=parent._timeout)
-        # Shared: one that needs raw params, registered later with either, must switch the decoding of both.
+        # Shared: a function that needs raw params may be registered later with either, and affects both.
         self._reading = parent._reading
         self._about = parent._about
         if parent._about is not None:

@@ -17,8 +17,8 @@ from ..types import UNSET, MessageId
 def to_jsonable(value: Any) -> Any:
     """Return a model as dicts and lists: a `default` for the encoders.
 
-    Dispatch and sessions try it after encoding a result or error data has failed, if they have no `default` of their
-    own. Given as their `default` it is used at once, which saves that failure where most results are models.
+    Dispatchers and sessions without a `default` try it when a result or error data cannot be encoded. If most results
+    are models, pass it as their `default`, which avoids the failing first attempt.
 
     Args:
         value: A msgspec Struct, or a pydantic model, which is written with its aliases.
@@ -39,7 +39,7 @@ def to_jsonable(value: Any) -> Any:
 def encode_models(
     error: EncodeError, default: Default, encode: Callable[..., bytes], *members: Any, **options: Any
 ) -> bytes:
-    """Encode again with `to_jsonable` what could not be encoded without a `default`.
+    """Encode members again, with `to_jsonable`, after encoding them without a `default` has failed.
 
     Args:
         error: The error of the first attempt, which is raised again if there was a `default`.
@@ -78,7 +78,7 @@ def response_to_error(
 def response_to_failure(
     error: BaseException, method: str, id: MessageId, encode: Encode, report: ReportFailure
 ) -> tuple[bytes, int]:
-    """Report an exception, and return a response without its text and the code -32603."""
+    """Report an exception, and return a response that does not contain its text, and the code -32603."""
     report(error, method, id)
     code = int(ErrorCode.INTERNAL_ERROR)
     return encode(code, RPC_MESSAGES[ErrorCode.INTERNAL_ERROR], UNSET), code

@@ -19,29 +19,28 @@ _MAX_TYPES: Final = 256
 def result_reader(returns: Any) -> Callable[[str, Any], Any]:
     """Return the function that converts a result: called with the method and the result, a JSON value or a `Raw`.
 
-    It raises InvalidResponse if the result has another type: the text names the method and the place, and has no value.
+    It raises InvalidResponse if the result has another type: the text names the method and the place, but no value.
 
     Args:
         returns: The type, or a `TypeAdapter` of pydantic.
 
     Raises:
         TypeError: The type is not supported.
-        ImportError: It is msgspec's, which is not installed.
+        ImportError: The type needs msgspec, which is not installed.
     """
     if returns is Any:
         return _plain
     try:
         type_ = _type_of(returns)
     except TypeError:  # it is not hashable, or not supported
-        type_ = _type_of.__wrapped__(returns)  # raises for one that is not supported, with its own text
+        type_ = _type_of.__wrapped__(returns)  # raises the explaining TypeError for an unsupported type
 
     def read(method: str, result: Any) -> Any:
         try:
             return type_.convert(result)
         except Misfit as misfit:
             path, reason = misfit.problems[0]
-        # Outside of `except`, as in `TypedHandler`. One problem: a caller expects a type, and cannot correct the
-        # result.
+        # Outside `except`, as in `TypedHandler`. Only one problem is named, since the caller cannot correct the result.
         raise InvalidResponse(f"the result of {method} has another type: {path or 'the result'}: {reason}")
 
     return read
@@ -56,7 +55,7 @@ def results_reader(returns: Any, methods: Sequence[str | None]) -> Callable[[lis
 
     Raises:
         TypeError, ImportError: As in `result_reader`.
-        ValueError: There are not as many types as items.
+        ValueError: The number of types differs from the number of items.
     """
     types = returns if isinstance(returns, list) else [returns] * len(methods)
     if len(types) != len(methods):
@@ -83,7 +82,7 @@ def results_reader(returns: Any, methods: Sequence[str | None]) -> Callable[[lis
 # Making a decoder for a type takes longer than a call, and callers pass the same few types.
 @lru_cache(_MAX_TYPES)
 def _type_of(returns: Any) -> ValueType:
-    from .params.types import type_of  # sessions without typed results do without it
+    from .params.types import type_of  # imported here: sessions without typed results do not need it
 
     return type_of(returns)
 

@@ -54,12 +54,12 @@ def object_schema(fields: Mapping[str, ValueType], defaults: Mapping[str, Any]) 
                 raise TypeError(f"two types have the name {name}")
     for name, default in defaults.items():
         if "default" not in schemas[name]:
-            # A mutable default is shared by all calls: its value may have changed when a later call gets it.
+            # A mutable default is shared by all calls, so an earlier call may have changed it.
             try:
                 if default.__hash__ is not None:
                     schemas[name] = {**schemas[name], "default": to_json(default)}
             except EncodeError:
-                pass  # without a JSON form it is not shown
+                pass  # a default without a JSON form is not shown
     schema = {
         "type": "object",
         "properties": {name: dict(without_closed_tuples(schemas[name])) for name in fields},
@@ -70,7 +70,7 @@ def object_schema(fields: Mapping[str, ValueType], defaults: Mapping[str, Any]) 
 
 
 def without_closed_tuples(schema: Any) -> Any:
-    """A schema without `"items": false`, which many clients cannot read, where `maxItems` means the same."""
+    """Drop `"items": false` from a schema where `maxItems` has the same effect, because many clients cannot read it."""
     return _without(
         "items",
         lambda part: part.get("items") is False and part.get("maxItems") == len(part.get("prefixItems", ())),
@@ -79,7 +79,7 @@ def without_closed_tuples(schema: Any) -> Any:
 
 
 def _without(keyword: str, is_dropped: Callable[[dict[str, Any]], bool], schema: Any) -> Any:
-    """A schema without a keyword, in those of its parts that a function selects."""
+    """Drop a keyword from the parts of a schema for which a function returns True."""
     if isinstance(schema, list):
         return [_without(keyword, is_dropped, inner) for inner in schema]
     if not isinstance(schema, dict):
@@ -97,7 +97,7 @@ _VALUES: Final = ("default", "enum", "const", "examples")
 
 
 def without_root_reference(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema whose root is not a reference: up to 2025-11-25 the root must have a type."""
+    """Replace a reference at the root of a schema: up to 2025-11-25 the root must have a type."""
     prefix = "#/$defs/"
     reference = schema.get("$ref", "")
     if not reference.startswith(prefix):
@@ -122,7 +122,7 @@ def _references(schema: Any) -> Iterator[str]:
 
 
 def without_time_formats(schema: Any) -> Any:
-    """A schema that also allows dates and times without a time zone, which RFC 3339 does not."""
+    """Let a schema also allow dates and times without a time zone, which RFC 3339 does not."""
     # Pydantic accepts and writes both, with the format of RFC 3339 in its schema.
     return _without(
         "format", lambda part: part.get("type") == "string" and part.get("format") in ("date-time", "time"), schema

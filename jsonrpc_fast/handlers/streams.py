@@ -1,8 +1,8 @@
 """Async generators as handlers: their items are the result, and go to the peer one by one if it asks for that.
 
 Rules:
-  - In a session, the convention says how the peer asks, how an item is sent, and what the result is then. The generator
-    waits while the peer does not read.
+  - In a session, the convention defines how the peer asks, how an item is sent, and what the result then is. The
+    generator waits while the peer does not read.
   - Otherwise, and without a session, the result is the list of the items. More than MAX_ITEMS of them are an error.
   - The items of a notification are dropped.
   - However the request ends, the generator is closed.
@@ -28,8 +28,8 @@ class StreamHandler(OuterHandler):
 
     Args:
         inner: The handler of the function.
-        names: The names of the params that the function takes. Others that ask for items are dropped. None: it takes
-            any.
+        names: The names of the params that the function takes. Other params that ask for items are dropped. None: it
+            takes any.
     """
 
     __slots__ = ("_taken",)

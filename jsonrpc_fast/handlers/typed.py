@@ -2,8 +2,8 @@
 
 Rules:
   - Absent params are an empty object. Invalid params get the error -32602, whose `data` lists the problems.
-  - msgspec decodes the text of the params in one pass, into a Struct of all arguments. If it refuses, and
-    for types of pydantic, the conversion of each argument says why, or accepts another form of the value.
+  - msgspec decodes the text of the params in one pass, into a Struct of all arguments. If msgspec refuses, or if a type
+    is pydantic's, the arguments are converted one by one: this finds the problems, or accepts another form of a value.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TypedHandler(OuterHandler):
 
     Args:
         inner: The handler.
-        convert: Returns what `inner` is called with, or raises a `Misfit`.
+        convert: Returns the arguments for `inner`, or raises a `Misfit`.
         by_name: The type of an object of params, and the call with the converted arguments.
         by_position: The same for an array.
     """
@@ -67,7 +67,7 @@ class TypedHandler(OuterHandler):
         try:
             converted = self._convert(params)
         except Misfit as misfit:
-            error = misfit.error()  # raised outside of `except`: a context could hold values of the input
+            error = misfit.error()  # raised outside `except`: its `__context__` could hold values of the input
         else:
             return self._inner.invoke(converted, context)
         raise error
@@ -112,6 +112,6 @@ def _caller(function: Callable[..., Any], parameters: Mapping[str, Parameter], n
         for name, each in parameters.items()
         if name in values
     ]
-    # Written for the signature, because a loop over the names takes as long as the decoding.
+    # The call is generated for the signature, because a loop over the names would take as long as the decoding.
     call: Call = eval(f"lambda found, context: call({', '.join(given)})", {"call": function})
     return call

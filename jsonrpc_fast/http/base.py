@@ -34,7 +34,7 @@ from .requests import (
 
 Respond: TypeAlias = "Callable[[Any, bytes], tuple[int, Iterable[Header]]]"
 HttpResponse: TypeAlias = "tuple[int, list[Header], bytes]"
-"""Status, headers and body."""
+"""The status, the headers and the body."""
 HttpHeaders: TypeAlias = "Mapping[str, str] | Iterable[tuple[str, str]]"
 """The headers of a request as a framework holds them: by name, or as pairs."""
 
@@ -56,11 +56,11 @@ class EndpointOptions(TypedDict, total=False):
         allowed_hosts: The accepted values of `Host`; see `Access`.
         allowed_origins: The accepted values of `Origin`; see `Access`.
         context: Called with the ASGI scope, the WSGI environment, or the `request` of a framework, before the body is
-            read. What it returns is `RequestContext.context` for the functions; it may raise a `Refusal`. By default
-            that is the scope itself.
+            read. Its result is `RequestContext.context` for the functions; it may raise a `Refusal`. By default the
+            context is the scope itself.
         respond: Called with the context and the JSON-RPC response, or b"". Returns the status and further
             headers, with names in lower case. It is not async.
-        health: The path, below where the application is mounted, that responds to a GET with 200; None: no path.
+        health: The path, relative to where the application is mounted, that responds to a GET with 200; None: no path.
             "/health" by default.
         raw: Whether functions registered with `unpack=False` get `Raw` params.
         default: Called with a value in a result or in error data that cannot be written as JSON; see `encode`.
@@ -189,8 +189,8 @@ def checked_headers(headers: HttpHeaders) -> dict[bytes, bytes]:
 
 
 def may_be_local(address: Sequence[Any] | None) -> bool:
-    """Return whether an address is this machine's, or is not known."""
-    # Unknown addresses are treated as local, which makes the stricter check of `Host` and `Origin`.
+    """Return whether an address belongs to this machine, or is unknown."""
+    # An unknown address is treated as local, because the check of `Host` and `Origin` is stricter then.
     return not address or not address[0] or is_loopback(address[0])
 
 

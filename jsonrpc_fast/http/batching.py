@@ -39,7 +39,7 @@ class _Item(NamedTuple):
 class Batching:
     """Gathers the calls of one turn of the loop into batches.
 
-    It keeps nothing open: close the client.
+    It holds no resources itself: close the client.
 
     Args:
         client: The client that sends the batches.
@@ -79,8 +79,8 @@ class Batching:
         """Call a method and return its result.
 
         Args:
-            method: As in `HttpClient.call`, like the other arguments.
-            timeout: As in `HttpClient.batch`: for the whole batch.
+            method: As in `HttpClient.call`; so are the arguments that are not described here. timeout: As in
+                `HttpClient.batch`: for the whole batch.
 
         Raises:
             Exception: As in `HttpClient.call`.
@@ -100,8 +100,8 @@ class Batching:
         return result if read is None else read(method, result)
 
     def _send(self, options: Any, waiting: list[_Item] | None = None) -> None:
-        """Send the calls that wait, unless those that were waiting then have been sent."""
-        # A full list was sent at once; its callback must not send the list that followed it.
+        """Send the waiting calls, unless `waiting` is a list that has already been sent."""
+        # A full list is sent at once; its callback must not send the next list.
         if waiting is not None and self._waiting.get(options) is not waiting:
             return
         items = [item for item in self._waiting.pop(options) if not item.result.done()]
@@ -111,7 +111,7 @@ class Batching:
             task.add_done_callback(self._tasks.discard)
             left = len(items)
 
-            # Cancel the request when no caller awaits any of its calls: every future is done, by its result or by its
+            # Cancel the request when no call is awaited any longer: every future is done, by its result or by its
             # caller.
             def leave(_: object) -> None:
                 nonlocal left
@@ -134,7 +134,7 @@ class Batching:
                     item.result.set_result(result)
         finally:
             for item in items:
-                item.result.cancel()  # those that the cancellation of this task leaves
+                item.result.cancel()  # the futures that are left when this task is cancelled
 
     async def _results(self, items: list[_Item], timeout: Any, headers: dict[str, str]) -> list[Any]:
         """Return the result of each call, or its exception."""

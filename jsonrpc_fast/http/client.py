@@ -49,7 +49,7 @@ try:
 except ImportError as _error:
     raise ImportError('the HTTP clients need the extra `http`: pip install "jsonrpc_fast[http]"') from _error
 
-library_of()  # which raises ImportError here rather than for each client
+library_of()  # raises ImportError here, not only when a client is made
 
 T = TypeVar("T")
 C = TypeVar("C")  # a client of the library
@@ -72,7 +72,7 @@ class PostOptions(TypedDict, total=False):
 
     Attributes:
         timeout: Seconds until the call times out, more than 0; None: no limit. The default is the client's. For a batch
-            it is that of the whole batch.
+            it applies to the whole batch.
         headers: Further headers of the HTTP request.
     """
 
@@ -81,10 +81,10 @@ class PostOptions(TypedDict, total=False):
 
 
 class _BaseClient(ResponseReader, Generic[C]):
-    """The part that both clients share: everything except IO."""
+    """The part that both clients share: all except IO."""
 
     _kind: ClassVar[str]
-    """The name of the library's class."""
+    """The name of the client class of the library."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class _BaseClient(ResponseReader, Generic[C]):
         return timeout
 
     def _inflater(self, response: Any) -> Inflater:
-        """Return what decompresses the body of a response."""
+        """Return the decompressor for the body of a response."""
         try:
             return Inflater(coding_of(response))
         except InvalidResponse as error:
@@ -163,8 +163,8 @@ class _BaseClient(ResponseReader, Generic[C]):
             check_batches(self._profile)
         return calls, b"[" + b",".join(texts) + b"]"
 
-    # What a client does around its `_post`, the only part that waits. That of the sync client never does: its
-    # coroutines are `done` in one step.
+    # Coroutines around `_post`, which does the IO. The `_post` of the sync client never suspends, so its coroutines are
+    # `done` in one step.
 
     async def _post(self, body: bytes, seconds: float | None, headers: Mapping[str, str] | None) -> ReadResponse:
         raise NotImplementedError
@@ -291,8 +291,8 @@ class HttpClient(_BaseClient[SyncClient]):
             CallTimeout: The response did not arrive in time.
             ConnectionLost: The server cannot be reached, or the connection broke.
             HttpStatusError: The server responded with a status other than 2xx, and without a JSON-RPC response.
-            InvalidResponse: What the server sent is not a response to this call, is too large, or has a result that
-                is not of the type `returns`.
+            InvalidResponse: The server sent something that is not a response to this call, is too large, or has a
+                result that is not of the type `returns`.
             EncodeError, TypeError: The params cannot be encoded, or the type `returns` is not supported.
             ValueError: `timeout` is not more than 0, or not finite, or HTTP does not allow a header.
         """
@@ -303,7 +303,7 @@ class HttpClient(_BaseClient[SyncClient]):
 
         Args:
             method: The method.
-            params: As in `call`, like the other arguments.
+            params: As in `call`; so are the options.
 
         Raises:
             Exception: As in `call`, except RpcError and InvalidResponse: the body of the HTTP response is not read.
@@ -325,8 +325,8 @@ class HttpClient(_BaseClient[SyncClient]):
         Raises:
             RpcError: The server refused the batch as a whole.
             InvalidResponse: A response belongs to no call, or two belong to one. Then none of them is used.
-            ValueError: There are no items, or not as many types as calls; or the profile does not allow
-                batches, so their results could not be read.
+            ValueError: There are no items, `returns` has a different number of types than there are calls, or the
+                profile does not allow batches, so their results could not be read.
             Exception: As in `call`.
         """
         return done(self._batch(items, returns, **options))
@@ -354,7 +354,7 @@ class AsyncHttpClient(_BaseClient[AsyncClient]):
     """An async client of a JSON-RPC server over HTTP, on asyncio or trio.
 
     Args:
-        url: As in `HttpClient`, like the other arguments.
+        url: As in `HttpClient`; so are the arguments that are not described here.
         client: A client of httpx2 or httpx, which is not closed with this one. By default one is made from `options`.
         timeout: Seconds until a call times out, from its start to the last byte of its response, more than 0; None: no
             limit.

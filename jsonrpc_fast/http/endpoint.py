@@ -2,7 +2,7 @@
 
     app = Endpoint({"add": lambda a, b: a + b})  # uvicorn module:app
 
-`serve` is the same endpoint for frameworks that do not speak ASGI, such as aiohttp, or have already received the body.
+The method `serve` is for frameworks that do not speak ASGI, such as aiohttp, or that have already received the body.
 
 Rules:
   - A message or a batch in the body of a POST gets 200 and the response, or 204 if there is no response. JSON-RPC
@@ -90,8 +90,7 @@ class Endpoint(BaseEndpoint):
         server = scope.get("server")
         is_local = server is not None and is_loopback(server[0])
         try:
-            # The dict has the last of repeated headers. For headers that must have one value that would hide another
-            # one.
+            # A dict keeps only the last of repeated headers, which would hide the other values.
             if len(headers) != len(fields):
                 check_repeated(fields)
             if scope["method"] == "POST":
@@ -122,9 +121,9 @@ class Endpoint(BaseEndpoint):
         Args:
             method: The method: "POST".
             headers: The headers of the request.
-            body: The body; or a function, sync or async, that reads it: it is called when the headers are checked.
+            body: The body; or a sync or async function that reads it, called after the headers have been checked.
             client: The address of the client, for `RequestContext.peer`: host and port, as far as they are known. If it
-                is this machine's, or None, only its loopback names are accepted as the host, as `allowed_hosts` says.
+                belongs to this machine, or is None, the stricter default of `allowed_hosts` applies.
             request: The framework's request: `RequestContext.context` for the functions, or what the hook `context`
                 gets.
             path: The path, for `health`.
@@ -157,7 +156,7 @@ class Endpoint(BaseEndpoint):
         receive: Receive | None,
         given: Any,
     ) -> HttpResponse | None:
-        """Serve a POST whose body is received with `receive` or was given; return None if the client is gone."""
+        """Serve a POST whose body is received with `receive` or was given; return None if the client disconnected."""
         # All checks of the headers come before the first byte of the body is received.
         declared = self._admit(headers, is_local)
         context: Any = request
@@ -184,8 +183,8 @@ class Endpoint(BaseEndpoint):
                 if response is None:
                     return None
         except CancelledError as error:
-            # A function may await a future that somebody cancels. Only the cancellation of this task itself ends the
-            # request.
+            # A function may await a future that is cancelled elsewhere. Only the cancellation of this task itself ends
+            # the request.
             if not is_foreign_cancellation(error):
                 raise
             response = self._dispatch.failed(body, error)
@@ -205,7 +204,7 @@ class Endpoint(BaseEndpoint):
 
 def closing_fields(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> list[Header]:
     """Return the header that closes the connection of a request whose body is not read."""
-    # HTTP/1 would read the unread body as the next request (RFC 9112, section 9.3); HTTP/2 has streams of its own.
+    # In HTTP/1, the unread body would be read as the next request (RFC 9112, section 9.3); HTTP/2 has separate streams.
     has_body = b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
     return [_CLOSE] if has_body and scope["http_version"].startswith("1") else []
 

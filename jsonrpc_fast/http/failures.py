@@ -14,14 +14,14 @@ from .requests import Refusal
 
 
 class UserFailures:
-    """A context that calls a user's function.
+    """A context manager around the call of a user's function.
 
         with UserFailures("The user could not be identified.", log):
             user = find_user(scope)
 
     Args:
         reason: The text of the response if the request is refused because of a failure.
-        log: Called with the exception in that case. Without it every failure becomes an `Exception`.
+        log: Called with the exception in that case. None: every failure becomes an `Exception`.
 
     Raises:
         Refusal: The function raised it, or failed (500) and there is a `log`.

@@ -28,7 +28,7 @@ _WATCHER_SECONDS: Final = 1.0
 
 @dataclass(slots=True, eq=False, repr=False)
 class Cancellable(Generic[Result]):
-    """An awaitable of the result of a coroutine that may be cancelled; then its result is None.
+    """An awaitable of the result of a coroutine; None if the coroutine is cancelled.
 
         work = serve()
         try:
@@ -38,7 +38,7 @@ class Cancellable(Generic[Result]):
 
     Args:
         work: The coroutine, which has begun.
-        waiting: What its `send` returned.
+        waiting: The object that its `send` returned.
         seconds: How long it may take; None: no limit.
         receive: The `receive` of an ASGI application that has received the whole body. The coroutine is cancelled when
             the client disconnects.

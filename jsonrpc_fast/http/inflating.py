@@ -2,7 +2,7 @@
 
 Rules:
   - A body is decompressed in small pieces. gzip expands data to at most 1032 times its size, so the size of a
-    piece bounds the memory that a few bytes of the server can take.
+    piece bounds the memory that a few bytes from the server can take.
   - A body that ends before its checksum is refused: a part of it may be missing.
 """
 

@@ -40,7 +40,7 @@ _TRANSLATIONS: Final[tuple[tuple[str, type[Exception], str], ...]] = (
     ),
     ("WriteError", ConnectionLost, "the connection broke while the request was sent"),
 )
-"""What exceptions of the library become, by name."""
+"""The exceptions that replace those of the library, by name."""
 
 
 class OuterTransport:
@@ -76,7 +76,7 @@ def url_of(url: object, library: ModuleType, *, may_be_relative: bool = False) -
 
     Args:
         url: The URL, as a str or an object of the library.
-        library: What `library_of` returned.
+        library: The result of `library_of`.
         may_be_relative: Whether a relative URL is allowed, because the HTTP client may have a base URL.
 
     Raises:
@@ -101,7 +101,7 @@ def check_client(client: object, library: ModuleType, kind: str) -> None:
 
     Args:
         client: The client, or None.
-        library: What `library_of` returned for it.
+        library: The result of `library_of` for it.
         kind: The name of the required class: "Client" or "AsyncClient".
 
     Raises:

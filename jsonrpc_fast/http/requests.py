@@ -30,10 +30,10 @@ LOOPBACK_NAMES: Final = frozenset({b"localhost", b"127.0.0.1", b"[::1]"})
 """The hosts of a URL that leads to this machine."""
 
 WHITESPACE: Final = b" \t"
-"""What may surround the value of a header, and is not part of it (RFC 9110, section 5.5). Some servers leave it."""
+"""White space around the value of a header, which is not part of it (RFC 9110, section 5.5). Some servers keep it."""
 
 RETRY_SOON: Final[Header] = (b"retry-after", b"1")
-"""The header of a refusal for a reason that soon passes."""
+"""The header of a refusal whose reason is temporary."""
 
 MAX_HEADER_BYTES: Final = 512
 """The maximum size of a content type, host or origin."""
@@ -47,9 +47,9 @@ _UTF8_NAMES: Final = (b"utf-8", b"utf8", b"us-ascii")
 
 
 class Admitted(set["tuple[str | bytes | bool | None, ...]"]):
-    """The fields of requests that have passed the checks of their headers: clients repeat them with each request.
+    """The header fields of requests that have passed the checks: clients repeat them with each request.
 
-    Both the number and the size of what is remembered have bounds, because the values are the client's.
+    Both the number and the size of the remembered fields are bounded, because the client chooses them.
     """
 
     def remember(self, fields: tuple[str | bytes | bool | None, ...]) -> None:
@@ -120,7 +120,7 @@ class Access:
 
     Args:
         allowed_hosts: Names for the `Host` header, with a port or for any port: "example.org", "[::1]:8000". "*" allows
-            all. None: those of the loopback interface if the server is reached through it, otherwise all.
+            all. None: the names of the loopback interface if the server is reached through it, otherwise all.
         allowed_origins: Values for the `Origin` header, which browsers send: "https://example.org". "*" allows all.
             None: as for `allowed_hosts`. A request without `Origin` is always allowed.
 
@@ -272,7 +272,7 @@ def check_body(body: object, limit: int, declared: int | None) -> None:
 
     Raises:
         Refusal: It is larger than `limit` (413), or does not have its declared length (400), because a part of it was
-            read before, or lost.
+            read earlier, or lost.
         TypeError: It is not bytes.
     """
     if not isinstance(body, (bytes, bytearray)):

@@ -61,7 +61,7 @@ class ResponseReader:
         if not http_response.body:
             raise http_response.fault("the server sent no response")
         received = decode(http_response.body, self._profile, raw=raw)
-        # A proxy sends HTML with an error status, which says more than the fault of the body.
+        # A proxy may send HTML with an error status, which says more than the fault of the body.
         if isinstance(received, ParseError) and not http_response.is_success:
             raise http_response.status_error()
         return received
@@ -120,7 +120,8 @@ class ResponseReader:
     def _error_of(self, response: Response[Any]) -> RpcError:
         error = response.error
         assert error is not None
-        return RpcError(error.code, error.message, error.data if self._raw else decoded(error.data))  # it gets no type
+        # Error data is not converted to a type.
+        return RpcError(error.code, error.message, error.data if self._raw else decoded(error.data))
 
     def _result_of(self, response: Response[Any]) -> Any:
         if response.error is not None:

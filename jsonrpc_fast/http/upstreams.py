@@ -4,9 +4,9 @@
     client = AsyncHttpClient("https://a.example/rpc", transport=upstreams)
 
 Rules:
-  - A request goes to the first upstream that does not rest. An upstream that fails rests: longer with each failure in a
-    row, or as long as its `Retry-After` says. If all of them rest, requests wait. All attempts that begin before the
-    end of a rest and fail are one failure: many calls in flight that fail are not failures in a row.
+  - A request goes to the first upstream that is not resting. An upstream that fails rests: longer with each failure in
+    a row, or as long as its `Retry-After` says. If all of them rest, requests wait. All attempts that begin before the
+    end of a rest and fail count as one failure: many calls in flight that fail together are not failures in a row.
   - An upstream that failed is tried again for the same request only after the others, unless they rest for longer than
     the call may take.
   - A request that was certainly not served may be sent again: no connection was made, or the status is 429. After any
@@ -47,10 +47,10 @@ except ImportError as _error:
 _logger: Final = logger_of("http")
 
 MAX_REST_SECONDS: Final = 300.0
-"""The longest rest of an upstream, whatever its `Retry-After` says."""
+"""The longest rest of an upstream, even if its `Retry-After` is longer."""
 
 _ANY_FORM: Final = LENIENT.replace(optional_jsonrpc=True)
-"""Reads whatever a client may write (`Profile.writes`)."""
+"""A profile that reads all forms that a client may write (`Profile.writes`)."""
 
 _TOO_MANY: Final = 429
 _UNAVAILABLE: Final = frozenset({502, 503, 504})
@@ -61,14 +61,15 @@ class Upstreams(OuterTransport):
     """A transport of httpx2 or httpx that sends each request to one of several servers.
 
     It serves sync and async clients. The URL of the request is replaced by that of the upstream, and its headers are
-    kept: an upstream with credentials of its own has them in its URL.
+    kept. Put the credentials of an upstream into its URL.
 
     Args:
         urls: The URLs of the servers, the preferred one first.
         attempts: How many times a request is sent, at most.
-        may_repeat: Called with a method; returns whether it may run twice, as reading may. By default none may.
-        rest_seconds: How long an upstream rests after a failure. Each further one after that rest doubles this, up to
-            5 minutes.
+        may_repeat: Called with a method; returns whether it may run twice, like a method that only reads. By default no
+            method may.
+        rest_seconds: How long an upstream rests after a failure. Each further failure after the rest doubles this time,
+            up to 5 minutes.
         attempt_seconds: How long each wait for one upstream may take: for a connection, for room to write, for the
             headers of the response, and for each further part of its body. Their sum is bounded only by the timeout of
             the call. None: as long as the call.
@@ -184,9 +185,9 @@ class _Exchange:
         self._request = request
         self._body = body
         self._attempts = 0
-        self._begun = now  # the attempt in progress
+        self._begun = now  # when the current attempt began
         self._timeouts: dict[str, float | None] = request.extensions.get("timeout", {})
-        # The libraries have a timeout for each kind of wait. The largest stands for that of the call.
+        # The libraries have a timeout for each kind of wait. The largest is taken as that of the call.
         given = [seconds for seconds in self._timeouts.values() if seconds is not None]
         self._deadline = now + max(given) if given else inf
         self._may_be_served: Exception | None = None  # the last failure after which the request may have been served
@@ -231,21 +232,21 @@ class _Exchange:
         return self._may_try(upstream) or upstream.rests_until < self._deadline
 
     def _may_try(self, upstream: _Upstream) -> bool:
-        """Return whether an upstream may be tried while it rests: if all have failed, one may have recovered."""
+        """Return whether to try an upstream although it rests: if all have failed, one may have recovered."""
         return not self._tried and not upstream.has_asked
 
     def request_to(self, upstream: _Upstream, now: float) -> Any:
         """Return the request as it is sent to an upstream, with no more time than is left for the call."""
         self._begun = now
         request, url = self._request, self.library.URL(upstream.url)
-        # Host and Content-Length are set anew for the URL of the upstream.
+        # The library sets Host and Content-Length again, for the URL of the upstream.
         headers = [field for field in request.headers.raw if field[0].lower() not in _NOT_COPIED]
         # Credentials of this upstream replace those of the client, which would otherwise be sent to every upstream.
         if url.userinfo:
             headers = [field for field in headers if field[0].lower() != b"authorization"]
             user = f"{url.username}:{url.password}".encode()
             headers.append((b"authorization", b"Basic " + base64.b64encode(user)))
-        # More than 0, because the libraries take 0 for "no waiting at all" and would not even connect.
+        # More than 0, because with 0 the libraries would not even wait for the connection.
         left = min(self._owner._attempt_seconds, max(self._deadline - now, 0.001))
         timeouts = {name: min(inf if given is None else given, left) for name, given in self._timeouts.items()}
         timeouts = {name: None if seconds == inf else seconds for name, seconds in timeouts.items()}
@@ -253,7 +254,7 @@ class _Exchange:
         return self.library.Request(request.method, url, headers=headers, content=self._body, extensions=extensions)
 
     def is_last(self, upstream: _Upstream, response: Any, now: float) -> bool:
-        """Return whether a response is the one for the client; if not, `next` has the next attempt, or raises."""
+        """Return whether a response goes to the client; if not, `next` returns the next attempt, or raises."""
         status = response.status_code
         # Any other status is the response of the service, even an error: another upstream would give the same one.
         if status != _TOO_MANY and status not in _UNAVAILABLE:
@@ -309,7 +310,7 @@ class _Exchange:
             seconds = self._owner._rest_seconds * 2.0 ** min(upstream.failures - 1, 30)
         seconds = min(seconds, MAX_REST_SECONDS)
         upstream.rests_until = now + seconds
-        host = self.library.URL(upstream.url).host  # the path of a URL may have a key
+        host = self.library.URL(upstream.url).host  # only the host: the path of a URL may contain a key
         _logger.warning("the upstream %s failed (%s) and is not used for %.1f s", host, reason, seconds)
 
 

@@ -61,7 +61,7 @@ class WsgiEndpoint(BaseEndpoint):
         Args:
             environ: The WSGI environment. Its `wsgi.input` is not read: the framework may already have read it, and
                 some servers would wait for a second body.
-            body: The body, or a function that reads it: it is called after the headers have been checked.
+            body: The body, or a function that reads it, called after the headers have been checked.
             request: The framework's request; by default `environ`. Functions get it as `RequestContext.context`, unless
                 the hook `context` replaces it.
 
@@ -99,7 +99,7 @@ class WsgiEndpoint(BaseEndpoint):
         for name in (b"content-type", b"content-length"):
             if not headers.get(name):  # PEP 3333 allows an empty string for a missing header
                 headers.pop(name, None)
-        # Some servers do not name the address that they listen on.
+        # Some servers do not provide the address that they listen on.
         is_local = is_loopback(environ["SERVER_NAME"]) or is_loopback(environ.get("REMOTE_ADDR", ""))
         peer = environ.get("REMOTE_ADDR"), environ.get("REMOTE_PORT")
         path = environ.get("PATH_INFO", "")
@@ -158,7 +158,7 @@ class WsgiEndpoint(BaseEndpoint):
 
 def _given_body(body: bytes | Callable[[], bytes], declared: int | None) -> bytes:
     found = body() if callable(body) else body
-    # WSGI frameworks return b"" for a body without a declared length.
+    # WSGI frameworks give b"" for a body without a declared length.
     return _unread(declared) if declared is None and found == b"" else found
 
 

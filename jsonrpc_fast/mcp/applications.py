@@ -1,4 +1,4 @@
-"""The interface between a server and what serves it over HTTP, and between a client and a gateway.
+"""The interface between a server and the application that serves it over HTTP, and between a client and a gateway.
 
 `mcp/http` imports `mcp/server`, and `Server.asgi_app` needs `mcp/http`; `mcp/gateway` imports `mcp/client`, and
 `connect` needs a gateway for several servers. So they ask for it here, and the package `mcp`, which is above all of
@@ -84,9 +84,9 @@ class HttpOptions(TypedDict, total=False):
         session_prefix: Names the worker: the ids of its sessions begin with it and a dot, so that a proxy can send the
             requests of a session to the worker that began it.
         retry_ms: Milliseconds until a client whose connection was closed reconnects. 1000 by default.
-        authorization: An `Authorization`, which checks bearer tokens; None to let anybody use the server.
+        authorization: An `Authorization`, which checks bearer tokens; None: anyone may use the server.
         lifespan_seconds: How long the lifespan of the server may take to begin, and to end; None: no limit. 60 by
-            default. Requests that wait for a lifespan that does not begin get 503; the next one tries again.
+            default. If it does not begin in time, the waiting requests get 503, and the next request tries again.
     """
 
     path: str
@@ -108,7 +108,7 @@ class HttpOptions(TypedDict, total=False):
     lifespan_seconds: float | None
 
 
-# Part of a header, and of the names of streams: "." ends the prefix, "/" the id.
+# The prefix is a part of a header and of the names of streams, where "." ends the prefix, and "/" the id.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,12 +185,12 @@ _loaders: dict[str, Callable[[], Any]] = {}
 
 
 def provide(http: Callable[[], HttpServing], gateway: Callable[[], Callable[[Mapping[str, Any]], Any]]) -> None:
-    """Set the functions that load what serves a server over HTTP, and the class of gateways."""
+    """Set the functions that load the serving over HTTP, and the class of gateways."""
     _loaders.update(http=http, gateway=gateway)
 
 
 def http_serving() -> HttpServing:
-    """Return what serves a server over HTTP."""
+    """Return the application and the `main` for serving over HTTP."""
     serving: HttpServing = _loaders["http"]()
     return serving
 

@@ -20,13 +20,13 @@ Rules:
     decides. A malformed response gets none: the request it belongs to gets the error -32603. Where that is not certain,
     as for input that is not JSON because of a NaN, the request keeps waiting: the input may be a line of a log.
   - Reading from a side pauses while the write buffer of the other side is full, or its own is full of error responses.
-    Its end is not noticed meanwhile, so a side that takes no byte for 300 seconds is disconnected.
+    The end of that side is not noticed meanwhile, so a side that reads no byte for 300 seconds is disconnected.
   - Over HTTP a single request may fail: it gets the error -32000 with the reason in one sentence.
   - When one side is lost, the requests that wait for it get the error -32000, and the other side is closed once these
     are written. A side that half-closes still gets its responses first, except those that end subscriptions.
 
-Each side has an engine of sessions (session/engine.py), whose only handler calls the other side. What it awaits is a
-call of the other engine, so there is no task.
+Each side has an `Engine` (session/engine.py), whose only handler calls the other side. It returns the call of the other
+engine in place of an awaitable, so no task is needed.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ _logger: Final = logger_of("relay")
 
 
 class _Forwarded:
-    """A request of one side that was sent to the other. The engine takes it for an awaitable, and it is never awaited.
+    """A request of one side that was sent to the other. The engine treats it as an awaitable, but it is never awaited.
 
     Attributes:
         side: The side that sent the request.
         request: The request.
         call: The call to the other side that passes it on.
-        run: What ends when the call has settled.
+        run: The run of the engine, which ends when the call has settled.
     """
 
     __slots__ = ("call", "request", "run", "side")
@@ -99,7 +99,7 @@ class _Forwarded:
         raise NotImplementedError
 
     def cancel(self) -> None:
-        """Do nothing: the engine calls this when the side is lost, and then nothing waits for the call."""
+        """Do nothing: the engine calls this when the side is lost, and the call is then no longer awaited."""
 
 
 class _Side(Driver):
@@ -127,12 +127,12 @@ class _Side(Driver):
         self.write = transport.send  # type: ignore[method-assign]
         self.drains: dict[_Side, asyncio.Task[None]] = {}
         self._relay = relay
-        # Two reasons to pause reading, each with its own flag: reading continues when neither holds.
+        # There are two reasons to pause reading, each with its own flag: reading continues when neither applies.
         self._is_in_batch = False
         self.engine = Engine(
             self,
             SingleHandler(self._serve),
-            # The relay is made before its loop runs.
+            # Set later, because the relay is made before its loop runs.
             clock=lambda: asyncio.get_running_loop().time(),
             hooks=self,
             make_context=cast("Any", lambda method, request, _: (method, request)),
@@ -177,8 +177,8 @@ class _Side(Driver):
                 result = self._with_subscription(result, call)
             engine.succeeded(run, result)
         elif call.outcome is Outcome.CANCELLED:
-            # The convention of the side then decides whether the request gets a response: none after MCP's
-            # cancellation.
+            # The convention of the side decides whether the request still gets a response: after MCP's cancellation it
+            # does not.
             forwarded.request.is_cancelled = True
             engine.cancelled(run)
         else:
@@ -232,7 +232,7 @@ class _Side(Driver):
         destination = self._relay.destination_of(self.name, method, params, request.id)
         if isinstance(destination, Unset):
             raise method_not_found()
-        # Refused, not queued: what waits here would be memory that neither side bounds.
+        # Refused, not queued: neither side would bound the memory of messages that wait here.
         if not engine.calls.has_room():
             raise RpcError(RELAY_ERROR, _TOO_MANY)
         forwarded = _Forwarded(self, request)
@@ -253,7 +253,7 @@ class _Side(Driver):
             self._notify(method, params)
 
     def _notify(self, method: str, params: Any) -> None:
-        """Send a notification to the other side. It may be read although its stream has ended."""
+        """Send a notification to the other side, which may still read although it has ended its stream."""
         destination = self._relay.destination_of(self.name, method, params, UNSET)
         if not isinstance(destination, Unset):
             self.other.engine.send(encode_notification(method, params), destination)
@@ -265,7 +265,7 @@ class _Side(Driver):
             return
         id = members.get(name)
         if type(id) is not int and type(id) is not str:
-            return  # no convention cancels by another kind of id
+            return  # no convention cancels by any other type of id
         request = self.engine.requests.find(id)
         if request is not None:
             call: Call = request.run.work.call
@@ -300,7 +300,7 @@ class _Side(Driver):
 
     def lose_calls(self) -> None:
         """End the requests that wait for this side with an error: it sends no more responses."""
-        # The rest of a batch will not come: what there is of it is sent.
+        # The rest of the batch will not come: send the responses that have arrived.
         self.engine.finish_batch()
         self.engine.lose_calls()
 
@@ -315,9 +315,9 @@ class _Side(Driver):
     # Flow control.
 
     def hold_back(self) -> None:
-        """Stop reading this side while another one has not taken what this side caused."""
+        """Stop reading this side while a side has not taken the messages that this side caused."""
         for side in (self, self.other):
-            # Both sides: a message may fill the buffer of the other side, or with refusals that of its sender.
+            # Both sides: a message may fill the buffer of the other side, or the buffer of its sender by refusals.
             if side.transport.write_buffer_bytes > HIGH_WATER_BYTES and side not in self.drains:
                 self.drains[side] = asyncio.get_running_loop().create_task(self._drain(side))
                 self._update_reading()
@@ -334,8 +334,8 @@ class _Side(Driver):
             with suppress(ConnectionLost, StateError):
                 while not await _is_drained(side.transport):
                     before, unwritten = unwritten, side.transport.write_buffer_bytes
-                    # A slow peer that still reads is not disconnected: only one whose buffer has not shrunk in the
-                    # whole time.
+                    # Only a peer whose buffer has not shrunk during the whole time is disconnected, not a slow one that
+                    # still reads.
                     if unwritten >= before:
                         side.fault(ConnectionLost("the side takes nothing"))
                         await side.transport.disconnect()
@@ -348,8 +348,8 @@ class _Side(Driver):
 class FaultLog:
     """An `on_fault` that logs the faults of a client on the left and of a server on the right, for programs.
 
-    A side can cause any number of faults. So ten are logged at once and one each second, each with the number of those
-    left out before it.
+    A side can cause any number of faults. So at most ten are logged at once, then one each second, with the number of
+    faults that were left out before it.
     """
 
     def __init__(self) -> None:
@@ -449,7 +449,7 @@ class Relay:
         try:
             await self.wait_closed()
         except asyncio.CancelledError:
-            # The caller wants to end now: unwritten data is dropped.
+            # The caller does not wait: unwritten data is dropped.
             await asyncio.gather(self._left.transport.disconnect(), self._right.transport.disconnect())
             raise
 
@@ -515,7 +515,7 @@ class Relay:
         else:
             _logger.debug("%s: %s: %s", side, type(error).__qualname__, error)
 
-    # Overridden by relays whose transports have a destination for each request.
+    # Relays whose transports have a destination for each request override these.
 
     def destination_of(
         self, side: SideName, method: str, params: Any, id: MessageId | Unset

@@ -52,12 +52,12 @@ class McpSession(Session):
 
 
 class _OnlyHandler(Handler):
-    """The handler of a function of the received params and the context, which it passes unchecked."""
+    """The handler of a function that takes the params, unchecked, and the context."""
 
     __slots__ = ("invoke",)
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(lambda: None, unpack=False)  # there is no signature to read
+        super().__init__(lambda: None, unpack=False)  # a dummy: no signature has to be read
         self.wants_context = True
         self.invoke = function  # type: ignore[method-assign]
 

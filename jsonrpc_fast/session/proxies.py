@@ -50,8 +50,9 @@ def proxy(caller: HasCall, interface: Callable[..., T], *, prefix: str = "", **o
         prefix: The prefix of the names of the peer's methods.
         options: Options of every call, such as `timeout`.
 
-    Returns: The object. Its methods raise what `call` raises, and InvalidResponse for a result of another type: the
-        text names the place, but no value.
+    Returns:
+        The object. Its methods raise what `call` raises, and InvalidResponse for a result of another type: the text
+        names the place, but no value.
 
     Raises:
         TypeError: The class has no methods, one is not async although `caller.call` is, or the other way round, or a

@@ -240,7 +240,10 @@ class Subscriptions:
         return subscription
 
     async def _establish(self, session: Session, subscription: Subscription, timeout: float | Unset | None) -> None:
-        """Call the method that subscribes, and route the results. Raises: Exception: As in `subscribe`.
+        """Call the method that subscribes, and route the results.
+
+        Raises:
+            Exception: As in `subscribe`.
         """
         routes = self._routes
         if routes is None or routes.session is not session:

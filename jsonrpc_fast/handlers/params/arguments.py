@@ -4,7 +4,7 @@ Rules:
   - Each parameter is an argument that is passed by name; it is required if it has no default. A parameter without an
     annotation accepts any value.
   - `convert` converts one argument after another, and finds all problems. If msgspec converts every argument, it may
-    make a Struct of all of them in `one_pass` instead, and leave what it refuses to `convert`.
+    make a Struct of all of them in `one_pass` instead; `convert` then handles arguments that msgspec refuses.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Arguments:
         parameters: The parameters that are arguments, with evaluated annotations.
 
     Attributes:
-        parameters: The same, by name.
+        parameters: The parameters, by name.
         types: Their types, by name.
         required: The names of the arguments without a default.
         plain: The classes whose values each argument accepts unconverted, if no other check is needed; else None.
@@ -52,7 +52,7 @@ class Arguments:
     def __init__(self, parameters: Mapping[str, Parameter]) -> None:
         self.parameters: Mapping[str, Parameter] = parameters
         self.types: dict[str, ValueType] = {}
-        self._defaults: dict[str, PydanticType] = {}  # by name: those that are in the annotation
+        self._defaults: dict[str, PydanticType] = {}  # by name: the defaults that an annotation contains
         self._positional = [name for name, each in parameters.items() if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
         for name, parameter in parameters.items():
             if parameter.kind not in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
@@ -113,7 +113,7 @@ class Arguments:
         """Return the arguments in the params of a method: a list, a dict, a `Raw` of these, or None.
 
         Raises:
-            Misfit: As `convert`, or an array has too many items.
+            Misfit: As in `convert`, or an array has too many items.
         """
         params = decoded(params)
         if type(params) is list:
@@ -145,7 +145,7 @@ class Arguments:
 
 
 def field_of(name: str) -> str:
-    """Return the field of a Struct for an argument: its own name may be that of an attribute that every Struct has."""
+    """Return the field of a Struct for an argument: its own name could be an attribute of every Struct."""
     return f"field_{name}"
 
 
@@ -166,7 +166,7 @@ def _convert(value_type: ValueType, value: Any, reread: Callable[[str], Any] | N
         read = reread(value) if reread is not None and isinstance(value, str) else value
         if read is value:
             raise
-        with contextlib.suppress(Misfit):  # it would be about a value that the caller did not send
+        with contextlib.suppress(Misfit):  # a problem here would be about a value that the caller did not send
             return value_type.convert(read, strict=False)
         raise
 
@@ -197,7 +197,7 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         try:
             return typing.get_type_hints(target, include_extras=True) | made
-        except NameError:  # perhaps a name of the function around it
+        except NameError:  # perhaps a local name of the enclosing function
             return typing.get_type_hints(target, localns=_locals_around(target), include_extras=True) | made
     except NameError as error:
         raise TypeError(f"an annotation uses a name that is not defined: {error.name}") from None
@@ -236,7 +236,7 @@ def _locals_around(function: Callable[..., Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     outer = getattr(function, "__qualname__", "").split(".<locals>.")[:-1]
     names = {name.rpartition(".")[2] for name in outer}
-    # `get_type_hints` sees only globals. A class that is local to a running function is found in its frame.
+    # `get_type_hints` sees only globals. The frame of a running function has its local classes.
     frame = inspect.currentframe()
     while frame is not None and names:
         if frame.f_code.co_name in names and frame.f_globals is getattr(function, "__globals__", None):
@@ -246,5 +246,5 @@ def _locals_around(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def last_line(error: Exception) -> str:
-    """Return the last line of an error text, where msgspec names the type."""
+    """Return the last line of an error's text, where msgspec names the type."""
     return str(error).strip().rpartition("\n")[2]

@@ -24,7 +24,7 @@ IS_UNKNOWN: Final = "has an unknown member"
 TOO_DEEP: Final = "Nested too deeply"
 INVALID: Final = "Invalid value"
 
-# A peer chooses how many there are: without a bound, a small message would get a large response.
+# A peer controls how many problems there are: without a bound, a small message could get a large response.
 MAX_PROBLEMS: Final = 16
 """Maximum number of problems in one response."""
 
@@ -89,7 +89,7 @@ _PYDANTIC_KEYWORDS: Final = {
     "too_short": ("minItems", "min_length"),
     "too_long": ("maxItems", "max_length"),
 }
-"""The keyword of JSON Schema that a value breaks, and the name of its value in the context."""
+"""By pydantic's kind of error: the keyword of JSON Schema, and the name of the keyword's value in the context."""
 
 _PYDANTIC_CONTEXT: Final = frozenset(
     {
@@ -121,7 +121,7 @@ class Misfit(ValueError):
         problems: Why; at most `MAX_PROBLEMS` are kept.
 
     Attributes:
-        problems: The same.
+        problems: The problems that are kept.
     """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
@@ -154,7 +154,7 @@ def msgspec_problem(error: Exception, pointer_of: Callable[[str], str]) -> Probl
         pointer_of: See `msgspec_pointers`.
     """
     text = str(error)
-    cause = error.__cause__  # the text of an exception of `__post_init__` begins the message
+    cause = error.__cause__  # the message begins with the text of an exception that `__post_init__` raised
     if cause is not None:
         text = text.removeprefix(str(cause))
     reason, at, path = text.rpartition(" - at `")
@@ -198,8 +198,8 @@ def _type_reason(types: Iterable[str]) -> str:
 
 
 def msgspec_pointers(names: Iterable[str]) -> Callable[[str], str]:
-    """Return a function from a path of msgspec to its JSON pointer, as far as it has these names and indexes."""
-    # The longest first, because an alternative takes the first name that fits: `a.b` before `a`.
+    """Return a function from a path of msgspec to its JSON pointer, up to the first part that is not in `names`."""
+    # The longest names first, because a regular expression takes the first alternative that matches: `a.b` before `a`.
     known = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
     part = re.compile(rf"\.({known})(?![^.\[])|\[([0-9]+)\]" if known else r"\[([0-9]+)()\]")
 
@@ -222,7 +222,7 @@ def pydantic_problems(error: Any, value: Any, names: AbstractSet[str]) -> list[P
         value: The JSON value that pydantic has refused.
         names: The names that a path may hold.
     """
-    # `errors` makes a dict for each of them, and a peer chooses how many there are.
+    # `errors` makes a dict for each problem, and a peer controls how many there are.
     if error.error_count() > 100 * MAX_PROBLEMS:
         return [Problem("", f"{error.error_count()} invalid values")]
     found = error.errors(include_url=False, include_input=False)[:MAX_PROBLEMS]
@@ -230,9 +230,9 @@ def pydantic_problems(error: Any, value: Any, names: AbstractSet[str]) -> list[P
 
 
 def _pydantic_place(found: Any, value: Any, names: AbstractSet[str]) -> list[str | int]:
-    """Return the names and indexes on the way to the place of an error, up to the first key of a mapping.
+    """Return the names and indexes that lead to the place of an error, up to the first key of a mapping.
 
-    A location of pydantic also has the classes and tags of unions, and validators, which are not in the value.
+    A location of pydantic also contains classes and tags of unions, and validators, which are not in the value.
     """
     place: list[str | int] = []
     location = found["loc"]

@@ -1,13 +1,13 @@
 """The types of values: their conversion from JSON, by msgspec or by pydantic.
 
 Rules:
-  - Arguments and results may have the same types, in the same JSON form: plain types, dataclasses, msgspec Structs,
+  - Arguments and results support the same types, in the same JSON form: plain types, dataclasses, msgspec Structs,
     TypedDicts, enums, Decimal, UUID, datetime, sets and bytes (base64), as msgspec reads and writes them.
-  - A union of several dataclasses, and an alias that refers to itself, such as `type Json = list[Json] | int`, are
-    pydantic's, too, if it is installed.
+  - Pydantic, if it is installed, also converts a union of several dataclasses, and an alias that refers to itself, such
+    as `type Json = list[Json] | int`.
   - Constraints of `msgspec.Meta`, annotated-types and pydantic apply to the conversion. A constraint that would have no
     effect, or that its type does not support, raises TypeError. So does a type that neither library supports.
-  - A `Raw` goes straight into the decoder, and a JSON value gives the same.
+  - A `Raw` is passed straight to the decoder; the result equals that of the decoded JSON value.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class MsgspecType:
     Attributes:
         annotation: The annotation for msgspec: constraints of annotated-types are replaced by `msgspec.Meta`.
         decode: Converts a JSON text in the usual form of the type, in one pass, or raises one of `refusals`.
-        refusals: What `decode` and `convert_usual` raise.
+        refusals: The exceptions that `decode` and `convert_usual` raise.
 
     Raises:
         TypeError: Msgspec does not support the type, or a constraint of it.
@@ -73,8 +73,8 @@ class MsgspecType:
         Raises:
             Misfit: The value does not match the type.
         """
-        # Three attempts, from the fastest and strictest on: the text in one pass; the value; the value with 1.0 as 1,
-        # which JSON Schema takes for an integer and msgspec does not.
+        # Three attempts, the fastest and strictest first: the text in one pass; the value; the value with 1.0 as 1,
+        # which is an integer for JSON Schema but not for msgspec.
         try:
             if type(value) is Raw:
                 try:
@@ -160,25 +160,25 @@ class PydanticType:
                 return self.adapter.validate_python(value)
             return validate_json(text)
         except self._validation_error as error:
-            # Made when the first value is refused, since most types never refuse one.
+            # Made when the first value is refused, since most types never refuse a value.
             if self._names is None:
                 parts = _parts_of_schema(self.adapter.core_schema)
                 self._names = frozenset([part for part in parts if isinstance(part, str)])
             problems = pydantic_problems(error, decoded(value), self._names)
         except RecursionError:
             problems = [Problem("", TOO_DEEP)]
-        except ValueError:  # of a validator
+        except ValueError:  # raised by a validator
             problems = [Problem("", INVALID)]
         raise Misfit(problems)
 
     def write(self, value: Any) -> Any:
-        """Convert a value to JSON types as its model says: aliases, serializers, defaults of what a dict lacks.
+        """Convert a value to JSON types as its model says: with aliases, serializers, and defaults for missing members.
 
         Raises:
             ValueError: The value does not match the type, or cannot be written. The text may show the value.
         """
         value = self.adapter.validate_python(value)
-        if hasattr(value, "model_dump"):  # keeps the members of a subclass
+        if hasattr(value, "model_dump"):  # keeps the members that a subclass adds
             return value.model_dump(mode="json", by_alias=True, warnings=False)
         return self.adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
 
@@ -214,14 +214,14 @@ def type_of(annotation: Any) -> ValueType:
 
     Raises:
         TypeError: The annotation is not supported.
-        ImportError: It is msgspec's, which is not installed.
+        ImportError: The type needs msgspec, which is not installed.
     """
     if has_pydantic(annotation):
         return PydanticType(annotation)
     try:
         return MsgspecType(annotation)
     except (TypeError, RecursionError) as error:
-        # Pydantic tries one class of a union after another, and supports aliases that refer to themselves.
+        # Pydantic tries the classes of a union one after another, and supports aliases that refer to themselves.
         is_for_pydantic = isinstance(error, RecursionError) or str(error).startswith("Type unions may not contain")
         meta = msgspec_module().Meta
         if not is_for_pydantic or any(
@@ -257,7 +257,7 @@ def _has_class_defaults(part: Any) -> bool:
 
 
 def _with_defaults(value: Any) -> Any:
-    """Return a value after the defaults of decoded dataclasses are set in it.
+    """Return a value after setting the defaults in its decoded dataclasses.
 
     msgspec leaves them to the class, and would not write them again.
     """
@@ -309,7 +309,7 @@ def _msgspec_names(annotation: Any) -> tuple[frozenset[str], bool]:
             seen.add(id(part))
             if isinstance(part, types.Field):
                 names.add(part.encode_name)
-                # msgspec 0.22 finds no name beyond ASCII in JSON before it has written that name once.
+                # msgspec 0.22 does not find a non-ASCII name in JSON before it has written that name once.
                 msgspec_module().json.encode(part.encode_name)
             elif tag_field := getattr(part, "tag_field", None):
                 names.add(tag_field)
@@ -320,8 +320,8 @@ def _msgspec_names(annotation: Any) -> tuple[frozenset[str], bool]:
 
 
 def _parts_of_schema(schema: Any) -> Iterator[Any]:
-    """Yield the parts of a core schema of pydantic. Its strings are the names and tags in a location, and others."""
-    seen: set[int] = set()  # a default may hold itself
+    """Yield the parts of a core schema of pydantic. Its strings include the names and tags in a location."""
+    seen: set[int] = set()  # a default may contain itself
     waiting = [schema]
     while waiting:
         part = waiting.pop()
@@ -342,16 +342,17 @@ def _check_constraint(part: Any) -> None:
     Raises:
         TypeError: It is one, such as `Field(ge=1)` for a str.
     """
-    # What a type does not support itself is a function of pydantic, which raises TypeError for each value.
+    # A constraint that a type does not support is a function of pydantic, which raises TypeError for each value.
     match part:
         case {"type": "function-after", "function": {"function": function}, "schema": {"type": name}}:
             arguments = []
         case {"type": "chain", "steps": [{"type": name}, {"function": {"function": function}}, *_]}:
-            arguments = [_pydantic().TypeAdapter(str).validate_python]  # for strings: it calls this with the value
+            # Strings: the function calls this validator with the value.
+            arguments = [_pydantic().TypeAdapter(str).validate_python]
         case _:
             return
     kind = getattr(builtins, name, None)
-    # A function of the application is not called without a call.
+    # Functions of the application are not called here.
     if isinstance(kind, type) and getattr(function, "func", function).__module__.startswith("pydantic._internal."):
         try:
             function(kind(), *arguments)
