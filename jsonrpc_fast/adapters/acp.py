@@ -98,7 +98,7 @@ class MessageTransport:
         await self.start()
         message = await self._received.get()
         if message is None:
-            self._received.put_nowait(None)  # the next call ends, too
+            self._received.put_nowait(None)  # so that the next call ends, too
         # The message that made the queue full has paused the reading.
         elif self._received.qsize() == MAX_READ_AHEAD - 1:
             self._transport.resume_reading()
@@ -110,8 +110,8 @@ class MessageTransport:
         Raises:
             OSError: The program cannot be started.
         """
-        # A task, because acp sends and receives in tasks of its own: the first one that comes starts the transport, and
-        # a cancelled one must not stop the start for the others.
+        # A separate task, because acp sends and receives in its own tasks: the first of them starts the transport, and
+        # its cancellation must not stop the start for the others.
         if self._starting is None:
             self._starting = asyncio.ensure_future(self._transport.start())
         await asyncio.shield(self._starting)
@@ -184,7 +184,7 @@ async def spawn_agent_process(
         [command, *args], env={**default_environment(), **(env or {})}, cwd=cwd, stderr=stderr, **OPTIONS
     )
     messages = MessageTransport(transport)
-    # Here, so that the caller gets the error of a missing program: acp would start it in a task.
+    # Started here, so that the caller gets the error of a missing program: acp would start it in a task.
     await messages.start()
     connection = ClientSideConnection(to_client, messages, **options)
     try:

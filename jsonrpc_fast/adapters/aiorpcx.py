@@ -62,7 +62,7 @@ class _FastDecoding(_Fast):
                 error = received.error
                 result = received.result if error is None else jsonrpc.RPCError(error.code, error.message)
                 return jsonrpc.Response(result), received.id
-            # aiorpcX reads a request with the id null as a notification: its own code handles that.
+            # aiorpcX treats a request with the id null as a notification; its own code handles that.
             if kind is Request and received.id is not None:
                 return jsonrpc.Request(received.method, [] if received.params is None else received.params), received.id
             if kind is Notification:
@@ -113,7 +113,7 @@ class JSONRPCConnection(jsonrpc.JSONRPCConnection):  # type: ignore[misc]
 
     def receive_message(self, message: bytes) -> Any:
         """Return the requests in a message. Raises ProtocolError."""
-        # aiorpcX compares with its own class, and would take this one for JSON-RPC 2.0.
+        # aiorpcX compares with its own class, and would treat this one as JSON-RPC 2.0.
         if self._protocol is JSONRPCAutoDetect:
             self._protocol = JSONRPCAutoDetect.detect_protocol(message)
         return super().receive_message(message)

@@ -12,7 +12,7 @@ def replace(*replacements: tuple[Any, Any]) -> None:
     Args:
         replacements: The old and the new object, a class or a function, which modules know by the name of the old one.
     """
-    # A list, because a module with lazy attributes may import others when its attributes are read.
+    # A copy, because reading a lazy attribute of a module may import others.
     for module in list(sys.modules.values()):
         names = getattr(module, "__dict__", {})
         for old, new in replacements:

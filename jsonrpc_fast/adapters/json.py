@@ -69,7 +69,7 @@ def loads(s: str | bytes | bytearray, **options: Any) -> Any:
         TypeError: `s` has another type.
     """
     if not options or all(option is None for option in options.values()):
-        # The json module reads other characters without an encoding first, which makes it faster.
+        # The json module is faster for other characters, because it does not encode them first.
         text = s.encode() if isinstance(s, str) and s.isascii() else s
         if isinstance(text, (bytes, bytearray)):
             message = _read(text)
@@ -132,14 +132,14 @@ def dumps(
     encoder: Any = cls
     is_usual = (separators is None or tuple(separators) == (",", ":")) and not ensure_ascii
     if is_usual and indent is None and not skipkeys and not kw and (encoder is None or _has_only_default(encoder)):
-        # The C function of the json module alone, without the encoder around it.
+        # Only the C function of the json module, without the encoder around it.
         if type(obj) is str and len(obj) < _SHORT and obj.isascii():
             return encode_basestring(obj)
         convert = cls().default if cls is not None and default is None else default
         text = to_bytes(obj, convert, sort_keys)
         if text is not None:
             return text.decode()
-        # The encoder that is made once has exactly these options, and making one takes longer than a small value.
+        # `_encoder` has exactly these options. Making an encoder takes longer than writing a small value.
         is_default = ensure_ascii is None and check_circular and allow_nan and not sort_keys
         if is_default and cls is None and default is None:
             return _ENCODER.encode(obj)
@@ -197,7 +197,8 @@ def _to_bytes_with_other_keys(value: Any) -> bytes | None:
 def _are_alike(value: Any, may_have_nan: bool = True) -> bool:
     """Return whether orjson and the json module write a value alike, and leave the same parts of it to `default`."""
     try:
-        # Much faster than a search in Python: it refuses values that are neither plain nor left to `default`.
+        # `marshal` is much faster than a search in Python. It refuses values that are neither plain nor left to
+        # `default`.
         marked = marshal.dumps(value)
     except ValueError:
         return _are_types_alike(value)

@@ -15,7 +15,8 @@ Rules:
   - The SDK's session drops its pending requests at the end of the stream. So it sees the end only after it has
     responded to all of them, or half a second after its last response.
   - The SDK's models read what the rules of `MCP_2025_11_25` refuse, as in the SDK: duplicate members, NaN, ids with a
-    fraction. What the models refuse too, and a message larger than `Limits.message_bytes`, arrives as a `ParseError`.
+    fraction. A message that the models refuse too, or that is larger than `Limits.message_bytes`, arrives as a
+    `ParseError`.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ from .installing import replace
 
 __all__ = ["StdioServerParameters", "install", "stdio_client", "stdio_server"]
 
-types: Any = _types  # not mcp_types, which stays installed after a return to an SDK before 2.0
+types: Any = _types  # not mcp_types, which stays installed after a downgrade to an SDK before 2.0
 
 MAX_READ_AHEAD: Final = 256
 """Maximum number of messages that wait for the session; reading pauses at it."""
@@ -78,7 +79,7 @@ _LINGER_TURNS: Final = 8
 PROFILE: Final = MCP_2025_11_25.replace(
     name="mcp-sdk", big_ints="exact", null_params=True, null_companions=True, empty_methods=True
 )
-"""The rules of `MCP_2025_11_25`, and what the SDK tolerates in addition."""
+"""The rules of `MCP_2025_11_25`, relaxed as in the SDK."""
 
 _IS_WRAPPED: Final = isinstance(types.JSONRPCMessage, type)
 """Whether each message is wrapped in another model, as before 2.0 of the SDK."""
@@ -104,8 +105,8 @@ def read(data: bytes, errors: str = "strict") -> SessionMessage | Exception:
         data: A line.
         errors: What the SDK does with bytes that are not UTF-8: "strict" for clients, "replace" for servers.
     """
-    # The codec reads usual messages. The SDK's models read those that it refuses, so that the accepted messages are
-    # those of the SDK.
+    # The codec reads usual messages. The SDK's models read the messages that it refuses, so that the same messages are
+    # accepted as in the SDK.
     received: Any = decode(data, PROFILE)
     try:
         if isinstance(received, (Request, Notification, Response)):
@@ -326,7 +327,7 @@ def _inner(item: SessionMessage) -> Any:
 
 
 def _to_jsonable(value: Any) -> Any:
-    """Return what the SDK writes for a payload's value that JSON does not have."""
+    """Return the JSON form that the SDK writes for a value of another type in a payload."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", by_alias=True, **_EXCLUDED)
     return to_jsonable_python(value)
@@ -347,7 +348,7 @@ def to_line(message: Any) -> bytes:
                 data = error.data if "data" in error.model_fields_set else UNSET
                 return encode_error(message.id, error.code, error.message, data, default=_to_jsonable)
     except (TypeError, ValueError):
-        pass  # such as an integer beyond 64 bits, or a long id
+        pass  # for example an integer beyond 64 bits, or a long id
     line: str = message.model_dump_json(by_alias=True, **_EXCLUDED)
     return line.encode()
 
@@ -470,7 +471,7 @@ class _ReadStream(_Stream):
                 if self._is_closed:
                     raise anyio.ClosedResourceError
         else:
-            # A peer that sends without a pause must not block the loop, nor cancellation.
+            # A peer that sends without a pause must block neither the loop nor cancellation.
             self._received += 1
             if self._received % 32 == 0:
                 await anyio.lowlevel.checkpoint()

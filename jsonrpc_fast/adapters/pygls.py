@@ -12,14 +12,14 @@ Rules:
   - Each message is written before the handler continues, and any thread may send, as in pygls.
   - Pygls' own reader is used in WebAssembly, and for streams without a descriptor.
   - A request that pygls cannot structure gets an error response, with -32602 for wrong params, and so does one whose
-    result cannot be encoded; pygls responds to neither. A call ends with an exception when its request cannot be
-    encoded, its response cannot be structured, or the connection is lost.
+    result cannot be encoded. pygls itself would not respond to them. A call ends with an exception when its request
+    cannot be encoded, its response cannot be structured, or the connection is lost.
   - Text between messages is skipped over pipes, as in pygls. Over TCP it ends the connection, because it may be a
     request from a browser. A content type is not read, so that a body may have any charset that JSON may have.
   - Only a whole message is structured: an object with a member `jsonrpc` inside params is not changed. A custom request
     or notification without params has the params None.
-  - The json module reads what the rules of `LSP` refuse, as in pygls: NaN, lone surrogates, duplicate members. What it
-    cannot read either gets an error response, and so does a batch, which LSP does not have.
+  - As in pygls, the json module reads messages that the rules of `LSP` refuse: NaN, lone surrogates, duplicate members.
+    Input that it cannot read either gets an error response, and so does a batch, which LSP does not have.
   - The json module writes what orjson would write differently, as in pygls.
   - An error response without an id ends the only call in flight.
   - A request whose cancellation was read together with it gets the error -32800, and its handler is not called; pygls
@@ -73,7 +73,7 @@ class _FastProtocol(JsonRPCProtocol):
     _connected: Any = None  # the writer of a connection
 
     def adopt(self, writer: Any) -> None:
-        """Write with the writer of a connection from now on."""
+        """Use the writer of a connection for all further messages."""
         self._connected = writer
         self.set_writer(writer)
 
@@ -124,7 +124,7 @@ class _FastProtocol(JsonRPCProtocol):
         if isinstance(fault, ParseError):
             if not fault.reply_expected:
                 self._end_call(fault.id, fault)
-            # After these two the stream ends: no response is read.
+            # After either of these the stream ends, so no response can be read.
             elif fault.code not in (ParseErrorCode.INVALID_FRAMING, ParseErrorCode.TRUNCATED):
                 self._send_data(fault.to_response().to_dict())
         if not isinstance(fault, OSError):
@@ -177,7 +177,7 @@ def _fast(protocol: Any) -> Any:
     """Return a protocol class with this module's methods. pygls itself refuses anything but a class."""
     if issubclass(protocol, _FastProtocol) or not issubclass(protocol, JsonRPCProtocol):
         return protocol
-    # A subclass of the user's class, so that `isinstance` and its own methods stay.
+    # A subclass of the user's class, so that `isinstance` and the user's methods keep working.
     return type(protocol.__name__, (_FastProtocol, protocol), {})
 
 
@@ -202,7 +202,7 @@ class JsonRPCServer(pygls.server.JsonRPCServer):
         if (stdin, stdout) == (None, None) and (input, output) == (0, 1):
             transport = connections.stdio_server()
         else:
-            # Text that Python has buffered must not end up in the middle of a message.
+            # Text that Python has buffered must not be written in the middle of a message.
             (stdout or sys.stdout).flush()
             transport = connections.pipes(input, output)
         self._stop_event = threading.Event()

@@ -23,7 +23,7 @@ from ..transports.stream.client import TcpClient
 from ..transports.stream.server import TcpServer
 
 PROFILE: Final = LSP.replace(name="pygls", big_ints="exact", null_companions=True)
-"""The rules of `LSP`, and what pygls tolerates in addition."""
+"""The rules of `LSP`, relaxed as in pygls."""
 
 
 class Refused(NamedTuple):
@@ -45,11 +45,11 @@ _HEAD: Final = re.compile(
     rb"Content-Length: ([1-9][0-9]{0,14})\r\n"
     rb"(?:Content-Type: application/vscode-jsonrpc(?:; ?charset=utf-?8)?\r\n)?\r\n"
 )
-"""A usual head. Other content types are dropped: pygls reads a body of any charset as JSON."""
+"""A usual head. Other heads are rewritten without the content type: pygls reads a body of any charset as JSON."""
 _LENGTH: Final = re.compile(rb"Content-Length:[ \t]*([0-9]{1,15})[ \t]*\r?\n", re.IGNORECASE)
 _TYPE: Final = re.compile(rb"Content-Type:", re.IGNORECASE)
 _LINE_BYTES: Final = 200
-"""A longer line is skipped, except its end, where a header may be."""
+"""A longer line is skipped, except its end, which may contain a header."""
 _log = logging.getLogger("pygls.protocol.json_rpc")
 
 
@@ -120,8 +120,8 @@ class Frames:
         self._skips_text = skips_text
         self._left = 0  # bytes of a body that have not arrived
         self._is_in_head = False
-        self._text = b""  # of a line that has not arrived as a whole
-        self._size = 0  # of the body, when its header was read
+        self._text = b""  # the beginning of a line that has not arrived completely
+        self._size = 0  # the size of the body, after its header was read
         self._has_logged = False  # once for each piece of text, which may have any number of lines
 
     def receive(self, data: bytes | bytearray | memoryview) -> None:
@@ -176,7 +176,7 @@ class Frames:
                 self._text = b""
         elif len(self._text) > _LINE_BYTES:
             self._log_skipped(self._text)
-            # Bounded, and long enough for a header at its end that has not arrived as a whole.
+            # Bounded, but long enough for the part of a header at its end.
             self._text = self._text[-_LINE_BYTES:]
         return b""
 
@@ -247,7 +247,7 @@ async def attach(
         received: Any = Frames(transport.channel_events.received, skips_text=skips_text).receive
         transport.channel_events.received = received
     transport.onmessage = on_message
-    # Cancellations that were read together with their request withdraw it before its handler is called.
+    # A cancellation that was read together with its request withdraws the request before its handler is called.
     transport.onread = look_ahead(LspConvention())
     transport.onerror = protocol.lose
     transport.onclose = protocol.abandon if ends_calls else None

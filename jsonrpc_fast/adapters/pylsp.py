@@ -9,8 +9,8 @@ python-lsp-server (pylsp) imports the classes itself: call `install` before it s
 Rules:
   - The classes are subclasses of the library's own. Messages stay dicts, without checks: the library's endpoint checks
     them, as before.
-  - The library's own parser, ujson or the json module, reads what the core cannot read, and writes what orjson would
-    write differently. Without the core it reads everything.
+  - The library's own parser, ujson or the json module, reads messages that the core cannot read, and writes messages
+    that orjson would write differently. Without the core it reads everything.
   - A writer with arguments for `json.dumps` writes as the library does.
 """
 

@@ -49,7 +49,7 @@ _PIPELINE_BYTES: Final = 1024 * 1024
 _PIPELINE_ITEMS: Final = 256
 _READ_EVENTS: Final = 100
 _PAUSE_SECONDS: Final = 1.0
-"""How long to send nothing to Redis after it failed to respond."""
+"""How long the store sends nothing to Redis after Redis failed to respond."""
 
 _RETRY_SECONDS: Final = (0.0, 0.05, 0.2)
 """The delays before a pipeline is sent again because its connection broke."""
@@ -273,7 +273,7 @@ class RedisEventStore:
         Raises:
             ConnectionLost: Redis did not respond in time; some commands may have run.
         """
-        # While Redis hangs, each event would otherwise wait for the whole timeout, and sending with it.
+        # Otherwise, while Redis hangs, each event would wait for the whole timeout and delay the sending.
         if time.monotonic() < self._paused_until:
             raise ConnectionLost("Redis does not respond")
         responses: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
@@ -297,7 +297,7 @@ class RedisEventStore:
                 self._fail(some, error)
                 self._fail(self._queue, error)
                 self._queue.clear()
-            # By `aclose`: a caller must not wait forever for its response.
+            # Cancelled by `aclose`: no caller may wait forever for its response.
             except asyncio.CancelledError:
                 self._fail(some + self._queue, StateError("the event store is closed"))
                 self._queue.clear()
@@ -314,7 +314,7 @@ class RedisEventStore:
         """Run commands. If the connection breaks, run them again: any of them may run twice."""
         retries = iter(_RETRY_SECONDS)
         while True:
-            # No transaction: the commands belong to streams that have nothing to do with each other.
+            # No transaction is needed: the commands belong to independent streams.
             pipeline = self._client.pipeline(transaction=False)
             for command in commands:
                 pipeline.execute_command(*command)
@@ -411,7 +411,7 @@ class RedisEventStore:
                         if changed - new:
                             await pubsub.unsubscribe(*(changed - new))
                     message = await pubsub.get_message(timeout=_LISTEN_SECONDS)
-                    # The confirmation of a subscription wakes its followers, too: an event may have come before it.
+                    # The confirmation of a subscription also wakes the followers: an event may have come before it.
                     if message is not None:
                         for event in self._followers.get(message["channel"], ()):
                             event.set()

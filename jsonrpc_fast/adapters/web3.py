@@ -88,7 +88,7 @@ class IPCProvider(_Fast, web3.IPCProvider):
                 while True:
                     try:
                         text += sock.recv(_CHUNK)
-                    except TimeoutError:  # of the socket; `Timeout` bounds the whole
+                    except TimeoutError:  # of the socket; `Timeout` bounds the whole request
                         timeout.sleep(0)
                         continue
                     # A response that may be complete: parsing after each piece would take quadratic time.

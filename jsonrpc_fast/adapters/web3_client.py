@@ -50,9 +50,9 @@ class AsyncClientProvider(AsyncJSONBaseProvider):
 
         Raises:
             Web3TypeError: The params cannot be encoded.
-            Exception: As `AsyncHttpClient.call`, except RpcError.
+            Exception: As in `AsyncHttpClient.call`, except RpcError.
         """
-        # The id from web3.py's own counter, as its other providers return. On the wire, the client uses its own.
+        # The id is from web3.py's counter, as in its other providers. On the wire, the client uses its own ids.
         response: dict[str, Any] = {"jsonrpc": "2.0", "id": next(self.request_counter)}
         try:
             response["result"] = await self._client.call(method, Raw(encode(list(params or []))))

@@ -54,7 +54,7 @@ def headers_of(given: Sequence[str], environment: Mapping[str, str]) -> dict[str
 def params_of(words: Sequence[str]) -> Raw | None:
     """Return the params in words of the command line: one JSON object or array, pairs NAME=VALUE, or no words.
 
-    A VALUE that is JSON is passed on as it is written. Any other VALUE is a string.
+    A VALUE that is JSON is passed on as written. Any other VALUE is a string.
 
     Raises:
         ValueError: A word has another form, or a name is given twice.
@@ -75,9 +75,9 @@ def params_of(words: Sequence[str]) -> Raw | None:
             raise ValueError(f"{escape(word)} is not NAME=VALUE, nor a JSON object or array")
         if name in named:
             raise ValueError(f"{escape(name)} is given twice")
-        # The text itself and not its value: integers of any width and the spelling of floats stay as written.
+        # The text itself, not its value, so that integers of any width and the spelling of floats are kept.
         named[name] = json.dumps(text) if _checked(text) is None else text
-    # Only a lone surrogate can be wrong here: a word of bytes that the locale does not decode (PEP 383).
+    # The only possible fault is a lone surrogate, from bytes that the locale cannot decode (PEP 383).
     found = _checked("{" + ",".join(f"{json.dumps(name)}:{text}" for name, text in named.items()) + "}")
     if found is None:
         raise ValueError("a name or a value is not text")

@@ -1,7 +1,7 @@
-"""The commands `call`, `list`, `stubs` and `replay`: requests to a server of any kind, and what a server offers.
+"""The commands `call`, `list`, `stubs` and `replay`, which send requests to a server of any kind.
 
 Rules:
-  - stdout carries only what the server sent, as JSON: results, and notifications with `--follow`. Errors and
+  - stdout carries only output of the server, as JSON: results, and notifications with `--follow`. Errors and
     explanations go to stderr.
   - The exit status tells how the call ended.
   - Output of a server cannot control the terminal: on a terminal, characters that are not printable are escaped.
@@ -44,7 +44,7 @@ from .stubs import ADDRESS, MAX_DOCUMENT_BYTES, document_of, write_stubs
 
 _INTERRUPT_SECONDS: Final = 0.2
 """How long a program may take to end after its stdin is closed, if a signal has ended the command."""
-_MAX_FAULTS: Final = 10  # the number shown: a server that prints a log to stdout causes one per line
+_MAX_FAULTS: Final = 10  # maximum number shown: a server that prints a log to stdout causes one fault per line
 _HTTP: Final = ("http", "https")
 _WEBSOCKET: Final = ("ws", "wss")
 _JSON_FILE: Final = re.compile(r"https?://[^?#]*\.json(?:[?#]|$)", re.IGNORECASE)
@@ -71,7 +71,7 @@ async def _run_until_signal(options: argparse.Namespace) -> int:
     task = asyncio.current_task()
     loop = asyncio.get_running_loop()
     assert task is not None
-    # Why the task was cancelled: a signal, or an output that failed. Without a reason it was Ctrl-C.
+    # Why the task was cancelled: a signal, or an output that failed. Without a reason, it was Ctrl-C.
     ends: list[int | OutputError] = []
 
     def end(reason: int | OutputError) -> None:
@@ -162,8 +162,8 @@ class _Server:
         options, target = self.options, self.target
         profile = PRESETS["lsp" if options.lsp and options.profile == "jsonrpc" else options.profile]
 
-        # Notifications are shown when they are read: `--follow` has no handlers, and the order on stdout is that of the
-        # wire.
+        # Notifications are shown as they are read, so the order on stdout is that of the wire. `--follow` needs no
+        # handlers.
         def read(data: Any) -> Any:
             message = decode(data, profile, raw=True)
             if self.on_notification is not None:
@@ -256,13 +256,13 @@ async def _connected(server: _Server, handlers: Mapping[str, Callable[[Any], Any
         session = Session(transport, convention=convention, timeout=timeout, hooks=_Faults(options.command))
         for method, function in (handlers or {}).items():
             session.register(method, function, unpack=False)
-        # With the session inside: the exceptions of `connect` are translated, too.
+        # Around the session, so that the exceptions of `connect` are translated, too.
         async with _session_errors(server.scheme), session:
             try:
                 if options.lsp:
                     await _initialize(session)
                 yield session
-            except asyncio.CancelledError:  # by a signal: a person waits for the prompt
+            except asyncio.CancelledError:  # a signal: a person is waiting for the prompt
                 asyncio.get_running_loop().call_later(_INTERRUPT_SECONDS, transport.abort)
                 raise
             # LSP 3.17, "Shutdown Request": the server ends after both, with exit code 0.
@@ -331,7 +331,7 @@ async def _fetched(url: str, headers: Mapping[str, str], seconds: float) -> byte
             async for chunk in response.aiter_bytes():
                 found += chunk
                 if len(found) > MAX_DOCUMENT_BYTES:
-                    break  # `document_of` refuses what is too large, by the same bound
+                    break  # `document_of` has the same bound, and refuses it
             return bytes(found)
     except (http.HTTPError, http.InvalidURL) as error:
         raise ConnectionLost(str(error) or type(error).__name__, was_sent=False) from None
@@ -366,7 +366,7 @@ async def _offered(peer: Any, options: argparse.Namespace) -> dict[str, list[Any
             try:
                 offered[kind] = await list_items()
             except RpcError as error:
-                # Servers declare a capability without each of its lists, such as resources without templates.
+                # A server with a capability may lack one of its lists, for example that of resource templates.
                 if error.code != ErrorCode.METHOD_NOT_FOUND:
                     raise
             except ValueError as error:  # the result breaks the protocol
@@ -453,7 +453,7 @@ def _write(text: str, decorate: Callable[[str], str] = str) -> None:
     """
     try:
         if _is_terminal():
-            # In JSON, control characters stand only in strings, where the escape has the same meaning.
+            # In JSON, control characters occur only in strings, where the escape has the same meaning.
             text = decorate("".join([c if c == "\n" or c.isprintable() else json.dumps(c)[1:-1] for c in text]))
         # Bytes, because the encoding of stdout depends on the locale, and JSON is UTF-8 (RFC 8259, section 8.1).
         write_output(f"{text}\n".encode("utf-8", "backslashreplace"))

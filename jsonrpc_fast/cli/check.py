@@ -74,7 +74,7 @@ def _check_file(file: str, options: argparse.Namespace, progress: _Progress) -> 
         if isinstance(chunk, OSError):
             problem = f"cannot read {escape(file)}: {chunk.strerror}"
         else:
-            # Advice is given before anything is counted: a file in another framing would be one fault for each line.
+            # Advice comes before counting: in the wrong framing, each line of a file would be a fault.
             problem = _advice(escape(file), chunk, options.framing, profile) if is_first else ""
         if isinstance(chunk, OSError) or problem:
             progress.clear()
@@ -105,7 +105,7 @@ def _advice(name: str, start: bytes, framing: Framing | None, profile: Profile) 
         framing: The framing that the user chose; None: the default, newline.
         profile: The rules for messages.
     """
-    # Before the search for binary data: compressed data is binary, too, and this advice says what to do.
+    # Checked before other binary data: compressed data is binary, too, but this advice says what to do.
     for beginning, what, program in _ENCODINGS:
         if beginning.match(start):
             return f"{name} is {what}; check it with: {program} | jsonrpc-fast check"
@@ -175,7 +175,7 @@ class _Report:
             self.counts["batch"] += batches
             messages = list(chain.from_iterable(item if type(item) is list else (item,) for item in messages))
             kinds = count_kinds(messages)
-        # By class: a loop over the messages would take longer than decoding them.
+        # Counted by class, because a loop over the messages would take longer than decoding them.
         self.counts["request"] += kinds[Request]
         self.counts["notification"] += kinds[Notification]
         if kinds[Response]:
@@ -253,7 +253,7 @@ class _Report:
     def _offset_of(self, fault: ParseError, frame: Frame) -> int:
         """Return the offset of a fault in the file, or that of its message."""
         offset = fault.offset or 0
-        # The lines of an event are joined: the text does not show where the second one begins in the file.
+        # The lines of an event are joined, so the text does not show where in the file the second one begins.
         if self._options.framing == "sse" and b"\n" in (frame.text or b"")[:offset]:
             return frame.offset
         return frame.offset + offset
@@ -263,7 +263,7 @@ class _Progress:
     """A progress bar on stderr, if that is a terminal and the run is long enough."""
 
     def __init__(self, files: Sequence[str]) -> None:
-        # Not while the user types the input: the bar would overwrite it.
+        # Not while the user is typing the input, which the bar would overwrite.
         typed = "-" in files and os.isatty(0)
         self._wanted = not typed and sys.stderr is not None and sys.stderr.isatty()
         self._total = _total_bytes(files) if self._wanted else None
@@ -285,7 +285,7 @@ class _Progress:
             self._bar.clear()
 
     def close(self) -> None:
-        """Remove the bar for good."""
+        """Remove the bar permanently."""
         if self._bar is not None:
             self._bar.close()
 

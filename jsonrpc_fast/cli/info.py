@@ -21,7 +21,7 @@ def run(options: argparse.Namespace) -> int:
         "version": __version__,
         "backend": BACKEND,
         "core_fault": CORE_FAULT,
-        # What reads and writes the JSON of payloads outside the core's fast path.
+        # The engine for the JSON of payloads outside the core's fast path.
         "engine": f"orjson {ORJSON_VERSION}" if ORJSON_VERSION else "the core" if BACKEND == "cython" else "json",
         "orjson_fault": ORJSON_FAULT,
         "python": f"{platform.python_implementation()} {platform.python_version()}",

@@ -298,7 +298,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return run.run(words[1:])  # the program handles its own exceptions and signals
     escape_what_stdout_cannot_encode()
-    # Not in a thread; and a signal that is ignored (nohup) stays ignored.
+    # Only in the main thread. A signal that is ignored (nohup) stays ignored.
     handles_signal = (
         threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -307,13 +307,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGINT, _interrupt)
     try:
         status = _run(words)
-        print(end="", flush=True)  # a full disk or a closed pipe shows here, not at the interpreter's exit
+        print(end="", flush=True)  # reports a full disk or a closed pipe here, not at the interpreter's exit
     except KeyboardInterrupt:
         status = INTERRUPTED
     except BrokenPipeError:
         status = OUTPUT_CLOSED
     except OSError as error:
-        # Faults of input files are handled by the commands: this one is of an output.
+        # The commands handle errors of input files, so this error is about an output.
         name = "" if error.filename is None else f" {escape(str(error.filename))}"
         print_error(f"cannot write{name}: {error.strerror}")
         status = FAILURE
@@ -345,7 +345,7 @@ def _run(arguments: list[str]) -> int:
         import argcomplete
 
         argcomplete.autocomplete(parser)
-    # By hand: argparse would mix the words of the server's command with those before the "--".
+    # Split here, because argparse would mix the words of the server's command with those before the "--".
     program: list[str] = []
     if arguments[:1] and arguments[0] in _CONNECTING and "--" in arguments:
         split = arguments.index("--")
@@ -381,7 +381,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _check_ends(options: argparse.Namespace, program: list[str]) -> None:
-    """Check that a command has what it connects. Exits with a message otherwise."""
+    """Check that a command has both ends that it connects. Exit with a message otherwise."""
     error, name, url = options.parser.error, options.command, options.url
     if (name == "tap") == (options.http is None):
         http = "" if options.http is None else f" --http {options.http}"
@@ -402,7 +402,7 @@ def _check_ends(options: argparse.Namespace, program: list[str]) -> None:
 
 
 def _check_words(options: argparse.Namespace, program: list[str]) -> None:
-    """Check that a call has a server and a method. Exits with a message otherwise."""
+    """Check that a call has a server and a method. Exit with a message otherwise."""
     place = "SOURCE" if options.command == "stubs" else "TARGET"
     names = ["FILE"] if options.command == "replay" else []
     names += [] if program else [f"{place}, or a command after --"]
@@ -561,4 +561,4 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "--list-seconds": _duration(10.0, "how long a list waits for a server; a slower one is announced later"),
     "--debug": _flag("log each message and fault to standard error, without payloads"),
 }
-"""The options by name; where those of several commands differ, after the name of the command."""
+"""The options by name. If the options of several commands differ, the name of the command comes first."""

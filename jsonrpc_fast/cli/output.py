@@ -1,4 +1,4 @@
-"""What all commands share: exit statuses, messages, colours, escaped names, closed outputs, and reports of failures."""
+"""Helpers of all commands: exit statuses, messages, colours, escaped names, closed outputs, and reports of failures."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def print_error(text: str, program: str = "jsonrpc-fast") -> None:
 
 
 def write_output(data: bytes) -> None:
-    """Write all of some bytes to stdout.
+    """Write all bytes to stdout.
 
     Raises:
         OSError: stdout is closed, or cannot be written.
@@ -49,7 +49,7 @@ def write_output(data: bytes) -> None:
     sys.stdout.flush()
     rest = memoryview(data)
     while rest:
-        # With PYTHONUNBUFFERED it may write only a part, for example until the reader of a pipe leaves.
+        # With PYTHONUNBUFFERED, a single `write` may write only a part, for example until the reader of a pipe exits.
         written = sys.stdout.buffer.write(rest)
         if not written:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
@@ -58,7 +58,7 @@ def write_output(data: bytes) -> None:
 
 
 def escape_what_stdout_cannot_encode() -> None:
-    """Let everything be printed, whatever the encoding of stdout. stderr does so already."""
+    """Let every text be printed in any encoding of stdout. stderr does so already."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
@@ -159,7 +159,7 @@ def silence_closed_outputs() -> None:
 ERROR: Final = 1
 """The server responded with an error."""
 LOST: Final = 3
-"""The connection failed, or what the server sent is not a response."""
+"""The connection failed, or the server sent something that is not a response."""
 _LATE: Final = 4
 """No response came in time."""
 _PROGRAM_STATUSES: Final = {errno.ENOENT: NOT_FOUND, errno.EACCES: CANNOT_RUN, errno.ENOEXEC: CANNOT_RUN}
@@ -170,11 +170,11 @@ class OutputError(Exception):
 
 
 def run_reporting(options: argparse.Namespace, extra: str, run: Callable[[], int]) -> int:
-    """Run a command with its log on stderr, and report what ends it early. Return the exit status.
+    """Run a command with its log on stderr, and report an exception that ends it. Return the exit status.
 
     Args:
         options: The options of the command line.
-        extra: The extra that installs what may be missing.
+        extra: The extra that installs a library that may be missing.
         run: Runs the command.
     """
     program = f"jsonrpc-fast {options.command}"

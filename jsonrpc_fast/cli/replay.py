@@ -2,7 +2,7 @@
 
 Rules:
   - The client's messages are sent in order. A request is awaited at the place of its response in the recording, so that
-    requests that overlapped then overlap again.
+    requests that overlapped overlap again.
   - Ids are new, and the items of a batch are sent one by one. Requests of the server get the responses that the client
     sent, in the order of each method. Input that was not a message is left out.
   - Two responses are equal if their values are: the order of members and the spelling of numbers do not matter.
@@ -32,7 +32,7 @@ _MAX_DIFFERENCES: Final = 5
 
 
 class Peer(Protocol):
-    """What calls a server: a session, an HTTP client or an MCP client."""
+    """An object that calls a server: a session, an HTTP client or an MCP client."""
 
     async def call(self, method: str, params: Any = None) -> Any: ...
 
@@ -66,10 +66,10 @@ def _respond(responses: deque[Response[Any]], _: Any) -> Any:
 
 
 async def replay(peer: Peer, options: argparse.Namespace, write: Callable[[str], None]) -> bool:
-    """Send what the client of a recording sent.
+    """Send the messages of the client in a recording.
 
     Args:
-        peer: What calls the server.
+        peer: Calls the server.
         options: The options of the command line.
         write: Called with each line of the report.
 
@@ -92,11 +92,12 @@ async def replay(peer: Peer, options: argparse.Namespace, write: Callable[[str],
                 await peer.notify(message.method, message.params)
                 notified += 1
             elif recorded.sender == "client" and isinstance(message, Request):
-                # The id was used again before its response was recorded, so the first call has nothing to compare with.
+                # The id was used again before its response was recorded, so there is no response to compare for the
+                # first call.
                 if key in calls:
                     calls.pop(key)[1].cancel()
                 calls[key] = message.method, asyncio.ensure_future(_outcome(peer, message))
-                # The task writes the request in its first step, before what follows in the recording.
+                # The task writes the request in its first step, before the next message of the recording is sent.
                 await asyncio.sleep(0)
             elif recorded.sender == "server" and isinstance(message, Response) and key in calls:
                 method, call = calls.pop(key)
@@ -114,7 +115,7 @@ async def replay(peer: Peer, options: argparse.Namespace, write: Callable[[str],
     finally:
         for _, call in calls.values():
             call.cancel()
-        # Their cancellation reaches the server before the session closes.
+        # So that their cancellations reach the server before the session closes.
         if calls:
             await asyncio.wait([call for _, call in calls.values()])
     if not (compared or notified or late or calls):
@@ -176,7 +177,7 @@ def plain(value: Any) -> Any:
 
 
 def _changes(before: Any, after: Any, ignored: Sequence[list[str]]) -> list[str]:
-    """Return what differs between two outcomes, outside of the ignored places."""
+    """Return the differences between two outcomes, outside the ignored places."""
     return [
         f"{escape(''.join(f'/{part}' for part in path))}: {change}"
         for path, change in _differences(before, after, [])

@@ -2,8 +2,8 @@
 
 Rules:
   - The program runs in this process, as `python PROGRAM` or `python -m MODULE` would run it.
-  - An adapter is installed when the program has imported the library that it adapts, so that no library is imported
-    needlessly: at the end of the outermost import, because until then parts of the library may be missing.
+  - An adapter is installed after the program has imported the library that it adapts, so that no library is imported
+    needlessly. This happens at the end of the outermost import, because until then parts of the library may be missing.
   - If an adapter cannot be installed, stderr says so, and the program runs without it.
 """
 
@@ -37,11 +37,11 @@ _ADAPTERS: Final = {
     "pygls.server": "pygls",
     "pylsp_jsonrpc.streams": "pylsp",
 }
-"""By module: the adapter that is installed after it was imported."""
+"""The adapter to install after the import of a module, by the module's name."""
 _LIBRARIES: Final = frozenset(name.partition(".")[0] for name in _ADAPTERS)
 _SHEBANG: Final = re.compile(rb"#!\s*(\S+)(?:\s+(\S+))?")
-# What pip writes where the path of the interpreter is too long for a shebang line, or has a space: a launcher that
-# /bin/sh runs, and Python reads as a string.
+# The launcher that pip writes if the path of the interpreter is too long for a shebang line, or has a space: /bin/sh
+# runs it, and Python reads it as a string.
 _LONG_SHEBANG: Final = re.compile(rb"#!/bin/sh\n'''exec' [\"']?([^\"'\n]+?)[\"']? \"\$0\"")
 
 
@@ -74,7 +74,7 @@ def run(words: Sequence[str]) -> int:
         if isinstance(found, int):
             return found
         path = found
-        # Like `python PROGRAM`: the folder of the file that a link leads to.
+        # Like `python PROGRAM`: the folder of the link's target.
         sys.path.insert(0, str(Path(path).resolve().parent))
     sys.argv[:] = [path, *arguments]
     sys.meta_path.insert(0, _Installer())
@@ -134,25 +134,25 @@ class _Installer(importlib.abc.MetaPathFinder):
         finally:
             self._is_finding = False
         if spec is not None:
-            # Its own loader stays, which the library may ask for the data in its package.
+            # The loader itself is kept, because the library may ask it for the data in its package.
             loader: Any = spec.loader
-            # That of a zip file is one object for all its modules, however often they are looked for.
+            # A zip file has one loader for all its modules, which may be looked up several times.
             if loader is not None and "exec_module" not in vars(loader):
                 loader.exec_module = partial(self._execute, loader, loader.exec_module)
         return spec
 
     def _execute(self, loader: Any, execute: Callable[[ModuleType], object], module: ModuleType) -> None:
         """Execute a module, and install the adapters that are due."""
-        del loader.exec_module  # of this object; that of its class is back
+        del loader.exec_module  # restores the method of its class
         self._depth += 1
         try:
             execute(module)
             parent, _, name = module.__name__.rpartition(".")
             if parent:
-                setattr(sys.modules[parent], name, module)  # as the import does next, and the adapter needs
+                setattr(sys.modules[parent], name, module)  # the import does this next, but the adapter needs it now
             if module.__name__ in _ADAPTERS:
                 self._pending.append(_ADAPTERS[module.__name__])
-            # Not inside an import of the library: an adapter imports parts of it that would be missing.
+            # Not inside another import of the library: the adapter imports parts that may still be missing.
             while self._depth == 1 and self._pending:
                 self._install(self._pending.pop())
         finally:

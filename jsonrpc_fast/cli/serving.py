@@ -41,7 +41,7 @@ def _run(options: argparse.Namespace) -> int:
 def _serve_folder(options: argparse.Namespace, place: tuple[str, int] | None) -> int:
     if not options.template_dir:
         raise ValueError("the name of the folder is empty")
-    os.scandir(options.template_dir).close()  # opening it shows that it can be read, which `os.access` only guesses
+    os.scandir(options.template_dir).close()  # raises if it cannot be read, which `os.access` does not tell reliably
     from ..mcp.templates.server import TemplateFolder, serve_folder, serve_folder_over_http
 
     folder = TemplateFolder(Path(options.template_dir).absolute())
@@ -82,8 +82,7 @@ def _relay_url(options: argparse.Namespace, headers: dict[str, str]) -> int:
     from ..profile import MCP_2025_11_25
     from ..transports.stdio.main import run_stdio
 
-    # Rules that every revision's messages pass: client and server agree on a revision, and the relay does not take
-    # part.
+    # Rules that the messages of all revisions pass: client and server agree on a revision without the relay.
     rules: dict[str, Any] = {"profile": MCP_2025_11_25.replace(name="mcp", batches=True), "raw": True}
     remote = StreamableHttpClient(options.url, headers=headers, **rules)
 
@@ -113,6 +112,6 @@ def _relay_url(options: argparse.Namespace, headers: dict[str, str]) -> int:
 
 
 def _on_stdio(options: argparse.Namespace, serve: Callable[[], int]) -> int:
-    # On a terminal, where a person would otherwise see nothing happen.
+    # On a terminal, a person would otherwise not know what the command is waiting for.
     announce_waiting(_WAITING, f"jsonrpc-fast {options.command}")
     return serve()

@@ -29,7 +29,7 @@ MAX_DEPTH: Final = 100
 MAX_CLASSES: Final = 10_000
 _MAX_JOINED: Final = 64
 """The largest number of classes that are joined, or intersected, one by one."""
-# A document may be hostile, or made by a program: each of these bounds something that it can multiply.
+# A document may be hostile, or generated: each of these bounds something that can multiply.
 _MAX_LITERALS: Final = 256  # of one union; more become their types
 _MAX_MEMBERS: Final = 2_000_000  # values of the document that differ
 
@@ -46,7 +46,7 @@ class Shape(NamedTuple):
     """The kinds of values that a schema accepts.
 
     Attributes:
-        plain: Of "Any", "None", "bool", "int", "float" and "str".
+        plain: Names of plain types: "Any", "None", "bool", "int", "float" and "str".
         literals: Single strings and integers.
         items: The shape of the items of arrays; None: no arrays.
         values: The shape of the values of mappings; None: no mappings.
@@ -103,7 +103,7 @@ class Shapes:
         self._interned: dict[Any, int] = {}
         self._numbers: dict[int, int] = {}  # by the id of a schema, which the document keeps alive
         self._class_numbers: dict[Any, int] = {}
-        self._waiting: deque[Callable[[], None]] = deque()  # what fills the classes with members
+        self._waiting: deque[Callable[[], None]] = deque()  # functions that fill the classes with members
         self._referred: dict[str, Shape] = {}
         self._open: set[str] = set()
         self._hints: dict[frozenset[int], str] = {}  # names of unions
@@ -117,7 +117,7 @@ class Shapes:
             hint: A name for its class, if the schema has none.
         """
         shape = self._of(schema, hint, 0)
-        # Classes are filled here and not where they are found, so that a schema may refer to itself through an object.
+        # Classes are filled here, not where they are found, so that a schema may refer to itself through an object.
         while self._waiting:
             self._waiting.popleft()()
         return shape
@@ -132,7 +132,7 @@ class Shapes:
         return None
 
     def class_of(self, classes: frozenset[int]) -> int:
-        """Return the number of the class that has the members of several."""
+        """Return the number of the class that has the members of several classes."""
         if len(classes) == 1:
             return next(iter(classes))
         if classes in self._class_numbers:
@@ -260,7 +260,7 @@ class Shapes:
         return number, made
 
     def _meet(self, one: Shape, other: Shape) -> Shape:
-        """Return the shape of values that have both shapes; one of the two where that is unknown."""
+        """Return the shape of values that have both shapes, or one of the two shapes if that is unknown."""
         if one == other or other == ANY:
             return one
         if one == ANY:
@@ -280,12 +280,12 @@ class Shapes:
             for mine, theirs in ((one.items, other.items), (one.values, other.values))
         )
         classes: frozenset[int] = frozenset()
-        # Each pair would be a class: with `allOf` of unions their number grows with each step.
+        # Each pair would be a class, and with an `allOf` of unions their number grows with each step.
         if len(one.classes) * len(other.classes) > _MAX_JOINED:
             classes = one.classes
         elif one.classes and other.classes:
             classes = frozenset(self._both(a, b) for a in one.classes for b in other.classes)
-        # One side accepts an object with any members, so the class of the other side remains.
+        # One side accepts objects with any members, so the class of the other side remains.
         elif one.values is not None or other.values is not None:
             classes = one.classes or other.classes
         met = Shape(plain, literals, items, values, classes)
@@ -300,7 +300,7 @@ class Shapes:
         if key not in self._class_numbers:
             parts = self.classes[one], self.classes[other]
             _, both = self._add(key, parts[1].hint)
-            self._waiting.append(partial(self._fill_both, both, parts))  # those of the parts are filled before
+            self._waiting.append(partial(self._fill_both, both, parts))  # the members of the parts are filled first
         return self._class_numbers[key]
 
     def _fill_both(self, both: ObjectClass, parts: tuple[ObjectClass, ObjectClass]) -> None:

@@ -36,7 +36,7 @@ _RESERVED: Final = frozenset(
 )
 """Names that a module uses itself: no class, function or type of the document gets one of them."""
 _HIDING: Final = frozenset({"bool", "int", "float", "str", "list", "dict", "Any", "Literal", "method"})
-"""Names that functions and fields do not get: in their class, the name would hide a type."""
+"""Names that functions and fields must not have: in their class, the name would hide a type."""
 
 
 def write_stubs(document: Any, options: argparse.Namespace) -> int:
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
                 data = file.read(MAX_DOCUMENT_BYTES + 1)
         except OSError as error:
             raise DocumentError(error.strerror) from None
-        return write_stubs(document_of(data), options)  # its OSError is about the output
+        return write_stubs(document_of(data), options)  # an OSError here is about the output
     except DocumentError as error:
         print_error(f"{escape(source)}: {escape(str(error))}", "jsonrpc-fast stubs")
         return FAILURE
@@ -113,7 +113,7 @@ class _Module:
 
     def __init__(self, document: dict[str, Any], name: str | None, is_async: bool) -> None:
         self._shapes = Shapes(document)
-        self._taken: set[str] = set(_RESERVED)  # names of the module
+        self._taken: set[str] = set(_RESERVED)  # the names in use in the module
         self._names: dict[int, str] = {}  # of classes, by number
         self._is_async = is_async
         info = document.get("info")
@@ -127,7 +127,7 @@ class _Module:
         functions: set[str] = set()
         body = [line for wire in methods for line in self._function(wire, methods[wire], signatures[wire], functions)]
         code = "\n".join([*classes, *body])
-        # Only used names are imported, so that linters accept the module.
+        # Import only the names that are used, so that linters accept the module.
         used = [each for each in ("Any", "Literal", "Protocol", "TypedDict") if each == "Protocol" or each in code]
         lines = [
             f'"""The interface of {_doc(title) or "a server"}, from its OpenRPC document: for `proxy`."""',
@@ -149,7 +149,7 @@ class _Module:
             method = self._shapes.resolve(item)
             if not isinstance(method, dict) or not isinstance(method.get("name"), str):
                 raise DocumentError("a method of the document has no name")
-            # The first of two methods with one name: OpenRPC requires names to be unique.
+            # Of two methods with the same name, the first is kept: OpenRPC requires unique names.
             found.setdefault(method["name"], method)
         return found
 

@@ -51,9 +51,9 @@ _CHUNK_BYTES: Final = 65536  # the capacity of a pipe on Linux
 _WAITING_BYTES: Final = 64 * 1024 * 1024  # passed on, but not yet logged
 _ENTRY_BYTES: Final = 256  # the memory of a queued chunk besides its bytes
 _PENDING_CALLS: Final = 4096  # in each direction; beyond this, the oldest is forgotten
-# After the server has ended, the tap ends without the rest of the log if that makes no progress for this long.
+# After the server has ended, the tap ends without the rest of the log if the log makes no progress for this long.
 _LAST_LINES_SECONDS: Final = 2.0
-_REST_SECONDS: Final = 0.2  # after its writer has ended, a pipe that is quiet for this long is taken to be empty
+_REST_SECONDS: Final = 0.2  # after its writer has ended, a pipe without data for this long is considered empty
 _STYLES: Final = {"invalid": "red", "error": "yellow"}
 _LOG_ENDS: Final = "the rest of this direction is not logged"
 
@@ -103,7 +103,7 @@ def _tap(command: Sequence[str], logs: Logs, framing: Framing, profile: Profile)
 
     Args:
         command: The server's program and arguments.
-        logs: What to write.
+        logs: The logs to write.
         framing: The framing of both directions; "auto" detects that of each.
         profile: The rules for messages.
     """
@@ -123,7 +123,7 @@ def _tap(command: Sequence[str], logs: Logs, framing: Framing, profile: Profile)
     assert server.stdin is not None
     assert server.stdout is not None
     with contextlib.ExitStack() as stack:
-        # Before the threads start: a signal that arrives first must reach the server, too.
+        # Set up before the threads start, so that an early signal reaches the server, too.
         _forward_signals(server, stack)
         ended, end = os.pipe()
         to_server = threading.Thread(target=_forward_to_server, args=(server.stdin, watcher), daemon=True)
@@ -153,7 +153,7 @@ def _tap(command: Sequence[str], logs: Logs, framing: Framing, profile: Profile)
 def _fill_standard_descriptors() -> None:
     """Open the null device, for reading only, for each of stdin, stdout and stderr that is closed.
 
-    Otherwise one of the tap's pipes gets the number, and is taken for the client or for the log.
+    Otherwise one of the tap's pipes would get the number, and be used as the client or the log.
     """
     for descriptor in (0, 1, 2):
         try:
@@ -225,7 +225,7 @@ def _forward_to_client(source: Any, ended: int, watcher: Watcher) -> None:
 def _forward(direction: Direction, read: Callable[[], bytes], target: int, watcher: Watcher) -> bool:
     """Pass on what is read until it ends. Return False if the target cannot be written any more."""
     try:
-        # No buffering in between: `read` returns what has arrived, so that nothing waits for a full chunk.
+        # Unbuffered: `read` returns the bytes that have arrived, without waiting for a full chunk.
         while chunk := read():
             watcher.add(direction, chunk)
             _write(target, chunk)
@@ -282,8 +282,8 @@ class Watcher:
     """Decodes the messages that were passed on and writes the log, in its own thread.
 
     Args:
-        logs: What to write.
-        framing: The framing of the channel, for chunks without another.
+        logs: The logs to write.
+        framing: The framing of the channel, for chunks that do not have their own.
         profile: The rules for messages.
     """
 
@@ -305,7 +305,7 @@ class Watcher:
         Args:
             place: A direction of the channel, or a side of another conversation.
             chunk: The chunk.
-            line: In place of a chunk: a line about something other than a message.
+            line: A line to log in place of a chunk, about something other than a message.
         """
         side = self._channel[place] if isinstance(place, str) else place
         now = time.time()
@@ -370,7 +370,7 @@ class Watcher:
         try:
             _write(self._log, "".join([f"{start}{self._styled(line)}\n" for line in lines]).encode())
         except BrokenPipeError:
-            self._log = None  # the reader of the log is gone; the messages still pass
+            self._log = None  # the reader of the log has closed it; the messages are still passed on
         except OSError as error:
             self._log = None
             print_error(f"no more messages are logged: {error.strerror}")
@@ -389,7 +389,7 @@ class Side:
         framing: The framing of the messages.
         profile: The rules for messages.
         pending: The requests of this direction.
-        called: Those of the other direction, to which this one responds.
+        called: The requests of the other direction, to which this one responds.
         number: The number of the conversation in the recording.
 
     Attributes:
@@ -412,7 +412,7 @@ class Side:
     def skip(self) -> list[str]:
         """Continue after skipped bytes at the next line, or never if messages are not lines. Return lines to log."""
         if self._decoder.framing == "newline":
-            # The rest of the line that was cut is not a message. The decoder begins anew after the next line break.
+            # The rest of a cut line is not a message. The decoder starts again after the next line break.
             self._skips_line = True
         elif not self._has_ended:
             self._has_ended = True
@@ -422,7 +422,7 @@ class Side:
     def lines(self, now: float, chunk: bytes) -> Iterator[tuple[str, bytes | None]]:
         """Yield a line to log for each message that ends in a chunk, with its text; b"" is the end of the stream.
 
-        The items of a batch have no text of their own, nor has a message that was not kept as a whole.
+        The items of a batch have no separate text, and neither has a message that was not kept as a whole.
         """
         if self._skips_line:
             feed = chunk.find(b"\n")
@@ -477,7 +477,7 @@ def sides(
     Args:
         framing: The framing of the messages.
         profile: The rules for messages.
-        requests: The requests of the client, and those of the server, if other conversations share them.
+        requests: The requests of the client, and those of the server, if several conversations share them.
         number: The number in the recording.
     """
     ours, theirs = requests or (OrderedDict(), OrderedDict())

@@ -27,7 +27,7 @@ from .tap import Direction, Logs, Pending, Side, Watcher, sides, with_logs
 
 _MAX_SESSIONS: Final = 1024
 _LAST_LINES_SECONDS: Final = 2.0
-# RFC 9110, section 7.6.1: headers for one hop, which a proxy does not pass on; and the two that this one sets itself.
+# RFC 9110, section 7.6.1: headers for one hop, which a proxy does not pass on; and the two headers that the tap sets.
 _OF_THE_CONNECTION: Final = (
     b"accept-encoding",
     b"connection",
@@ -168,7 +168,7 @@ class _Tap:
             # A client that disconnects must not leave a stream of the server open.
             await asyncio.wait([exchange, watcher], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # Both are awaited after they were cancelled, so that no task outlives its request.
+            # Both are awaited after their cancellation, so that no task outlives the request.
             for task in (exchange, watcher):
                 task.cancel()
             await asyncio.wait([exchange, watcher])
@@ -178,7 +178,7 @@ class _Tap:
     def _channel(self, session: bytes | None) -> dict[Direction, Side]:
         requests: tuple[Pending, Pending, int] = (OrderedDict(), OrderedDict(), next(self._numbers))
         if session is not None:
-            # Responses may come on another stream of the same session than the request that they belong to.
+            # A response may come on a different stream of the session than its request.
             requests = self._sessions.setdefault(session, requests)
             self._sessions.move_to_end(session)
             if len(self._sessions) > _MAX_SESSIONS:

@@ -52,7 +52,7 @@ CORE_FAULT: str | None = None
 
 
 def _why_missing(folder: str, error: ImportError) -> str:
-    """Why the core cannot be imported: the reason that the build left, or that the folder holds only sources."""
+    """Why the core cannot be imported: the reason that the build recorded, or that the folder holds only sources."""
     from importlib.machinery import EXTENSION_SUFFIXES
 
     if not isinstance(error, ModuleNotFoundError) or any(
@@ -97,7 +97,7 @@ if BACKEND == "python" and not TYPE_CHECKING:
     lower_default_limits()  # before the pure backend makes the rules of a preset
     from . import _pure as backend
 
-# ruff: noqa: TC004  # what is imported for type checkers is set below at run time
+# ruff: noqa: TC004  # the names imported for type checkers are set below at run time
 if TYPE_CHECKING:
     from ._json import dumps as dumps
     from ._messages import (

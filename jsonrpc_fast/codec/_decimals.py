@@ -1,7 +1,7 @@
 """Numbers with a fraction or an exponent as `decimal.Decimal`, for `Profile(floats="decimal")`, in both backends.
 
-Each has exactly the value, the digits and the exponent of its token, and is written as that token or an equal one: what
-is read can be written. Only such profiles load this module.
+Each has exactly the value, the digits and the exponent of its token, and is written as that token or an equal one, so
+every number that can be read can be written. Only such profiles load this module.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def exact_decimal(token: str) -> Decimal:
     """Return the Decimal of a valid JSON number with any number of digits."""
     try:
         return Decimal(token)
-    except ValueError:  # `decimal` in Python, which PyPy may have, converts the digits to an int, whose size is limited
+    # The Python version of `decimal`, which PyPy may use, converts the digits to an int of limited size.
+    except ValueError:
         mantissa, _, exponent = token.lower().partition("e")
         whole, _, fraction = mantissa.lstrip("-").partition(".")
         digits = tuple(map(int, whole + fraction))
@@ -81,7 +82,7 @@ def with_decimals(default: Default, max_zeros: int) -> Callable[[Any], Any]:
         if isinstance(value, Decimal):
             return Fragment(_token_of(value, max_zeros))
         if default is None:
-            # orjson reports the value as if there were no `default`, which is what the caller sees.
+            # orjson then reports the value as if there were no `default`, as the caller expects.
             raise NoDefault
         return default(value)
 
@@ -91,15 +92,15 @@ def with_decimals(default: Default, max_zeros: int) -> Callable[[Any], Any]:
 def _token_of(number: Decimal, max_zeros: int) -> str:
     """Return a Decimal as a JSON number that `decode` accepts, with the same digits: no exponent is written out.
 
-    Where the exponent is too small for four digits, as that of a token with many zeros after the point may be, the
-    rest of it is written as such zeros.
+    If the exponent is too small for four digits, as for a token with many zeros after the point, the rest of it is
+    written as such zeros.
 
     Raises:
         EncodeError: The number is not finite, too large, or needs too many zeros.
     """
     if not number.is_finite():
         raise EncodeError(DECIMAL_NOT_FINITE)
-    token = Decimal.__str__(number)  # a subclass may write itself in another way
+    token = Decimal.__str__(number)  # a subclass may override `__str__`
     # A number beyond a double is not JSON, neither for the peer's decoder nor for this one.
     if isinf(float(token)):
         raise EncodeError(DECIMAL_TOO_LARGE)

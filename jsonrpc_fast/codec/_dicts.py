@@ -20,7 +20,7 @@ def dicts_of(text: bytes, decoded: Any, numbers: int, fault_class: type[ParseErr
 
     Args:
         text: The text.
-        decoded: What `decode` returned for it, not a ParseError.
+        decoded: The result of `decode` for it, not a ParseError.
         numbers: How the profile reads numbers (`numbers_of`).
         fault_class: The ParseError of the backend.
 
@@ -33,7 +33,8 @@ def dicts_of(text: bytes, decoded: Any, numbers: int, fault_class: type[ParseErr
         value = loads_as(text, numbers)
         found = value if type(decoded) is list else [value]
     except ValueError:
-        # orjson reads 1024 levels in all, but `Limits.depth` applies to each member. Or a number is too large.
+        # orjson refuses more than 1024 levels in total, but `Limits.depth` applies to each member. Or a number is too
+        # large.
         found = _read_members(text, decoded, numbers, fault_class)
     for index, message in enumerate(messages):
         if isinstance(message, ParseError):
@@ -92,7 +93,7 @@ def write_dicts(
 
     Args:
         message: A dict, or a list of them.
-        judged: What `parse` returned for it.
+        judged: The result of `parse` for it.
         profile: The profile, as `plain_profile` returns it.
         raw_type: The `Raw` of the backend.
         delimited: End in `\\n`.

@@ -24,7 +24,7 @@ def check_extra(extra: object, reserved: frozenset[str]) -> dict[str, Any] | Non
         raise TypeError(f"extra must be a dict or None, not {type(extra).__name__}")
     copied = dict(extra)
     for name in copied:
-        # A subclass of str may compare as a name other than the one that is written.
+        # A subclass of str may compare equal to a name other than the one that is written.
         if type(name) is not str:
             raise TypeError(f"the names of extra members must be of type str, not {type(name).__name__}")
         if name in reserved:
@@ -44,7 +44,7 @@ def append_extra(text: bytes, extra: object, reserved: frozenset[str], default: 
 
     Raises:
         EncodeError: A value cannot be written as JSON.
-        TypeError, ValueError: As `check_extra`.
+        TypeError, ValueError: As in `check_extra`.
     """
     members = check_extra(extra, reserved)
     return text if members is None else text[:-1] + b"," + dumps(members, default, option)[1:]

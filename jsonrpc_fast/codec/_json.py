@@ -33,8 +33,8 @@ def _why_not_orjson() -> str | None:
     if sys.version_info >= (3, 12):
         import _thread
 
-        # orjson shares its exception class between interpreters, which has crashed since interpreters have caches of
-        # their own for the methods of classes.
+        # orjson shares its exception class between interpreters. This crashes since each interpreter has its own cache
+        # for the methods of classes.
         if not _thread._is_main_interpreter():  # type: ignore[attr-defined]
             return "orjson works in the main interpreter only, from Python 3.12 on"
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
@@ -67,7 +67,7 @@ OPT_APPEND_NEWLINE: Final = engine.OPT_APPEND_NEWLINE
 OPT_NON_STR_KEYS: Final = engine.OPT_NON_STR_KEYS
 OPT_SORT_KEYS: Final = engine.OPT_SORT_KEYS
 OPT_PASSTHROUGH: Final = engine.OPT_PASSTHROUGH_DATACLASS | engine.OPT_PASSTHROUGH_DATETIME
-"""Pass what the json module cannot write to `default`. Enumerations and UUIDs are still written."""
+"""Pass values that the json module cannot write to `default`, except enumerations and UUIDs."""
 Fragment: Final = engine.Fragment
 loads = engine.loads
 dumps_unchecked = engine.dumps  # raises TypeError instead of EncodeError
@@ -90,8 +90,8 @@ def dumps(value: object, default: Default = None, option: int = 0) -> bytes:
         if default is None:  # orjson would call it
             check_depth(value, option)
             return engine.dumps(value, option=option)
-        # orjson may leave an object to `default`, which may return a deep value: the depth at that place has to be
-        # known then.
+        # orjson may leave an object to `default`, which may return a deep value, so the depth at that place must be
+        # known.
         left: Left = {}
         check_depth(value, option, 0, left)
         return engine.dumps(value, _bounded(default, option, left), option)
@@ -100,7 +100,7 @@ def dumps(value: object, default: Default = None, option: int = 0) -> bytes:
 
 
 def _bounded(default: Callable[[Any], Any], option: int, left: Left) -> Callable[[Any], Any]:
-    """A `default` whose values are checked, too. left: from the check of what orjson writes."""
+    """Return a `default` whose results are checked, too. left: the objects that `check_depth` has found."""
 
     def bounded(value: object) -> object:
         written = default(value)
@@ -112,7 +112,7 @@ def _bounded(default: Callable[[Any], Any], option: int, left: Left) -> Callable
 
 
 def refusal(error: TypeError) -> EncodeError:
-    """Return the error that the caller gets for one of orjson's: its text names a type or a limit, never a value."""
+    """Return the error for the caller in place of orjson's: its text names a type or a limit, never a value."""
     if isinstance(error.__cause__, EncodeError) and str(error.__cause__) in _OWN_TEXTS:
         return EncodeError(str(error.__cause__))
     # Classes of the core have the same names as those of the pure backend.
@@ -121,13 +121,13 @@ def refusal(error: TypeError) -> EncodeError:
 
 def cause_of(error: TypeError) -> BaseException | None:
     """Return what `default` raised, which is the cause of an error of orjson; None if it raised nothing."""
-    # Before orjson 3.12 the cause may also be a UnicodeEncodeError of orjson's own, which holds the string.
+    # Before orjson 3.12 the cause may also be orjson's own UnicodeEncodeError, which holds the string.
     cause = error.__cause__
     return None if str(error).startswith(_NOT_UTF_8) or isinstance(cause, NoDefault) else cause
 
 
 class NoDefault(TypeError):
-    """The caller passed no `default`, but this package did."""
+    """Raised by a `default` of this package where the caller has passed none."""
 
 
 _NOT_UTF_8: Final = "str is not valid UTF-8"
@@ -158,10 +158,10 @@ def check_depth(value: object, option: int = 0, depth: int = 0, left: Left | Non
     """
     if type(value) in _SCALARS:
         return
-    # Level by level, many values in one call. Only a plain value refers to nothing but its parts.
+    # Level by level, many values in one call. This works for plain values only, which refer only to their parts.
     level = [value]
     for _ in range(depth, MAX_WRITTEN_DEPTH):
-        # Something else is among them, or the level may have grown by a cycle: go value by value.
+        # The level contains other values, or may have grown by a cycle: check value by value.
         if not _is_plain(map(type, level)) or len(level) > WIDE_LEVEL:
             break
         level = parts_of(*level)
@@ -222,7 +222,7 @@ def exact_number(token: bytes) -> int | float | None:
 
 
 def _decimal(token: bytes) -> tuple[bool, bytes, int]:
-    """Sign, digits without zeros at either end, and power of ten."""
+    """Return the sign, the digits without zeros at either end, and the power of ten."""
     mantissa, _, exponent = token.lower().partition(b"e")
     whole, _, fraction = mantissa.removeprefix(b"-").partition(b".")
     digits = (whole + fraction).rstrip(b"0")
@@ -244,8 +244,8 @@ _WIDE_INTEGER: Final = re.compile(rb"(?<![0-9.eE+-])(-?[0-9]{19,})(?![0-9.eE])")
 def loads_valid(text: bytes) -> Any:
     """Return the value of valid JSON that is at most 1024 deep.
 
-    orjson 3.13 refuses some: if two spaces follow the first bracket, it expects an indented text, and many short
-    values without indentation exhaust its own memory. It reads the same text without those spaces.
+    orjson 3.13 refuses some valid texts: if two spaces follow the first bracket, it expects an indented text, and many
+    short values without indentation exhaust its buffer. It reads the same text without those spaces.
     """
     try:
         return loads(text)
@@ -293,7 +293,7 @@ def is_longer(text: str, limit: int) -> bool:
     """Return whether `text` is more than `limit` bytes of UTF-8. A lone surrogate has three bytes."""
     # The methods of `str`, because a subclass may override them.
     length = str.__len__(text)
-    # A character has at most four bytes, and at least one: nearly every text is decided without encoding it.
+    # A character has one to four bytes, so nearly every text is decided without encoding it.
     if length * 4 <= limit:
         return False
     return length > limit or len(str.encode(text, "utf-8", "surrogatepass")) > limit
@@ -302,8 +302,8 @@ def is_longer(text: str, limit: int) -> bool:
 def is_integer_longer(number: int, limit: int) -> bool:
     """Return whether `number` has more than `limit` characters, which must be 20 or more."""
     number = plain_int(number)
-    # 64 bits are at most 20 characters. The power of ten is only made for numbers that are wide in any case: `str` of a
-    # long one takes quadratic time, or raises.
+    # 64 bits are at most 20 characters. The power of ten is computed only for wider numbers, because `str` of a long
+    # one takes quadratic time, or raises.
     return number.bit_length() > 64 and not -(10 ** (limit - 1)) < number < 10**limit
 
 

@@ -22,9 +22,9 @@ def find(
     Args:
         raw: The payload.
         path: A JSON pointer; or a list or tuple of names and indexes.
-        default: What to return if the path leads nowhere.
-        part_of: Returns the member of an object with a name, or the item of an array with an index; None if there is
-            none. The name is None, or the index -1, for a step that cannot be one.
+        default: The result if the path leads nowhere.
+        part_of: Returns the member of an object with a name, or the item of an array with an index; or None. For a step
+            that cannot be a name, the name is None; for one that cannot be an index, the index is -1.
     """
     found: T | None = raw
     for name, index in _steps_of(path):

@@ -23,7 +23,7 @@ def _parts_of(*values: Any) -> list[Any]:
 
 # `gc.get_referents` visits the parts in C (`tp_traverse`), many values in one call. A dict, a list and a tuple refer
 # only to their parts, and the scalars of JSON to nothing. Without the GIL the collector stops all threads in each call;
-# PyPy has another one.
+# PyPy has a different collector.
 is_fast = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
 parts_of = gc.get_referents if is_fast else _parts_of
 """The keys, values and items of dicts, lists and tuples; other JSON values have no parts."""
@@ -32,10 +32,10 @@ MAX_WRITTEN_DEPTH: Final = 254
 """How deep orjson writes dicts and lists."""
 
 WIDE_LEVEL: Final = 1_000_000
-"""A level with more values is left to a slower check: it may be a cycle, or a few values that are shared, whose number
+"""A level with more values is left to a slower check: it may be due to a cycle, or to a few shared values, whose number
 doubles with each level."""
 
-# The descriptor of `type` itself: an attribute of a class could be overridden by its metaclass.
+# The descriptor of `type` itself, because a metaclass could override the attribute of a class.
 members_of: Final = type.__dict__["__dict__"].__get__
 """Returns the members that a class itself defines."""
 

@@ -14,6 +14,6 @@ def remake(backend: str, maker: str, *fields: Any) -> Any:
         maker: The name of the class or function there that makes the object.
         fields: The arguments of the maker.
     """
-    # A pickle of the core must load where only the pure backend is, and the other way round.
+    # A pickle of the core must load where only the pure backend is available, and vice versa.
     module = sys.modules.get(backend) or sys.modules[f"{__package__}._backend"].backend
     return getattr(module, maker)(*fields)

@@ -161,8 +161,8 @@ def decode(
 
 def _malformed(text: bytes, offset: int, rules: Rules) -> ParseError:
     """The fault of input that stops being JSON at `offset`, with the id if lone surrogates are the only fault."""
-    # A lone surrogate is reported at its backslash; no other fault can leave the rest of the input readable. The peer
-    # would wait for a response, so the id is worth a second scan.
+    # A lone surrogate is reported at its backslash. Only after this fault is the rest of the input readable. The peer
+    # may wait for a response, so the id is worth a second scan.
     if text[offset : offset + 1] == b"\\":
         try:
             found = scan(without_surrogates(text), any_width=bool(rules.numbers & _ANY_WIDTH), batch_items=1)
@@ -185,7 +185,7 @@ def _too_large_fault(head: bytes, profile: Profile) -> ParseError:
     breaks the rules, and the fault carries the first id.
     """
     try:
-        # The head may end inside a character: `final=False` leaves the bytes of an incomplete one out.
+        # The head may end inside a character: `final=False` drops the bytes of an incomplete one.
         head = head[: codecs.utf_8_decode(head, "strict", False)[1]]
     except UnicodeDecodeError:
         return ParseError(ParseErrorCode.MESSAGE_TOO_LARGE)
@@ -231,10 +231,10 @@ def _read_envelope(text: bytes, envelope: Envelope, rules: Rules, index: int | N
         if profile.extra_members == "keep":
             members += scan_unexpected(text, envelope.start, ENVELOPE_MEMBERS)
         else:
-            # `kinds_of` only asks whether there is such a member: one name stands for all of them.
+            # `kinds_of` only checks whether there is such a member, so one name is enough.
             obj["?"] = None
     for name, value in members:
-        # Values beyond a bound are never decoded: None takes their place, and the fault of the bound comes first.
+        # Values beyond a bound are never decoded: None replaces them, and the fault of the bound is reported first.
         if name == "id":
             obj[name] = _read_id(text[value.start : value.end], rules.limits.id_bytes)
         elif value.depth > depth:
@@ -401,9 +401,9 @@ class Decoder(StreamDecoder[M]):
 def _places(decoder: Decoder[Any]) -> list[Place] | None:
     """The list to which a decoder appends places from its first byte on; None if it keeps none.
 
-    For each item that is or holds a fault: the offsets between which its frame is found, how many frames before the end
-    of those it is, 1 for the last, and the item. At the end of each call of `feed`, without an item: where the last
-    frame that is read ends, or one before.
+    For each item that is or contains a fault: the offsets between which its frame lies, the position of the frame
+    counted from the end of that range (1 for the last), and the item. At the end of each call of `feed`, without an
+    item: where the last frame read, or an earlier one, ends.
     """
     return None
 
@@ -499,7 +499,7 @@ def _serve_plain(text: bytes, find: Find, raw: bool) -> bytes | Called:
     return message, handler, result, None
 
 
-# Users and pickles find the names here, as those of the core in `_core`.
+# Users and pickles find the names here, as they find those of the core in `_core`.
 _MADE: Final = (Error, Notification, ParseError, Raw, Request, Response, _make_fault, _make_raw, _make_with_extra)
 _ENCODERS: Final = (encode, encode_error, encode_many, encode_notification, encode_request, encode_result)
 for _made in (*_MADE, *_ENCODERS):

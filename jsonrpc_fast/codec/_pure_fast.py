@@ -69,7 +69,7 @@ def _pattern(text: bytes) -> re.Pattern[bytes]:
     return re.compile(text.replace(b"S", rb"[ \t\n\r]{0,64}"))
 
 
-# Members after the payload are searched for in this many bytes before the end.
+# Members after the payload are searched for in this many bytes at the end.
 _TAIL_BYTES: Final = 128
 # A request without params that is shorter than this, its method aside, has no space for the shortest duplicate: an id.
 _ANOTHER_ID_BYTES: Final = len('{"jsonrpc":"2.0","id":0,"id":0,"method":""}')
@@ -80,13 +80,13 @@ _next_item = _pattern(rb'\}S,S(?=\{S"(?:jsonrpc|id|method|params|result|error)")
 
 
 def with_fast_path(plain_decode: F) -> F:
-    """Return a `decode` that takes the fast path, and calls the plain one for everything that it leaves."""
+    """Return a `decode` that takes the fast path, and calls the plain one for all other input."""
     jsonrpc_rules = rules_of(JSONRPC)
 
     def decode(
         data: bytes | bytearray | memoryview | str, profile: Profile = JSONRPC, *, raw: bool = False
     ) -> Message | list[Message]:
-        # `rules_of` in this frame: a call takes longer than the look-up.
+        # Inlined `rules_of`, because a call takes longer than the look-up.
         rules = jsonrpc_rules if profile is JSONRPC else known_rules.get(id(profile)) or rules_of(profile)
         if type(data) is not bytes:
             text = to_bytes(data)
@@ -114,8 +114,8 @@ def with_fast_path(plain_decode: F) -> F:
                             or (request_id is None and rules.null_ids)
                         )
                     ):
-                        # The text has a colon for each member that it spells out. With as many colons as members are
-                        # left, none occurs twice.
+                        # The text has a colon for each member. If there are as many colons as remaining members, no
+                        # member occurs twice.
                         if size == 3:
                             params = None
                             is_usual = len(data) - len(method) < _ANOTHER_ID_BYTES or data.count(b":") == 3
@@ -176,7 +176,7 @@ def _check_value(text: bytes, value: Any, rules: Rules) -> Message | list[Messag
 
 
 def _usual_message(item: dict[str, Any], rules: Rules, raw: Raw | None = None) -> Message | None:
-    """The message in a decoded object, if it is a usual one, whose kinds need not be named.
+    """The message in a decoded object, if it is a usual one, for which no kinds have to be determined.
 
     A usual message is a call whose id is an integer, a string or null and whose params have a usual type, or a response
     whose id is an integer or a string.
@@ -303,8 +303,8 @@ def _read_message(text: bytes, head: re.Match[bytes], last: int, rules: Rules, r
     else:
         token = text[at:end].strip(_SPACE)
         try:
-            # One bracket stands for the object around the value, so that the depth is that in the message. A token with
-            # a comma between values gives two: then it holds another member, or is not JSON.
+            # One bracket stands for the object around the value, so that the depth is that in the message. If the
+            # result has two values, the token contains another member, or is not JSON.
             values = loads(b"[%b]" % token)
         except JSONDecodeError:
             return None

@@ -1,4 +1,4 @@
-"""The implementation of `respond` for both backends, which give it their classes and encoders."""
+"""The implementation of `respond` for both backends, which pass their classes and encoders."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Responder:
     def respond(
         self, received: object, handler: Callable[[Any], Any], delimited: bool, default: Default, option: int
     ) -> bytes:
-        """Do what `respond` does."""
+        """Implement `respond`."""
         check_option(option)
         if isinstance(received, list):
             responses = [self._respond(item, handler, False, default, option) for item in received]
@@ -60,7 +60,7 @@ class Responder:
                 return self._encode(response, delimited=delimited, default=default, option=option)
             except HANDLER_FAILURES as failure:
                 error = error_for(failure, received.method, received.id)
-            # Writing the error itself may fail: its data comes from the handler.
+            # Encoding the error itself may fail, because its data comes from the handler.
             members = (received.id, error.code, error.message)
             try:
                 return self._encode_error(*members, error.data, delimited=delimited, default=default, option=option)
@@ -70,7 +70,7 @@ class Responder:
         if isinstance(received, self._notification):
             try:
                 handler(received)
-            # Section 4.1: a notification gets no response, so the error has no addressee.
+            # Section 4.1: a notification gets no response, so the error cannot be sent.
             except RpcError:
                 pass
             except HANDLER_FAILURES as failure:

@@ -1,4 +1,4 @@
-"""The fast path of serving: decode, look up, call and encode. Most requests take it. The core has the same.
+"""The fast path of serving: decode, look up, call and encode. Most requests take it. The core implements the same.
 
 A request is *plain* if all of these hold. For any other message, no function has been called before it takes the
 ordinary path.
@@ -7,9 +7,9 @@ ordinary path.
   - In a session: it arrives on the stream and not by an exchange of its own, its id is not in flight, and nothing makes
     messages wait or shows them to hooks (`PlainServer.room`).
 
-The function of a plain request is called as on the ordinary path. A coroutine that it returns is started, and what it
-returns in its first step is a result as well. If the result can be written, that is the response. Otherwise the
-ordinary path gets what the function returned or raised, and concludes the request.
+The function of a plain request is called as on the ordinary path. If it returns a coroutine, that is started, and may
+return the result in its first step. If the result can be written, that is the response. Otherwise the ordinary path
+gets the result or the exception, and concludes the request.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class PlainServer:
         owner = self._owner
         try:
             result = call_plain(handler, message.params)
-        # Not only `Exception`: a CancelledError or a SystemExit of a function is its own failure, too. Passed on, it
+        # Not only `Exception`: a CancelledError or a SystemExit is a failure of the function, too. If it propagated, it
         # would end the reading of the stream, and the request would get no response.
         except BaseException as error:
             owner.conclude(message, handler, None, error)
@@ -170,7 +170,7 @@ class PlainServer:
         return text
 
     def _is_in_flight(self, id: MessageId) -> bool:
-        # An id of another type has another key there (`Requests`).
+        # An id of another type has a different key there (`Requests`).
         return bool(self._serving) and (type(id) not in (int, str) or id in self._serving)
 
 
@@ -249,8 +249,8 @@ class ServedCoroutine:
                 self._context = None
             else:
                 owner.ended(self._run, end.value, None)
-        # Cancellations end here, too: each request has its response, and no code awaits the task. With asyncio a
-        # SystemExit of a task ends the loop.
+        # Cancellations end here, too: the request has its response, and no code awaits the task. In asyncio, a
+        # SystemExit that leaves a task would end the loop.
         except BaseException as error:
             run = self.get_run()
             self._drop_owner().ended(run, None, error)

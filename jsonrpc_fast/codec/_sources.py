@@ -1,7 +1,7 @@
 """The checksum of the sources of the compiled core, for `setup.py` and the selector. It imports no other module.
 
-The core holds the checksum of its sources. The Python modules that it imports are not among them: they do not change
-the build.
+The core holds the checksum of its sources. The Python modules that it imports are not included, because they do not
+affect the build.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def checksum(folder: str) -> int | None:
     names = [
         f"{place}{name}" for place in PLACES for name in os.listdir(os.path.join(folder, place)) if name.endswith(KINDS)
     ]
-    import zlib  # here: a wheel has no sources to compare
+    import zlib  # imported here, because a wheel has no sources to compare
 
     found = 0
     for name in sorted(names):

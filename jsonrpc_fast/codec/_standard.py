@@ -1,9 +1,9 @@
-"""The JSON of the standard library, held to the rules of orjson: its functions, values, bytes and texts of errors.
+"""The json module, made to behave like orjson: the same functions, values, bytes and error texts.
 
 Rules:
   - `_json.py` uses this module where orjson is not installed; `tests/codec/test_standard.py` compares the two.
-  - Values that the C functions of the json module read or write alike go to them as a whole, all others to the
-    functions in Python here.
+  - Values that the C functions of the json module read or write as orjson does are passed to them as a whole. The
+    Python functions here handle all others.
   - JSON is read up to 1024 levels deep, whatever the depth of the caller's stack.
 """
 
@@ -54,10 +54,10 @@ _ALL_OPTIONS: Final = (1 << 12) - 1
 _READ_DEPTH: Final = 1024
 _SMALL_STACK: Final = sys.platform == "emscripten"
 """The scanner of the json module overflows the stack there, instead of raising RecursionError."""
-_DEFAULT_CALLS: Final = 255  # of `default` for what `default` returned
+_DEFAULT_CALLS: Final = 255  # nested calls of `default` for its own result
 
 _Parts = Iterator[tuple[str, Any]]
-"""The parts of a container, each after its name and a colon as written; an item has no name."""
+"""The parts of a container, each after its encoded name and a colon; an item of an array has no name."""
 
 # Reading.
 
@@ -89,8 +89,7 @@ def loads(data: bytes | bytearray | memoryview | str) -> Any:
         else:
             raise JSONDecodeError("Input must be bytes, bytearray, memoryview, or str", "", 0)
         value = _read(text)
-        # The escapes are in strings: the text is JSON.
-        # The json module accepts lone surrogates; orjson refuses them.
+        # The text is JSON, so its escapes are in strings. The json module accepts lone surrogates; orjson refuses them.
         if "\\u" in text and any(found.group(1) for found in _find_bad_escape(text)):
             raise ValueError
     except JSONDecodeError as error:
@@ -106,7 +105,7 @@ def _read(text: str) -> Any:
 
 
 _find_brackets = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]').findall
-"""The brackets of a text, and its strings, so that those in strings do not count."""
+"""Matches brackets and strings, so that brackets in strings are not counted."""
 _STEPS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
@@ -121,7 +120,7 @@ def read_with(
 
     Args:
         text: The text.
-        decode: The method of a `JSONDecoder` with the next two functions.
+        decode: The method of a `JSONDecoder` made with the next two functions.
         integer: Returns the number in a token without fraction and exponent.
         real: Returns the number in another token.
 
@@ -143,7 +142,7 @@ def read_with(
 
 
 def integer_or(wide: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return the function that reads an integer; one beyond 64 bits becomes what `wide` returns for its token."""
+    """Return the function that reads an integer. For one beyond 64 bits it returns `wide(token)`."""
 
     def integer(token: str) -> Any:
         if len(token) <= 20:  # else it has more than 64 bits
@@ -383,8 +382,8 @@ class _Writer:
     def write(self, value: Any) -> str:
         texts: list[str] = []
         around: list[tuple[_Parts, str, int, int]] = []
-        # Of the open container: the parts that are left, its closing bracket, how many containers and enumerations are
-        # around its parts, and how many calls of `default`.
+        # For the open container: its remaining parts, its closing bracket, and the numbers of containers and
+        # enumerations, and of calls of `default`, around its parts.
         left: _Parts = iter((("", value),))
         closing = ""
         depth = calls = 0
@@ -560,5 +559,5 @@ def _time_text(value: datetime | date | time, option: int) -> str:
     if offset == 0 and option & OPT_UTC_Z:
         return f"{text}Z"
     hours, seconds = divmod(abs(offset), 3600)
-    # RFC 3339 has no seconds there: section 5.8 rounds them.
+    # The time offset of RFC 3339 has no seconds, so they are rounded (section 5.8).
     return f"{text}{'-' if offset < 0 else '+'}{hours:02}:{(seconds + 30) // 60:02}"

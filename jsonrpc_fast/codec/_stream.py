@@ -3,8 +3,8 @@
 Rules:
   - A decoder is open, at work (inside `feed`), or closed: by `close`, or by an exception that left `feed`. `_refusal`
     says which: None while it is open, otherwise the reason why calls are refused.
-  - An exception that a caller's mistake raises, such as a wrong argument, comes before anything is read. Any other one
-    may have lost a part of a frame, so it closes the decoder.
+  - An exception that is due to a mistake of the caller, such as a wrong argument, is raised before anything is read.
+    Any other exception may have lost a part of a frame, so it closes the decoder.
   - Bytes go to the framing, which keeps an incomplete frame; complete frames wait in `_waiting` until they are decoded,
     in order. With "auto", the detector keeps all bytes until it knows the framing.
   - A fault of the framing is one frame. After one that ends the stream, `feed` returns nothing.
@@ -137,12 +137,12 @@ class StreamDecoder(Generic[M]):
             if self._refusal is not None:
                 raise ValueError(self._refusal)
             if type(data) is not bytes:
-                # Through a memoryview, because `bytes(data)` would call `__bytes__` of a subclass.
+                # Converted through a memoryview, because `bytes(data)` would call `__bytes__` of a subclass.
                 data = bytes(memoryview(data))
             check_count("max_items", max_items, 1, None)
             try:
-                # Set first and cleared last: whatever interrupts the reading leaves the decoder refusing, with half a
-                # frame inside.
+                # Set first and cleared last: an exception that interrupts the reading leaves the decoder closed,
+                # because it may hold half a frame.
                 self._refusal = AT_WORK
                 items = self._feed(data, max_items)
                 self._refusal = None
@@ -183,7 +183,7 @@ class StreamDecoder(Generic[M]):
         return self._refusal
 
     def _end(self) -> None:
-        """Refuse all calls from now on."""
+        """Refuse all further calls."""
         self._refusal = CLOSED
 
     def _fail(self) -> None:
@@ -220,7 +220,7 @@ class StreamDecoder(Generic[M]):
         weight = 0
         while waiting and weight < maximum:
             item = self._item(waiting.popleft())
-            # The messages of a batch count one by one, or a peer could pack any number of them into one item.
+            # Each message of a batch is counted, or a peer could pack any number of messages into one item.
             weight += len(item) or 1 if type(item) is list else 1
             items.append(item)
         return items
@@ -255,10 +255,11 @@ class StreamDecoder(Generic[M]):
         item = self._item(frame)
         text = frame.text
         if frame.fault is None and text is not None and isinstance(item, ParseError):
-            # A text is cut, not malformed, if the scanner reports its very end: more bytes could make it JSON.
+            # If the scanner reports the very end of a text, it is cut off, not malformed: more bytes could make it
+            # JSON.
             end = len(text)
             if item.code is ParseErrorCode.INVALID_UTF8 and item.offset is not None and _is_begun(text[item.offset :]):
-                # Cut inside a character: the text before it must be the beginning of JSON, too.
+                # Cut off inside a character: the text before it must be the beginning of JSON, too.
                 end = item.offset
                 begun = self._decode(text[:end])
             else:

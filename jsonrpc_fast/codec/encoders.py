@@ -1,4 +1,4 @@
-"""The encoders of one side of a conversation: they write what its profile prescribes, in the form that the peer uses.
+"""The encoders of one side of a conversation: they follow its profile, and use the form of messages that the peer uses.
 
 A profile that reads messages without `jsonrpc` sets the form for a peer that has not written yet, or whose first
 message has no `jsonrpc`. A peer whose first message has it, valid or not, gets JSON-RPC 2.0 from then on.
@@ -34,7 +34,7 @@ class Encoders:
         profile: The profile.
 
     Attributes:
-        encode: As `jsonrpc_fast.encode`; the next four are those of the same names.
+        encode: Like `jsonrpc_fast.encode`. The next four are like the functions of the same names.
         form: The form in which messages are written now.
     """
 
@@ -93,7 +93,7 @@ class Encoders:
 
     def _listen(self, text: Any) -> bool:
         if not self._is_peer_known:
-            # None: a log line, for example, says nothing about the form that the peer uses.
+            # None for a line of a log, for example, which does not show the form that the peer uses.
             found = has_jsonrpc(text)
             self._is_peer_known = found is not None
             if found:
@@ -122,7 +122,7 @@ def depends_on_peer(profile: Profile) -> bool:
 
 
 def profile_for(text: Any, profile: Profile) -> Profile:
-    """Return the profile for writing the response to an input, given the profile that the input is read with."""
+    """Return the profile for writing the response to an input that is read with `profile`."""
     return _plain_of(profile) if depends_on_peer(profile) and has_jsonrpc(text) else profile
 
 
@@ -153,7 +153,7 @@ def has_jsonrpc(text: bytes | bytearray | memoryview | str) -> bool | None:
     if _may_have(data) is None:
         return otherwise
     depth = place = 0  # place: the depth of the members
-    # Only strings, colons and brackets are read: input that is cut off or not JSON is understood as far as it goes.
+    # Only strings, colons and brackets are read, so input that is cut off or not JSON is understood as far as possible.
     for token in _tokens(data):
         name, colon, opened = token.groups()
         if colon is not None:
@@ -177,7 +177,7 @@ PLAIN: Final = Encoders()
 """The encoders of the codec itself."""
 
 
-# Where a value is that cannot be written: found again after the encoder has refused the whole.
+# The search for a value that cannot be written, after the encoder has refused the payload.
 
 _MAX_PARTS = 1000
 """The largest number of values that are tried, so that the search takes less time than the call."""
@@ -223,7 +223,7 @@ def _place_of(value: Any, default: Default, option: int) -> str:
             if not left:
                 return pointer_to(place)
             try:
-                # Trying each part anew takes quadratic time at worst, so the number of tries has a bound.
+                # Encoding each part again takes quadratic time in the worst case, so the number of tries is bounded.
                 dumps(part, default, option)
             except (EncodeError, RecursionError):
                 place.append(name)

@@ -12,7 +12,7 @@ from ._backend import Decoder, Message, ParseError, decode, places, too_large_fa
 from ._stream import Place, StreamDecoder
 
 _BLOCK_BYTES: Final = 32 * 1024
-"""The decoded messages of this much text stay in a processor's caches."""
+"""The block size: the decoded messages of this much text fit in the caches of a processor."""
 
 Located: TypeAlias = "tuple[Frame, Message | list[Message]]"
 

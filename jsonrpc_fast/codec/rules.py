@@ -76,8 +76,8 @@ def faults(kinds: Kinds, profile: Profile, expected: ExpectedKind | None = None)
         expected: The kind of message that it must be; None for the kind that it looks like.
     """
     found: list[RuleFault] = []
-    # Bounds come before rules: a scanner puts a placeholder in place of a value beyond a bound, and what the rules say
-    # of a placeholder means nothing.
+    # Bounds come before rules: a scanner replaces a value beyond a bound by a placeholder, to which the rules do not
+    # apply.
     if kinds.is_too_deep:
         found.append(RuleFault(ParseErrorCode.TOO_DEEP))
     if kinds.is_no_object:  # no member to check
@@ -91,7 +91,7 @@ def faults(kinds: Kinds, profile: Profile, expected: ExpectedKind | None = None)
         found.append(RuleFault(ParseErrorCode.INTEGER_TOO_LARGE))
     if kinds.has_duplicate:
         found.append(RuleFault(ParseErrorCode.DUPLICATE_MEMBER))
-    # The version is checked before the members that it gives a meaning to.
+    # The version is checked before the members whose meaning it defines.
     if kinds.jsonrpc == "other":  # section 4: it must be exactly "2.0"
         found.append(RuleFault(ParseErrorCode.INVALID_JSONRPC_VERSION, "jsonrpc"))
     elif kinds.jsonrpc == "absent" and not profile.optional_jsonrpc:
@@ -109,8 +109,7 @@ def _call_faults(kinds: Kinds, profile: Profile, expected: ExpectedKind | None) 
     """The faults of a request or a notification (section 4)."""
     found: list[RuleFault] = []
     is_notification = _is_notification(kinds, profile)
-    # `expected` is the validator's: decoding reads a call without an id as a notification, and has no other
-    # expectation.
+    # Only the validator passes `expected`: for decoding, a call without an id is simply a notification.
     if is_notification and expected == "request":
         found.append(RuleFault(ParseErrorCode.MISSING_ID, "id"))
     elif not is_notification and expected == "notification":
@@ -146,7 +145,7 @@ def _response_faults(kinds: Kinds, profile: Profile) -> list[RuleFault]:
     # Section 5: the id of an error is null if the id of the request could not be read.
     elif not _is_id_allowed(kinds.id, is_error or profile.null_result_ids, profile):
         found.append(RuleFault(ParseErrorCode.INVALID_ID_TYPE, "id"))
-    # Only where a response is expected: a message with neither looks like a request otherwise.
+    # Only if a response is expected: otherwise a message with neither looks like a request.
     if not has_result and not has_error:
         found.append(RuleFault(ParseErrorCode.MISSING_METHOD))
     if has_result and has_error:
@@ -181,7 +180,7 @@ def _outcome(kinds: Kinds, profile: Profile) -> tuple[bool, bool]:
 
 
 def _is_notification(kinds: Kinds, profile: Profile) -> bool:
-    """Whether a call has no id. In JSON-RPC 1.0, whose messages have no `jsonrpc`, a null id says that."""
+    """Whether a call is a notification: it has no id or, in JSON-RPC 1.0 (without `jsonrpc`), the id null."""
     return kinds.id == "absent" or (kinds.id == "null" and kinds.jsonrpc == "absent" and profile.optional_jsonrpc)
 
 
@@ -313,4 +312,5 @@ def verdict(number: int, profile: Profile) -> int:
     kinds = kinds_of_bits(number)
     found = faults(kinds, profile)
     kind = MESSAGE_KINDS[0] if found else message_kind(kinds, profile)
-    return _PLACES[found[0].code if found else None, kind, is_id_certain(kinds, profile), is_reply_expected(kinds)]  # type: ignore[index]  # equal to a `Verdict`
+    # The key is a plain tuple, which equals a `Verdict`.
+    return _PLACES[found[0].code if found else None, kind, is_id_certain(kinds, profile), is_reply_expected(kinds)]  # type: ignore[index]

@@ -36,7 +36,7 @@ _OPENING: Final = b"{["
 
 
 class _Place(enum.Enum):
-    """What the next byte belongs to."""
+    """The part of the stream to which the next byte belongs."""
 
     BETWEEN = 0  # space, or the beginning of a value
     VALUE = 1
@@ -109,7 +109,7 @@ class ConcatenatedFrames:
 
     def _read(self, chunk: bytes, at: int, frames: list[Frame]) -> int:
         """Read from `chunk[at:]` to the end of a frame, or of the chunk. Return where."""
-        # Where a malformed value ends is unknown: a bracket in it may be in a string or not.
+        # The end of a malformed value is unknown, because a bracket in it may or may not be in a string.
         if self._place is _Place.LOST:
             return self._find_line(chunk, at)
         if self._place is _Place.BETWEEN:
@@ -165,7 +165,7 @@ class ConcatenatedFrames:
                         return at
             elif self._place is _Place.ESCAPE:
                 self._place = _Place.STRING
-                # A control character is left for the string, which it makes malformed.
+                # A control character is left to the code for strings, because it makes the string malformed.
                 if chunk[at] >= 0x20:
                     at += 1
             else:

@@ -120,7 +120,7 @@ class HeaderReader:
     def _end_line(self) -> None:
         line = self._line_begun()[:-1].removesuffix(b"\r")
         if self._is_event is None and not line.strip(BLANK):
-            # There may be any number of blank lines before the headers, so they use up no room.
+            # Any number of blank lines may come before the headers, so they are not counted.
             self._room = MAX_HEADER_BYTES
         elif line:
             self._read_header(line)
@@ -192,7 +192,7 @@ class ContentLengthFrames:
         self._left = 0  # missing bytes of the body
         self._body = bytearray()  # the part of the wanted bytes that has arrived
         self._wanted = 0
-        self._fault: ParseErrorCode | None = None  # of the body: it is over the limit
+        self._fault: ParseErrorCode | None = None  # set if the body is over the limit
         self._offset = 0  # the offset of the next byte
         self._start = 0  # the offset of the current headers or body
 

@@ -15,7 +15,8 @@ EVENT_FIELDS: Final = frozenset({b"data", b"event", b"id", b"retry"})
 class EventFrames:
     """Split a stream of server-sent events into the data of its events of type "message".
 
-    A line that looks like another framing is ignored like any unknown field, but the first one is reported as a fault.
+    A line that looks like another framing is ignored, like any unknown field, but the first such line is reported as a
+    fault.
     """
 
     __slots__ = ("_events", "_reported")

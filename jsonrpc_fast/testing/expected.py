@@ -75,7 +75,7 @@ class Expectation:
         return isinstance(self.params, Unset) or bool(self.params == params)
 
     def serve(self, params: Any) -> Any:
-        """Return the result of a message, or an awaitable of it."""
+        """Return the result for a message, or an awaitable of it."""
         self.served += 1
         return self._function(params)
 
@@ -90,7 +90,7 @@ class Expectation:
 
 
 class ExpectedCalls(Handlers):
-    """Handlers that serve what a test expects. A session, an `Endpoint` or any other server takes them.
+    """Handlers that serve the calls that a test expects, for a session, an `Endpoint` or any other server.
 
     Attributes:
         messages: The method and the params of each message that arrived, in order.
@@ -128,11 +128,11 @@ class ExpectedCalls(Handlers):
             raise AssertionError("\n".join(faults))
 
     def find(self, method: str) -> Handler | None:
-        # Registered handlers first: a test may serve some methods with functions of its own.
+        # Registered handlers come first: a test may serve some methods with its own functions.
         return super().find(method) or self._handler
 
     def _serve_expected(self, context: RequestContext, params: Any) -> Any:
-        # A session with raw payloads passes a `Raw`, and expectations have values.
+        # A session with raw payloads passes a `Raw`, but expectations have values.
         if isinstance(params, Raw):
             params = params.decode()
         self.messages.append((context.method, params))

@@ -29,7 +29,7 @@ async def recorded(path: str | os.PathLike[str], transport: Transport) -> AsyncI
     Yields:
         The transport for the client.
     """
-    # Whatever the peers write, a recording has the form of 2.0.
+    # A recording has the form of JSON-RPC 2.0, whatever form the peers use.
     profile = transport.profile or JSONRPC
     written = profile.replace(writes="2.0")
     near, far = memory_pair(profile=profile)
@@ -77,7 +77,7 @@ async def replayed(
         The transport for the client.
 
     Raises:
-        AssertionError: When the block has ended: the client has not sent what it sent when the recording was made.
+        AssertionError: At the end of the block: the client has not sent the recorded messages.
         OSError: The file cannot be read.
         ValueError: It is not a recording.
     """

@@ -1,8 +1,8 @@
-"""A recorded server, without IO: it sends what it sent in the recording, as long as the client does the same.
+"""A recorded server, without IO: it sends the recorded messages, as long as the client does so, too.
 
 Rules:
-  - A message of the client is matched with the first recorded one that is left and fits it: a request or notification
-    by its method and params, a response by its id.
+  - A message of the client is matched with the first remaining recorded one that fits it: a request or notification by
+    its method and params, a response by its id.
   - A recorded response is sent when its request has arrived, with the id that the request has now. Any other message of
     the server is sent after the client's message that it followed in the recording. Messages that followed the same one
     are sent in their order.
@@ -30,7 +30,7 @@ Fits: TypeAlias = Callable[[Any, Any], bool]
 
 
 class _Step:
-    """A recorded message of the client, and what the server sends when it has arrived."""
+    """A recorded message of the client, and the messages that the server sends when it has arrived."""
 
     __slots__ = ("followers", "has_come", "message")
 
@@ -50,8 +50,8 @@ class Replay:
         profile: The rules for decoding the messages.
 
     Attributes:
-        faults: What did not fit.
-        greeting: What the server sends before the client has sent anything.
+        faults: The messages that did not fit.
+        greeting: The messages that the server sends before the client has sent anything.
 
     Raises:
         TypeError: `fits` is not callable.
@@ -63,8 +63,9 @@ class Replay:
         self.faults: list[str] = []
         self._fits = fits
         self._steps: list[_Step] = []
-        self._ids: dict[IdKey, MessageId] = {}  # from the ids in the recording to those that the requests have now
-        # Holds what the server sends before the client has sent anything. No message of the client fits it.
+        self._ids: dict[IdKey, MessageId] = {}  # maps the ids in the recording to the present ids of the requests
+        # Holds the messages that the server sends before the client has sent anything. No message of the client fits
+        # it.
         first = _Step(None)
         for recorded in recording:
             for message in _messages_of(recorded, profile):
@@ -77,14 +78,14 @@ class Replay:
     def _leader(self, message: ReplayedMessage, first: _Step) -> _Step:
         """Return the client's message that a message of the server follows."""
         if isinstance(message, Response):
-            # The latest one: a client may use an id again.
+            # The latest request with the id, because a client may use an id again.
             for step in reversed(self._steps):
                 if isinstance(step.message, Request) and id_key(step.message.id) == id_key(message.id):
                     return step
         return self._steps[-1] if self._steps else first
 
     def received(self, message: ReplayedMessage) -> list[ReplayedMessage]:
-        """Return what the server sends after a message of the client."""
+        """Return the messages that the server sends after a message of the client."""
         step = next((step for step in self._steps if not step.has_come and self._is_same(step.message, message)), None)
         if step is None:
             if not _is_extension(message):
@@ -93,13 +94,13 @@ class Replay:
                 return []
             reason = f"the recording does not have {_shown(message)}"
             return [Response(message.id, error=Error(ErrorCode.METHOD_NOT_FOUND, reason))]
-        step.has_come = True  # each recorded message serves once, so that repeated ones are distinguished
+        step.has_come = True  # each recorded message is matched once, so that repeated ones are distinguished
         if isinstance(message, Request):
             self._ids[id_key(step.message.id)] = message.id
         return [self._with_present_id(follower) for follower in step.followers]
 
     def check(self) -> None:
-        """Check that the client has sent what it sent when the recording was made, and nothing else.
+        """Check that the client has sent the recorded messages, and no others.
 
         Raises:
             AssertionError: It has not: the text names each message.
@@ -121,7 +122,7 @@ class Replay:
     def _with_present_id(self, message: ReplayedMessage) -> ReplayedMessage:
         if not isinstance(message, Response) or id_key(message.id) not in self._ids:
             return message
-        # The client under test chooses its ids anew: the recorded one would lead nowhere.
+        # The client under test chooses new ids, so the recorded id would belong to no request.
         id = self._ids[id_key(message.id)]
         return Response(id, message.result) if message.error is None else Response(id, error=message.error)
 

@@ -22,8 +22,8 @@ async def sessions(
     """Connect a client and a server in memory. Messages are encoded and decoded as on a wire.
 
     Args:
-        handlers: What the server serves.
-        client_handlers: What the client serves.
+        handlers: The handlers of the server.
+        client_handlers: The handlers of the client.
         client_options: The options of the client's session.
         options: The options of the server's session.
 

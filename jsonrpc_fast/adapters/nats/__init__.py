@@ -11,8 +11,8 @@ Rules:
     connection, ends with `CallTimeout`; without any worker it ends with `ConnectionLost` at once. Nothing is sent
     twice.
   - With a JetStream context, a service takes its messages from a stream, and acknowledges them when the functions have
-    ended. The broker sends those of a worker that died to another one: functions may run more than once. Each queue
-    and subject has its own consumer.
+    ended. The broker sends the messages of a worker that died to another one, so functions may run more than once. Each
+    queue and subject has its own consumer.
   - A service that has too many messages responds with `SessionErrorCode.SERVER_BUSY`; a response over the broker's
     `max_payload` becomes an error with the same id, or one without an id if the errors of a batch are too large, too.
   - A session needs every message, so its transport has its own connection, which does not reconnect. Any event

@@ -132,7 +132,7 @@ class ServiceClient(ResponseReader):
             CallTimeout: No response arrived in time: the function may have run, or may still run.
             ConnectionLost: No service is subscribed, or the connection is closed or cannot take more. Its `was_sent` is
                 then False: the call may be sent again.
-            InvalidResponse: What arrived is not a response to this call, or its result is not of the type `returns`.
+            InvalidResponse: The reply is not a response to this call, or its result is not of the type `returns`.
             EncodeError, TypeError: The params cannot be encoded, or the type `returns` is not supported.
             ValueError: The message is larger than the broker allows, `timeout` is negative or NaN, a header has a wrong
                 name, or one is Jsonrpc-Reply-To, which the client sets itself.
@@ -181,7 +181,7 @@ class ServiceClient(ResponseReader):
         if self._jetstream is None:
             await self._connection.publish(self._subject, data, reply=inbox, headers=headers or None)
         else:
-            # The reply subject of the message is JetStream's own, for its acknowledgement.
+            # JetStream uses the reply subject of the message for its acknowledgement.
             headers = {**headers, REPLY_HEADER: inbox}
             await self._jetstream.publish(self._subject, data, timeout=seconds, headers=headers)
 

@@ -42,7 +42,8 @@ def check_subject(name: str, subject: str, *, may_have_wildcards: bool = False) 
 def check_name(name: str, value: str) -> None:
     """Check an argument that is the name of a queue group, or a subject apart from its tokens.
 
-    Raises: As `check_subject`.
+    Raises:
+        Exception: As in `check_subject`.
     """
     check_type(name, value, str)
     if not value or _NOT_IN_SUBJECTS.search(value) is not None:

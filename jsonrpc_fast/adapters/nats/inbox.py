@@ -3,7 +3,7 @@
 Rules:
   - Where a stream stores the subject of a service, JetStream also sends a PubAck for each request, which says that
     the message is stored. It is not a response, but the `request` of nats-py takes whatever arrives first.
-  - The subscription is as old as the connection. nats-py makes it again when it reconnects.
+  - The subscription lives as long as the connection. nats-py makes it again when it reconnects.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _inboxes: Final[WeakKeyDictionary[Client, ResponseInbox]] = WeakKeyDictionary()
 
 
 async def inbox_of(connection: Client) -> ResponseInbox:
-    """Return the inbox of a connection, which is made for its first call.
+    """Return the inbox of a connection; it is made for the first call.
 
     Raises:
         nats.errors.Error: The connection is closed.

@@ -41,7 +41,7 @@ _BUSY_TEXT: Final = "the service has too many messages"
 _TOO_LARGE_TEXT: Final = "the response is larger than the broker allows"
 
 _NOT_IN_NAMES: Final = r"[^A-Za-z0-9_-]"
-# A name of a consumer becomes a file of the broker, whose names have 255 bytes at most.
+# The broker makes a file with the name of a consumer, and file names have at most 255 bytes.
 _MAX_READABLE: Final = 200
 _DIGEST_DIGITS: Final = 16  # 64 bits: two of a few thousand subjects do not share them
 
@@ -192,8 +192,8 @@ class Service:
                 left = None if end is None else end - loop.time()
                 await asyncio.wait(self._tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # After the grace period, what has not begun is dropped. In a stream it is not acknowledged, so the broker
-            # sends it again.
+            # After the grace period, messages that have not begun are dropped. Those of a stream are not acknowledged,
+            # so the broker sends them again.
             self._waiting.clear()
             for task in self._tasks:
                 task.cancel()
@@ -207,7 +207,7 @@ class Service:
         """End the subscription: receive only what the broker has already sent. Do not wait for a broker that hangs.
 
         nats-py keeps a subscription whose `drain` fails, makes it again when it reconnects, and has no public way to
-        end it: `unsubscribe` refuses what is marked as closed.
+        end it: `unsubscribe` refuses a subscription that is marked as closed.
         """
         with contextlib.suppress(NatsError):  # the connection is closed: nothing more arrives
             if self._connection.is_connected:
@@ -217,7 +217,7 @@ class Service:
                     await asyncio.wait_for(subscription.drain(), broker_seconds)
                     return
                 except asyncio.TimeoutError:
-                    # Marked as closed by `drain`: see above.
+                    # `drain` has marked it as closed: see above.
                     subscription._closed = False
             await subscription.unsubscribe()
 
@@ -254,7 +254,7 @@ class Service:
         try:
             await self._respond(message, response)
         finally:
-            # Even if the response cannot be sent: otherwise the functions would run again and again.
+            # Acknowledged even if the response cannot be sent: otherwise the functions would run again and again.
             if self._jetstream is not None:
                 await message.ack()
 

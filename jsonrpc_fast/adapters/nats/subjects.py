@@ -58,7 +58,7 @@ class _SubjectChannel(QueuedChannel):
             await close_client(client)
 
         try:
-            # After a cancellation, too: a connection of nats-py has tasks, which would keep running.
+            # Also after a cancellation: a connection of nats-py has tasks, which would keep running.
             async with on_failure(give_up):
                 await client.connect(self._servers, **options)
                 await client.subscribe(self._receives, cb=self._on_message, pending_msgs_limit=self._max_waiting)
@@ -83,7 +83,7 @@ class _SubjectChannel(QueuedChannel):
         client = self._client
         assert client is not None
         try:
-            # Not `while True`: nats-py may swallow a cancellation while it writes.
+            # Not `while True`, because nats-py may swallow a cancellation while it writes.
             while self._closing is None:
                 await self._may_write.wait()
                 while self._outgoing:
@@ -174,7 +174,7 @@ class SubjectTransport(Connection):
         max_waiting: int = 65536,
         **options: Unpack[MessageOptions],
     ) -> None:
-        check_subject("receives", receives)  # also the reply subject of what is sent
+        check_subject("receives", receives)  # also the reply subject of sent messages
         check_subject("sends", sends)
         check_type("servers", servers, str, list)
         check_type("nats_options", nats_options, Mapping, may_be_none=True)
