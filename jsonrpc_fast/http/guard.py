@@ -62,7 +62,7 @@ class Cancellable(Generic[Result]):
         loop = part.get_loop()
         timer = result = None
         if self.receive is not None:
-            # Most requests end sooner, and never pay for the watching task.
+            # Most requests end sooner, and do not pay for the watching task.
             timer = loop.call_later(WATCH_SECONDS, self._watch, self.receive)
         elif self.seconds is not None:
             timer = loop.call_later(self.seconds, part.cancel)
@@ -87,7 +87,7 @@ class Cancellable(Generic[Result]):
 
     async def _await_disconnect(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
-            pass  # the end of the body, if its declared length was enough
+            pass  # the end of the body, which was not awaited when its declared length was reached
         self._part.cancel()
 
 

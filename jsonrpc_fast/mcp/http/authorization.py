@@ -12,9 +12,9 @@
 Rules:
   - Each HTTP request needs a token in the header `Authorization`. The user's function checks it: signature, expiry,
     issuer and audience. Without a valid token the response is 401, without the scopes it is 403.
-  - `WWW-Authenticate` names the metadata of the resource, which anybody may read: a client finds the authorization
-    server there.
-  - With `proofs`, a token may be bound to a key of its sender, who then proves with each request to have the key.
+  - `WWW-Authenticate` names the metadata of the resource, which anyone may read: there a client finds the authorization
+    server.
+  - With `proofs`, a token may be bound to a key of its sender, who then proves possession of the key with each request.
   - A session belongs to the subject that began it. For any other subject it does not exist.
 
 Sources: specification 2025-11-25 and 2026-07-28 "Authorization"; RFC 6750, RFC 9449, RFC 9728.
@@ -42,7 +42,7 @@ from ..server.values.scopes import SCOPE, as_scopes, declared_scopes, scopes_of
 from .headers import BEARER_TOKEN, value_of
 
 if TYPE_CHECKING:
-    from .proofs import ProofVerifier  # which needs another extra
+    from .proofs import ProofVerifier  # needs another extra
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 """The path of the metadata, before the path of the resource (RFC 9728, section 3.1)."""
@@ -155,12 +155,12 @@ class Authorization:
         if not token or not (is_bearer or has_proof):
             raise self._refusal(401, None, "A token is required.", self._supported)
         text = token.decode("latin-1")
-        # Before the user's function gets it: a parser may be slow with a large token, or log what it cannot read.
+        # Checked before the user's function gets it: a parser may be slow with a large token, or log a malformed one.
         if len(token) > MAX_TOKEN_BYTES or not BEARER_TOKEN.fullmatch(text):
             raise self._refusal(400, "invalid_request", "The token is malformed.")
         with UserFailures(_UNCHECKED, partial(_log, text)):
             claims = await self._call(self._check, text)
-            if isinstance(claims, _NOT_CLAIMS):  # it is true in a condition, and would admit every client
+            if isinstance(claims, _NOT_CLAIMS):  # such a value is true in a condition, and would admit every client
                 raise TypeError(f"check must not return a {type(claims).__name__}")
             is_valid = bool(claims) or isinstance(claims, Mapping)
         if not is_valid:
@@ -183,7 +183,7 @@ class Authorization:
         """Check that claims have the scopes for a message.
 
         Args:
-            claims: What `authorize` returned.
+            claims: The result of `authorize`.
             method: The method of the message.
             name: The name of the tool or prompt, or the URI; None without one.
             scopes: The scopes of the tool.
@@ -191,7 +191,7 @@ class Authorization:
         Raises:
             Refusal: A scope is missing (403), or the function for the scopes failed (500) or took too long (503).
         """
-        # The scopes depend on the message, so the function is called for each.
+        # The scopes depend on the message, so the function is called for each message.
         if self._scopes_for is not None:
             with UserFailures(_UNREADABLE, partial(_log, None)):
                 scopes |= as_scopes(await self._call(self._scopes_for, method, name))
@@ -206,31 +206,32 @@ class Authorization:
     async def _subject_of(self, claims: Any, token: bytes) -> object:
         if self._subject is not None:
             subject: object = await self._call(self._subject, claims)
-            # The default repr contains an address in memory, which differs each time.
+            # The default repr contains a memory address, which differs each time.
             if type(subject).__repr__ is object.__repr__:
                 raise TypeError(
                     f"subject must return a value with a stable repr, such as a str, not a {type(subject).__name__}"
                 )
-            if subject is not None:  # otherwise all clients without a subject would share their sessions
+            if subject is not None:  # clients without a subject must not share their sessions
                 return subject
         elif isinstance(claims, Mapping):
             for name in ("sub", "client_id"):
                 if claims.get(name) is not None:
                     return claims.get("iss"), name, claims[name]
-        # Not the token itself: the subject is kept as long as the session.
+        # Not the token itself, because the subject is kept as long as the session.
         return hashlib.sha256(token).digest()
 
     def _refusal(self, status: int, error: str | None, reason: str, scopes: Iterable[str] = ()) -> Refusal:
         parameters = {"resource_metadata": self.metadata_url}
         if error is not None:
             parameters = {"error": error, "error_description": reason, **parameters}
-        # A function may make scopes from the name in a message, which do not fit into a header.
+        # A function may derive scopes from the name in a message, which may not be allowed in a header.
         if joined := " ".join([scope for scope in scopes if SCOPE.fullmatch(scope)]):
             parameters["scope"] = joined
         challenges = {"Bearer": parameters}
         if self._proofs is not None:
             algorithms = {"algs": " ".join(self._proofs.algorithms)}
-            # Of two challenges only the first has their common parameters: headers are short, and parsers simple.
+            # If there are two challenges, only the first has the common parameters: this keeps the header short, and
+            # helps simple parsers.
             is_only = self._proofs.is_required or error == "invalid_dpop_proof"
             challenges = {"DPoP": parameters | algorithms} if is_only else {**challenges, "DPoP": algorithms}
         challenge = ", ".join([f"{scheme} {_joined(each)}" for scheme, each in challenges.items()])
@@ -247,7 +248,7 @@ async def _result(found: Awaitable[Any]) -> Any:
 
 def _log(token: str | None, error: BaseException) -> None:
     lines = "".join(traceback.format_exception(error))
-    # Exceptions of parsers often quote what they could not read.
+    # Exceptions of parsers often quote their input.
     if token is not None:
         lines = lines.replace(token, "[the token]")
     _logger.error("the check of a bearer token failed\n%s", lines)

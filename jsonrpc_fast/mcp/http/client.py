@@ -5,15 +5,15 @@ Rules:
     sent before it, and notifications wait for each other.
   - The response to a request is read from the HTTP response to its POST: JSON, or a stream of events. A response with
     another id is reported as a fault and settles nothing.
-  - A request that gets no response affects no other, and fails through `onfail`: HttpStatusError, InvalidResponse,
-    ConnectionLost, CallTimeout, or what `auth` raises. None of these holds any part of a body.
+  - A request that gets no response affects no other, and fails through `onfail`: with HttpStatusError, InvalidResponse,
+    ConnectionLost, CallTimeout, or an exception of `auth`. The exceptions of this package contain no part of a body.
   - Up to 2025-11-25, a stream that ends too early is resumed after its last event id. The GET stream of the server is
     opened after `notifications/initialized`, if the server has one.
   - A session that the server ended (404) is replaced by a new one. The request that got the 404 is sent again. The
     requests that the old session had accepted fail.
   - Cancelling a request frees its connection. In 2026-07-28 that cancels it; before, a notification is sent as well.
-  - No stream is read while MAX_OPEN_REQUESTS requests of the server have no response that has been sent. Closing never
-    waits for these responses; if there are that many, it waits for nothing.
+  - No stream is read while the responses to MAX_OPEN_REQUESTS requests of the server have not been sent. Closing never
+    waits for these responses; if there are many, it waits for nothing.
 
 Source: specification 2025-11-25 "Transports" and 2026-07-28 "Streamable HTTP".
 """
@@ -72,7 +72,7 @@ MAX_OPEN_REQUESTS: Final = 100
 _MAX_RESPONSES: Final = 8
 """Maximum number of responses to the server's requests that are sent at a time."""
 
-_NOTICE_SECONDS: Final = 30.0  # for a notification or a response to be accepted
+_NOTICE_SECONDS: Final = 30.0  # until the server must have accepted a notification or a response
 _OLD_STATUSES: Final = (400, 404, 405)  # specification 2025-11-25, "Transports", "Backwards Compatibility"
 _ONLY_EVENTS: Final = (
     "the server speaks only HTTP+SSE of 2024-11-05: connect to it with sse_client of the MCP SDK, or ask its owner for "
@@ -212,8 +212,8 @@ class StreamableHttpClient(Connection):
     # The channel.
 
     def _set_reading(self, on: bool) -> None:
-        """Read the streams of events, or let the server wait."""
-        # There are two reasons not to read: the session is behind, or the server is, with its responses.
+        """Start or stop reading the streams of events."""
+        # There are two reasons not to read: the session is behind, or the responses to the server's requests are.
         self._is_reading_wanted = on
         if on and len(self._open_requests) < MAX_OPEN_REQUESTS:
             self._events.may_read.set()
@@ -226,7 +226,7 @@ class StreamableHttpClient(Connection):
         self._ender = self._task(work, None)
 
     async def _finish(self) -> None:
-        """Send what was accepted, end the session, and release everything."""
+        """Send all accepted messages, end the session, and release everything."""
         for task in self._tasks:
             task.cancel()
         is_flooded = len(self._open_requests) > MAX_OPEN_REQUESTS // 2  # then no more responses are sent
@@ -239,12 +239,12 @@ class StreamableHttpClient(Connection):
                 with move_on_after(_NOTICE_SECONDS):
                     response = await self._sender.send("DELETE", session_headers(session))
                     await self._sender.release(response)
-            except (Exception, asyncio.CancelledError) as error:  # the server forgets the session in time
+            except (Exception, asyncio.CancelledError) as error:  # the server will drop the session by its own timeout
                 self._report_fault(self._sender.translated(error))
         await self._abort()
 
     async def _abort(self) -> None:
-        # A request whose task ends closes its connection, which is what cancels it from 2026-07-28 on.
+        # A request whose task ends closes its connection. From 2026-07-28 on this cancels the request.
         left = {task for task in self._notices if not task.done()} | self._tasks
         for task in left:
             task.cancel()
@@ -273,7 +273,7 @@ class StreamableHttpClient(Connection):
     def _write(self, data: bytes) -> None:
         """Begin to send a message."""
         self._unsent_bytes += len(data)
-        # What is sent was checked by its writer. Here only its kind and its ids matter, so payloads stay undecoded.
+        # Sent messages are valid. Only the kind and the ids matter here, so payloads stay undecoded.
         message: Any = decode(data, JSONRPC, raw=True)
         if isinstance(message, (Response, ParseError)):
             self._begin_request(self._run_response(data, id_key(message.id)))
@@ -324,7 +324,8 @@ class StreamableHttpClient(Connection):
                     raise ConnectionLost("the stream of the server ended before the response")
         except Exception as error:
             self._fail(post, self._sender.translated(error))
-        except asyncio.CancelledError:  # whoever cancels this task has settled its requests: httpx or `auth` raised it
+        # Raised by httpx or `auth`: code that cancels this task has already settled its requests.
+        except asyncio.CancelledError:
             self._fail(post, ConnectionLost(STRAY))
             raise
         finally:
@@ -377,7 +378,7 @@ class StreamableHttpClient(Connection):
             post.session = session
             headers = {**session_headers(session), **post.headers}
             response = await self._sender.send("POST", headers, post.body)
-            # Once: a server that ends each session at once would otherwise be queried endlessly.
+            # Only once: otherwise a server that ends each session at once would be queried endlessly.
             if response.status_code != 404 or session is None or session.id is None or renewals:
                 return response
             await self._sender.release(response)
@@ -395,11 +396,11 @@ class StreamableHttpClient(Connection):
                 raise error from None
             if isinstance(found, Response) and found.error is not None and len(post.ids) == 1:
                 [id] = post.ids.values()
-                # A server that could not read the message sends null as its id. An error of a proxy (5xx) has any id.
+                # A server that could not read the message sends the id null. An error of a proxy (5xx) may have any id.
                 if id_key(found.id) == id_key(id) or (status < 500 and status not in _OWN_STATUSES):
                     self._on_item(post, Response(id, error=found.error), response)
                     return
-        # Such a server refuses the POST, because its endpoint is for GET: only its first event shows what it is.
+        # A server of HTTP+SSE refuses the POST, because its endpoint is for GET. Only its first event identifies it.
         if post.method == "initialize" and status in _OLD_STATUSES and await self._events.are_of_2024():
             raise HandshakeError(_ONLY_EVENTS) from error
         raise error
@@ -421,7 +422,7 @@ class StreamableHttpClient(Connection):
         """Read a stream until it ends, or has the responses to a POST, and release its HTTP response.
 
         Returns:
-            What broke the stream; None if it ended.
+            The exception that broke the stream; None if it ended.
         """
         try:
             async with aclosing(self._events.events(response, cursor)) as events:
@@ -467,7 +468,8 @@ class StreamableHttpClient(Connection):
                 post.session = begun
                 if not post.is_renewal:
                     self._session = begun
-            # A call of such a tool needs headers that the client cannot write, so the caller must not see the tool.
+            # A call of such a tool would need headers that the client cannot write, so the caller must not see the
+            # tool.
             if post.method == "tools/list" and post.is_modern and item.error is None:
                 item = self._headers.without_invalid_tools(item, self._report_fault)
         if self._belongs(post, item) and not (isinstance(item, Response) and post is not None and post.is_renewal):
@@ -517,7 +519,7 @@ class StreamableHttpClient(Connection):
                 http_response = await self._events.resume(cursor, session)
         except SessionEnded as error:
             self._report_fault(error)
-            self._listener = None  # renewing begins the next one, and must not cancel this one
+            self._listener = None  # `_renew` starts the next listener, and must not cancel this task
             try:
                 await self._renew(session)
             except (Exception, asyncio.CancelledError) as failure:  # the next request tries again
@@ -528,7 +530,7 @@ class StreamableHttpClient(Connection):
             self._report_fault(fault)
 
     async def _renew(self, session: NegotiatedSession) -> None:
-        """Begin a new session, unless that happened already.
+        """Begin a new session, unless this has happened already.
 
         Raises:
             ConnectionLost: The server did not respond as it did the first time.
@@ -536,12 +538,13 @@ class StreamableHttpClient(Connection):
         async with self._renewing:
             if self._session is not session or self.state is not State.RUNNING:
                 return
-            # The old session had them, and the new one does not know them. Others are sent again by their own tasks.
+            # The new session does not know the requests that the old one had accepted. The tasks of the others send
+            # them again.
             ended = [post for post in self._posts.values() if post.session is session and post.is_accepted]
             for post in ended:
                 self._fail(post, ConnectionLost("the server ended the session"))
                 post.task.cancel()
-            # The same request as at first, so that server and client agree on the same again.
+            # The same request as the first time, so that server and client agree on the same session parameters.
             id = self._initialize.id
             text = encode_request(id, "initialize", self._initialize.params, delimited=False)
             renewal = _Post(Body(text), "initialize", {id_key(id): id}, {}, is_renewal=True)
@@ -551,7 +554,7 @@ class StreamableHttpClient(Connection):
                 raise ConnectionLost("the server ended the session, and does not begin one of the same version")
             notice = Body(encode_notification("notifications/initialized", delimited=False))
             await self._sender.release(await self._sender.send("POST", session_headers(begun), notice))
-            # Only now: a server may refuse what arrives before the notification.
+            # Only now, because a server may refuse messages that arrive before the notification.
             self._session = begun
             self._begin_listening(begun)
 

@@ -90,7 +90,7 @@ class McpEndpoint:
         check_options(**session_options)
         self._server = server
         self._profile = server.profile
-        # Of the path that an application is mounted at, a framework may leave "", "/" or all.
+        # A framework may remove the path at which an application is mounted, leaving "" or "/", or keep it.
         self._paths = frozenset({"", "/", settings.path, settings.path.rstrip("/")})
         self._access = Access(settings.allowed_hosts, settings.allowed_origins)
         self._admitted = Admitted()
@@ -123,7 +123,7 @@ class McpEndpoint:
         fields: list[Header] = list(scope["headers"])
         headers = dict(fields)
         request = AsgiRequest(receive, send, self._settings.write_seconds, scope, headers)
-        # Before anything is read: a request that is refused must cost next to nothing.
+        # Checked before anything is read, so that refusing a request is cheap.
         if self.requests >= self._settings.max_requests or self.is_closing:
             await _refuse(request, Refusal(503, "The server is busy.", [RETRY_SOON]))
             return
@@ -131,14 +131,14 @@ class McpEndpoint:
         try:
             if len(headers) != len(fields):
                 check_repeated([(name, value.strip(WHITESPACE)) for name, value in fields], is_single)
-                if b"accept" in headers:  # a list, which may take several lines (RFC 9110, section 5.3)
+                if b"accept" in headers:  # a list header, which may be split over several lines (RFC 9110, section 5.3)
                     headers[b"accept"] = b",".join([value for name, value in fields if name == b"accept"])
             if not self._lifespan.is_entered:  # a mounted application gets no events of a lifespan
                 await self._enter_lifespan()
             try:
                 await self._serve(request)
             finally:
-                # Meanwhile the client, which has its response, may send the next request.
+                # The client already has its response, and may send the next request meanwhile.
                 if request.watcher is not None:
                     await request.stop_watching()
         except Refusal as refusal:
@@ -170,7 +170,7 @@ class McpEndpoint:
             if self._authorization is not None and path in self._authorization.paths:
                 await _send_metadata(request, method, self._authorization.metadata_text)
                 return
-            # The metadata above is for anybody, including browsers of any origin; everything else is checked.
+            # The metadata above is public, even for browsers of any origin. Everything else is checked.
             self._check(method, path, headers, host is not None and is_loopback(host))
             self._admitted.remember(fields)
         if self._authorization is not None:
@@ -185,23 +185,23 @@ class McpEndpoint:
         if body is None:  # the client has disconnected
             return
         message: Any = decode(body, self._profile, raw=self._server.keeps_raw)
-        # With the id, if it is certain: the client can settle its call by it.
+        # With the id, if it is certain, so that the client can settle its call.
         if type(message) is ParseError:
             await request.send_json(400, encode(message.to_response()))
             return
-        # Before the message begins a session, or reaches one.
+        # Checked before the message begins a session, or reaches one.
         if self._authorization is not None or self._server.may_need_scopes:
             await self._check_scopes(request, message if type(message) is list else [message])
         if self._has_modern and (not self._has_legacy or is_modern(message, get(VERSION))):
             await self._stateless_requests.post(request, message)
-        # With a session it is a second `initialize`, which the session refuses.
+        # With a session id, this is a second `initialize`, which the session refuses.
         elif type(message) is Request and message.method == "initialize" and SESSION_ID not in headers:
             await self._session_requests.begin(request, message)
         else:
             await self._session_requests.post(request, message)
 
     def _check(self, method: str, path: str, headers: Mapping[bytes, bytes], is_local: bool) -> None:
-        """Check what clients repeat with each request."""
+        """Check the headers that clients repeat with each request."""
         headers = {name: value.strip(WHITESPACE) for name, value in headers.items()}
         self._access.check(headers.get(b"host"), headers.get(b"origin"), is_local)
         if path not in self._paths:
@@ -259,7 +259,8 @@ class McpEndpoint:
         if self.requests:
             self._idle = loop.create_future()
             await asyncio.wait([self._idle], timeout=max(0.0, deadline - loop.time()))
-            await self._stateless_requests.end()  # what is left gets an error, while its client can still be told
+            # The remaining requests get an error while their clients are still connected.
+            await self._stateless_requests.end()
         await self._responder.close()
         try:
             await self._lifespan.leave()

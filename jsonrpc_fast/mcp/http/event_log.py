@@ -4,7 +4,8 @@ Rules:
   - When the store fails, the stream continues without ids. A client that tries to resume it gets an error instead of a
     stream with a gap.
   - A failure is an exception, even one that `EventStore` does not name, a foreign cancellation, or a result of another
-    type. It is reported, except the two by which a store says that it cannot be read. SystemExit ends the process.
+    type. It is reported, except for the two exceptions that `EventStore` defines for reading. SystemExit ends the
+    process.
   - A request that reads the store is refused when that fails: 410 if events are missing, otherwise 503.
 """
 
@@ -24,7 +25,7 @@ from .event_store import MemoryEventStore
 from .transport import MessageStream
 
 _MAX_LOST: Final = 10_000
-_FAILURES: Final = (Exception, asyncio.CancelledError)  # of these `is_failure` says which are the store's
+_FAILURES: Final = (Exception, asyncio.CancelledError)  # `is_failure` tells which of these the store raised
 
 
 class EventLog:
@@ -39,7 +40,7 @@ class EventLog:
         self._lost: OrderedDict[str, None] = OrderedDict()  # streams that are only partly in the store
 
     async def append(self, stream: MessageStream, data: bytes | None) -> str | None:
-        """Store an event and return its id. If this is cancelled, it is still stored, and the stream is stored."""
+        """Store an event and return its id. If this is cancelled, the event is still stored."""
         name = stream.name
         if name is None:  # the store has failed
             return None
@@ -47,7 +48,7 @@ class EventLog:
             id = await self._store.append(name, data)
             stream.is_stored |= id is not None
             return id
-        # A store that is cancelled in the middle may have stored the event or not.
+        # Shielded: a store that is cancelled in the middle may or may not have stored the event.
         was_stored, stream.is_stored = stream.is_stored, True
         stream.appending = asyncio.ensure_future(self._append(stream, name, data))
         id = await asyncio.shield(stream.appending)
@@ -73,7 +74,7 @@ class EventLog:
         stream.is_stored = False
 
     def _lose(self, stream: MessageStream, name: str, error: BaseException) -> None:
-        """Continue a stream without the store, which has failed for it."""
+        """Continue a stream without the store, because storing it has failed."""
         _report(error)
         if stream.name == name:  # a stream of a session gets a new name with each GET
             stream.name = None
@@ -99,7 +100,7 @@ class EventLog:
             Refusal: Events are missing (410), or the store cannot be read (503).
         """
         with _reading():
-            # The store may have later events of this stream: to send them would hide the gap.
+            # The store may have later events of this stream, but sending them would hide the gap.
             if event_id.rpartition("-")[0] in self._lost:
                 raise EventsLost("the store failed after this event")
             events: Any = self._store.follow(event_id)

@@ -31,7 +31,7 @@ RETRY_SECONDS: Final = 1.0
 END_SECONDS: Final = 1.0
 """How long to wait for a stream to end after its response."""
 
-# The server chooses the delay: 0 would make the client poll without a pause, and too much would be forever.
+# The server chooses the delay. With 0 the client would poll without a pause; a huge one would never end.
 _MIN_RETRY_SECONDS: Final = 0.05
 _MAX_RETRY_SECONDS: Final = 3600.0
 _MAX_BACKOFF_SECONDS: Final = 30.0
@@ -41,7 +41,7 @@ _EVENT_ID: Final = re.compile(r"[ -~]{1,4096}")
 
 
 class SessionEnded(ConnectionLost):
-    """The server does not know the session any more."""
+    """The server no longer knows the session."""
 
 
 @dataclass(slots=True, eq=False)
@@ -64,7 +64,7 @@ class Cursor:
             self.retry_seconds = min(max(decoder.retry / 1000, _MIN_RETRY_SECONDS), _MAX_RETRY_SECONDS)
 
     def delay(self, failures: int) -> float:
-        """Return how long to wait after some attempts that failed, in seconds."""
+        """Return how long to wait after this many failed attempts, in seconds."""
         base = RETRY_SECONDS if self.retry_seconds is None else self.retry_seconds
         return max(base, min(base * 2.0**failures, _MAX_BACKOFF_SECONDS))
 
@@ -108,7 +108,7 @@ class EventReader:
                     # Nothing is read from the connection meanwhile, so the server has to wait.
                     await self.may_read.wait()
                     yield event
-                # After the events of the piece were handled: an event that was not must be sent again.
+                # Moved after the events of the piece were handled: an event that was not handled must be sent again.
                 cursor.advance(decoder)
                 await self.may_read.wait()
 
@@ -116,7 +116,7 @@ class EventReader:
         """Open the GET stream of a session and return the HTTP response; None if the server has no such stream.
 
         Raises:
-            ConnectionLost: As `resume`.
+            ConnectionLost: As in `resume`.
         """
         found = await self._get(session_headers(session))
         if not isinstance(found, Exception):
@@ -126,7 +126,7 @@ class EventReader:
         return None if is_refused else await self.resume(Cursor(), session)
 
     async def _get(self, headers: dict[str, str]) -> Any:
-        """Send a GET. Return the HTTP response if it carries a stream of events; else the reason why it does not."""
+        """Send a GET. Return the HTTP response if it carries a stream of events; otherwise why it does not."""
         try:
             http_response = await self._sender.send("GET", headers)
         except self._sender.library.TransportError as error:
@@ -171,7 +171,7 @@ class EventReader:
             if isinstance(fault, HttpStatusError):
                 if fault.status == 404 and session is not None and session.id is not None:
                     raise SessionEnded("the server ended the session") from fault
-                # Such as 405 of a server without this stream, or 410 of one that has dropped the events.
+                # For example 405 from a server without this stream, or 410 from one that has dropped the events.
                 if fault.status not in TRANSIENT_STATUSES:
                     raise ConnectionLost("the stream ended, and the server does not resume it") from fault
             failures += 1

@@ -26,7 +26,7 @@ _BYTES_PER_EVENT: Final = 100
 
 
 def session_of(stream: str) -> str:
-    """Return the id of the session that a stream belongs to."""
+    """Return the id of the session to which a stream belongs."""
     return stream.partition("/")[0]
 
 
@@ -122,7 +122,7 @@ class MemoryEventStore:
         self._order.append((now, found))
         self._bytes += _size(data)
         found.waiters.wake()
-        # After the append: the newest event is dropped only if it alone is over a bound.
+        # Dropped after the append: the newest event is dropped only if it alone is over a bound.
         self._drop(now)
         return f"{stream}-{found.last}"
 
@@ -155,7 +155,7 @@ class MemoryEventStore:
                 return
             if stream.is_dropped:
                 raise EventsLost("the stream was dropped before it ended")
-            # Nothing is kept for a follower: it reads again from the events after its own number.
+            # The store keeps nothing for a follower, which reads again from the event after its own number.
             await stream.waiters.wait()
 
     async def forget(self, session: str) -> None:
@@ -173,7 +173,7 @@ class MemoryEventStore:
         return stream, number
 
     def _begin(self, name: str) -> _Stream | None:
-        # A stream in progress is never dropped for a new one: its client may come back at any time.
+        # A stream in progress is never dropped for a new one, because its client may reconnect at any time.
         if self._streams >= self._max_streams:
             if not self._ended:
                 return None

@@ -42,7 +42,7 @@ LAST_EVENT_ID_HEADER: Final = "last-event-id"
 METHOD_HEADER: Final = "mcp-method"
 NAME_HEADER: Final = "mcp-name"
 PARAM_HEADER_PREFIX: Final = "mcp-param-"
-# The same names as an ASGI server passes them.
+# The same names, as an ASGI server passes them.
 SESSION_ID: Final = SESSION_ID_HEADER.encode()
 VERSION: Final = PROTOCOL_VERSION_HEADER.encode()
 METHOD: Final = METHOD_HEADER.encode()
@@ -61,9 +61,9 @@ NAME_MEMBERS: Final[Mapping[str, str]] = {
 }
 """By method: the member of the params that the header `Mcp-Name` repeats; for tasks see SEP-2663."""
 
-# JavaScript clients hold larger ones as other numbers, so their text would differ.
+# JavaScript clients round larger integers, so their text would differ.
 MAX_SAFE_INTEGER: Final = 2**53 - 1
-"""The largest integer that a header may repeat, and the smallest one without its sign."""
+"""The largest absolute value of an integer that a header may repeat."""
 
 BEARER_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """A bearer token (RFC 6750, section 2.1)."""
@@ -163,7 +163,7 @@ def parameter_values(headers: Mapping[str, Path], arguments: Any) -> dict[str, s
         value = arguments
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
-        # JSON has one kind of numbers: a client may write 5 as 5.0, and the header is the same.
+        # JSON has only one type of number: a client may write 5 as 5.0, but the header is the same.
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, str) or (isinstance(value, int) and abs(value) <= MAX_SAFE_INTEGER):
@@ -172,7 +172,7 @@ def parameter_values(headers: Mapping[str, Path], arguments: Any) -> dict[str, s
 
 
 def _parts(schema: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield each subschema with the properties that lead to it; () if something else leads to it."""
+    """Yield each subschema with the properties that lead to it; () if it is not reached by properties only."""
     left: list[tuple[Path | None, Any]] = [((), schema)]
     while left:
         path, part = left.pop()
@@ -184,7 +184,7 @@ def _parts(schema: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
                 left += [(None if path is None else (*path, name), sub) for name, sub in value.items()]
             elif keyword in _SCHEMA_MAPS and isinstance(value, dict):
                 left += [(None, sub) for sub in value.values()]
-            # Even below keywords that are unknown here: an annotation there breaks the rules as well.
+            # Even below unknown keywords: an annotation there breaks the rules as well.
             elif keyword not in _DATA:
                 left += [(None, sub) for sub in (value if isinstance(value, list) else [value])]
 
@@ -213,7 +213,8 @@ def check_modern(headers: Mapping[bytes, bytes], message: Request, admitted: Adm
     Args:
         headers: The headers of the request.
         message: The request.
-        admitted: What has passed before: clients repeat it, and to compare texts costs more than to find them.
+        admitted: The header fields that have passed before: clients repeat them, and a look-up is cheaper than the
+            checks.
 
     Raises:
         RpcError: `_meta` lacks a required member (-32602), or a header is missing or differs (-32020).
@@ -226,7 +227,7 @@ def check_modern(headers: Mapping[bytes, bytes], message: Request, admitted: Adm
     is_plain = type(version) is str and (named is None or type(named) is str)  # a list cannot be found in a set
     if is_plain and CLIENT_CAPABILITIES_KEY in meta and fields in admitted:
         return named
-    # Here, and again in the handshake: only here is the status 400, as the transport requires.
+    # The handshake checks this again, but only here is the status 400, as the transport requires.
     for key in (PROTOCOL_VERSION_KEY, CLIENT_CAPABILITIES_KEY):
         if key not in meta:
             raise invalid_params(f"_meta lacks {key}")
@@ -244,7 +245,7 @@ def check_parameters(headers: Mapping[bytes, bytes], expected: Mapping[str, Path
 
     Args:
         headers: The headers of the request.
-        expected: What `parameter_headers` returned for the input schema of the tool.
+        expected: The result of `parameter_headers` for the input schema of the tool.
         arguments: The arguments of the call.
 
     Raises:
@@ -265,8 +266,8 @@ def _check(name: str, header: bytes | None, said: object, read: Callable[[str], 
     Args:
         name: The name of the header.
         header: Its value; None without it.
-        said: What the body says.
-        read: Returns what a text stands for; by default that is the text.
+        said: The value in the body.
+        read: Returns the value that a text represents; by default the text itself.
 
     Raises:
         RpcError: It is missing or differs (-32020).
@@ -284,7 +285,7 @@ def _check(name: str, header: bytes | None, said: object, read: Callable[[str], 
 
 
 def _read_as(value: str, text: str) -> str:
-    """Return what a header stands for; if that is the same integer as `value`, in its form: 5 for 5.0."""
+    """Return the value that a header represents; if it is the same integer as `value`, in the form of `value`."""
     match = _INTEGER.fullmatch(text)
     is_same = match is not None and _INTEGER.fullmatch(value) is not None and int(match[1]) == int(value)
     return value if is_same else decode_value(text)
@@ -296,16 +297,16 @@ def _mismatch(fault: str) -> RpcError:
 
 @dataclass(slots=True, eq=False, repr=False)
 class RequestHeaders:
-    """Makes the headers of messages. Tools whose calls need headers of their own are learnt from `tools/list`."""
+    """Makes the headers of messages. It learns from `tools/list` which calls of tools need further headers."""
 
-    _version: str | None = None  # of the last request
+    _version: str | None = None  # the version of the last request
     _tools: dict[str, dict[str, Path]] = field(default_factory=dict)
 
     def of(self, message: Request[Any] | Notification[Any]) -> dict[str, str] | None:
         """Return the headers of a message; None if it belongs to a revision with sessions."""
         params = message.params
         version = object_members(member_of(params, "_meta")).get(PROTOCOL_VERSION_KEY)
-        # A notification has no `_meta` of its own: it belongs to the revision of the requests.
+        # A notification has no `_meta`, so it belongs to the revision of the requests.
         if isinstance(message, Notification) and version is None:
             version = self._version
         if not isinstance(version, str) or version in HANDSHAKE_VERSIONS:

@@ -66,11 +66,11 @@ _logger: Final = logger_of("relay")
 
 
 class ProgramServer(ConnectionFactory):
-    """What `McpEndpoint` serves: processes of one program.
+    """A server for `McpEndpoint` whose connections are processes of one program.
 
     Args:
         command: The program and its arguments.
-        env: As in `StdioClient`, like `cwd` and `stderr`.
+        env: As in `StdioClient`; so are `cwd` and `stderr`.
         max_processes: Maximum number of processes.
         idle_seconds: How long a session may be idle; None: no limit. Give it to the `McpEndpoint`, too.
         profile: The rules for decoding.
@@ -123,13 +123,13 @@ class ProgramServer(ConnectionFactory):
             Refusal: There are too many processes.
         """
         while len(self._running) >= self._max_processes:
-            # In each turn: while one process ends, another connection may take its place.
+            # Checked in each turn: while one process ends, another connection may take its place.
             now = asyncio.get_running_loop().time()
             idle = [other for other in self._running if other.is_spare or other.idle_seconds(now) >= MIN_IDLE_SECONDS]
             if not idle:
                 raise Refusal(503, "There are too many processes.", [RETRY_SOON])
             longest = max(idle, key=lambda other: (other.is_spare, other.idle_seconds(now)))
-            # Spare ones first: they hold nothing that a client could miss.
+            # Spare processes first: no client would miss them.
             await longest.close()
             self.end(longest)
         process = self._running[connection] = self._make()
@@ -244,7 +244,7 @@ class ProgramConnection(ClientConnection):
         with suppress(asyncio.TimeoutError):
             seconds = 0.0 if isinstance(grace_seconds, Unset) else grace_seconds
             await asyncio.wait_for(self._transport.wait_for_responses(), seconds)
-        # Without its cancellation the program would let each function end before it does, until it is terminated.
+        # Without their cancellation, the program would wait for its functions until it is terminated.
         for id, stream in self._transport.streams.copy().items():
             stream.respond(id, encode_error(id, RELAY_ERROR, _CLOSED, delimited=False))
             self._transport.deliver(Notification("notifications/cancelled", {"requestId": id}), None)
@@ -285,7 +285,7 @@ class _ProgramRelay(Relay):
         else:
             stream = next(reversed(streams.values()), None)
         if self._transport.is_shared:
-            # To another client a message would be a leak, so what is uncertain is dropped.
+            # A message to the wrong client would be a leak, so messages whose request is uncertain are dropped.
             belongs = isinstance(id, Unset) and (is_progress or self.is_exclusive)
             return stream if belongs and stream is not None else UNSET
         return stream if not isinstance(id, Unset) or method in _RELATED else None
@@ -301,17 +301,17 @@ class _ProgramRelay(Relay):
         token = _token_of(params)
         if self._transport.is_shared:
             self.is_exclusive = _is_exclusive(method, params)
-            # Late progress for one of them must not be taken for that of this request.
+            # Late progress for one of them must not be taken for progress on this request.
             self._tokens = dict.fromkeys(self._tokens)
         if token is not None:
             in_flight = self._transport.streams
             if not self._transport.is_shared and len(self._tokens) > 2 * len(in_flight) + 16:
-                # Rarely, so that the cost for each request is constant.
+                # Cleaned up rarely, so that the cost for each request is constant.
                 self._tokens = {key: id for key, id in self._tokens.items() if id in in_flight}
             self._tokens[_key_of(token)] = id
 
     def can_serve(self, request: Request | None) -> bool:
-        """Return whether no message for an earlier request can be taken for a response to this one (None: to any)."""
+        """Return whether no message for an earlier request can be taken for one to this request (None: to any)."""
         if self.is_exclusive or len(self._tokens) >= _MAX_TOKENS or not self.has_all_responses:
             return False
         if request is None:

@@ -48,7 +48,7 @@ class ProofVerifier:
         required: Whether every token must be bound. Otherwise bearer tokens are accepted, too.
 
     Attributes:
-        is_required: The same.
+        is_required: Whether every token must be bound.
         algorithms: The algorithms that proofs may be signed with.
     """
 
@@ -56,7 +56,7 @@ class ProofVerifier:
         self.is_required: bool = required
         self.algorithms: tuple[str, ...] = ALGORITHMS
         self._jwt = requiring("ath", "htm", "htu", "iat", "jti")
-        self._used: OrderedDict[bytes, float] = OrderedDict()  # until when, the oldest first
+        self._used: OrderedDict[bytes, float] = OrderedDict()  # digests with their expiry, the oldest first
 
     def fault(self, claims: Any, token: str, proof: str | None, method: str, resource: str) -> tuple[str, str] | None:
         """Return the fault of a request: an error code of OAuth and a text; None if it is valid.
@@ -84,7 +84,7 @@ class ProofVerifier:
         if key != thumbprint:
             return "invalid_token", "The token is bound to another key."
         now = time.time()
-        # A proof is bound to its token too, or a stolen proof would serve another token of the same key.
+        # A proof is bound to its token, too; otherwise a stolen proof would be valid for another token of the same key.
         digest = _digest(token)
         made = said["iat"]
         is_number = type(made) is int or type(made) is float
@@ -92,7 +92,7 @@ class ProofVerifier:
         is_ours = said["htm"] == method and said["ath"] == digest and _place_of(said["htu"]) == _place_of(resource)
         if not is_timely or not is_ours:
             return "invalid_dpop_proof", "The proof belongs to another request."
-        # Last, so that only proofs that are otherwise valid take room.
+        # Checked last, so that only proofs that are otherwise valid take room.
         if not self._is_first(hashlib.sha256(f"{key} {said['jti']}".encode()).digest(), now):
             return "invalid_dpop_proof", "The proof was used before."
         return None
@@ -121,10 +121,10 @@ class ProofVerifier:
             self._used.popitem(last=False)
         if digest in self._used:
             return False
-        # To forget one would let it be used again.
+        # A forgotten proof could be used again.
         if len(self._used) >= MAX_PROOFS:
             raise Refusal(503, "Too many proofs.", [RETRY_SOON])
-        # As long as the proof would be accepted, with the clock of its sender ahead or behind.
+        # Kept as long as the proof would be accepted, if the clock of its sender is fast or slow.
         self._used[digest] = now + PROOF_SECONDS + 2 * LEEWAY_SECONDS
         return True
 
@@ -134,7 +134,7 @@ def _digest(text: str) -> str:
 
 
 def _place_of(url: object) -> tuple[str, str, int | None, str] | None:
-    """Return what two URLs of one resource have in common: without the query, however they are written."""
+    """Return the normalized parts of a URL, without the query, which are equal for all URLs of one resource."""
     try:
         parts = urlsplit(url) if isinstance(url, str) else None
         if parts is None or parts.hostname is None:

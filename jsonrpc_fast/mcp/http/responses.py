@@ -3,8 +3,8 @@
 Rules:
   - A stream that contains only the response is sent as JSON. Any other is sent as events, and so is one without a
     message for as long as a keep-alive.
-  - A tool without a context runs in the task of its POST. If it takes longer than WATCH_SECONDS, a task of its own
-    writes the response.
+  - A tool without a context runs in the task of its POST. If it takes longer than WATCH_SECONDS, a separate task writes
+    the response.
   - An event is stored before it is sent, and carries the id that the store gave it. The first event for a client of
     2025-11-25 has only an id, and tells when to reconnect.
   - When the client of a stored stream disconnects, the rest of the stream goes to the store.
@@ -39,7 +39,7 @@ _EVENT_HEADERS: Final[list[Header]] = [
 ]
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
 _WATCHER_SECONDS: Final = 1.0
-# Some messages in one write cost little more than one. More than this would wait for a slow client as a whole.
+# Several messages in one write cost little more than one message, but all of them wait for a slow client.
 _WRITE_BYTES: Final = 64 * 1024
 _SENT: Final = object()
 
@@ -56,10 +56,10 @@ class AsgiRequest:
         headers: The headers by name.
 
     Attributes:
-        receive: The same as the argument.
-        scope: The same.
-        headers: The same.
-        claims: What the check of the token returned; None without authorization.
+        receive: The application's `receive`.
+        scope: The scope.
+        headers: The headers by name.
+        claims: The result of the check of the token; None without authorization.
         subject: The user or program that the token identifies; None without authorization.
         is_gone: Whether the client has disconnected, or has stopped reading.
         is_begun: Whether the response has begun.
@@ -86,7 +86,7 @@ class AsgiRequest:
             self.is_gone = True
             on_gone()
 
-        # Only now: a task for each request would cost more than most calls.
+        # Not earlier, because a task for each request would cost more than most calls.
         if self.watcher is None:
             self.watcher = asyncio.get_running_loop().create_task(wait())
 
@@ -98,9 +98,9 @@ class AsgiRequest:
             # With a timeout: the `receive` of a framework may ignore the cancellation.
             await asyncio.wait([watcher], timeout=_WATCHER_SECONDS)
             if watcher.done() and not watcher.cancelled():
-                watcher.exception()  # each ASGI server has exceptions of its own for a client that has disconnected
+                watcher.exception()  # each ASGI server raises its own exceptions when the client has disconnected
 
-    # Each of these returns a coroutine of False if the client has disconnected.
+    # Each of these returns an awaitable whose result is False if the client has disconnected.
 
     def begin(self, status: int, headers: list[Header]) -> Awaitable[bool]:
         """Send the status and the headers."""
@@ -123,7 +123,7 @@ class AsgiRequest:
         """Send a response of JSON-RPC."""
         data = data.rstrip(b"\n")
         fields = [JSON_TYPE, (b"content-length", b"%d" % len(data)), *headers]
-        # Like `send_whole`, which would be another call for each response.
+        # Inlined `send_whole`, to save a call for each response.
         start = {"type": "http.response.start", "status": status, "headers": fields}
         return self._write(start, {"type": "http.response.body", "body": data})
 
@@ -142,7 +142,7 @@ class AsgiRequest:
                     guarded = Cancellable(sending, waiting, seconds=self._write_seconds)
                     await guarded
                     self.is_gone |= guarded.is_cancelled
-            # ASGI says that `send` raises it for a client that has disconnected (spec 2.4).
+            # ASGI specifies that `send` raises it if the client has disconnected (spec 2.4).
             except OSError:
                 self.is_gone = True
         return not self.is_gone
@@ -185,7 +185,7 @@ class ResponseSender:
         writers: list[asyncio.Task[bool]] = []
         timer = loop.call_later(WATCH_SECONDS, lambda: writers.append(loop.create_task(self._respond(stream, request))))
 
-        def give_up() -> None:  # something else has cancelled the task
+        def give_up() -> None:  # the task was cancelled from outside
             for writer in writers:
                 writer.cancel()
 
@@ -202,7 +202,7 @@ class ResponseSender:
                 await asyncio.sleep(0)  # most functions end in their first turn: then no timer is needed
             if not stream.is_ended:
                 await stream.wait(WATCH_SECONDS)
-            # The client learns by events that the server is alive. Until then a response can still be JSON.
+            # Events show the client that the server is alive. Until the first event the response can still be JSON.
             if not stream.is_ended:
                 request.watch(stream.wake)
                 await stream.wait(self._keep_alive_seconds)
@@ -217,7 +217,7 @@ class ResponseSender:
                 self._leave(stream)
 
     async def listen(self, stream: MessageStream, request: AsgiRequest) -> None:
-        """Respond to a GET with the messages of a stream that outlives it, until one of the sides closes it."""
+        """Respond to a GET with the messages of a stream that outlives the GET, until either side closes the GET."""
         name = stream.name
         request.watch(stream.wake)
         try:
@@ -225,7 +225,7 @@ class ResponseSender:
             await self._write(stream, request)
             await request.end()
         finally:
-            # The next GET has a stream of another name, which begins with what is left here.
+            # The next GET gets a stream with another name, which begins with the remaining messages.
             await stream.wait_until_stored()
             await self._end(stream, name)
 
@@ -237,11 +237,11 @@ class ResponseSender:
         """
         assert self.log is not None
         events = self.log.follow(event_id)
-        # A task, because it must outlive a keep-alive: an async generator that is cancelled has ended.
+        # A task, because it must outlive the keep-alive timeout: cancelling an async generator ends it.
         waiting: asyncio.Future[Any] = asyncio.ensure_future(_next(events))
         try:
             await asyncio.wait([waiting], timeout=WATCH_SECONDS)
-            # A missing event must get a status, which cannot be sent any more when the response has begun.
+            # A missing event must get a status, which cannot be sent after the response has begun.
             if waiting.done():
                 waiting.result()  # raises before the response begins
             await request.begin(200, _EVENT_HEADERS)
@@ -272,12 +272,12 @@ class ResponseSender:
     async def _begin(self, stream: MessageStream, request: AsgiRequest) -> None:
         if not request.is_begun:
             await request.begin(200, [*_EVENT_HEADERS, *stream.fields])
-        # With this event the client can come back before there is any message (SEP-1699).
+        # With this event the client can reconnect before there is any message (SEP-1699).
         if stream.is_resumable and (id := await self._append(stream, None)) is not None:
             await request.write(b"id: %b\nretry: %d\ndata: \n\n" % (id.encode(), self._retry_ms))
 
     async def _write(self, stream: MessageStream, request: AsgiRequest) -> None:
-        """Write the messages of a stream until it ends, is to be closed, or the connection is not used any more."""
+        """Write the messages of a stream until it ends, is to be closed, or the connection is no longer used."""
         while not request.is_gone and stream.request is request:
             if len(stream):
                 await request.write(await self._take(stream))
@@ -294,7 +294,7 @@ class ResponseSender:
                     await request.write(_KEEP_ALIVE)
 
     async def _take(self, stream: MessageStream) -> bytes:
-        """Take some messages out and return them as events, which are stored."""
+        """Remove some messages, store them as events, and return these."""
         events: list[bytes] = []
         size = 0
         while len(stream) and size < _WRITE_BYTES:
@@ -315,7 +315,7 @@ class ResponseSender:
         if not stream.is_stored:
             stream.detach()
             return
-        # The client may come back for the rest, so it goes to the store now.
+        # The client may reconnect for the rest, so the rest goes to the store now.
         stream.wants_close = stream.is_resumable = False
         pump = asyncio.get_running_loop().create_task(self._pump(stream))
         self._pumps.add(pump)
@@ -334,7 +334,7 @@ class ResponseSender:
         await self._end(stream, stream.name)
 
     async def close(self) -> None:
-        """End the storing of streams, which should have ended."""
+        """Stop storing streams, all of which should have ended."""
         for pump in self._pumps:
             pump.cancel()
         if self._pumps:

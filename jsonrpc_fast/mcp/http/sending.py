@@ -1,14 +1,15 @@
-"""The HTTP requests of a client, on httpx2 or httpx: sessions, redirects, limits, and errors of this package.
+"""The HTTP requests of a client, on httpx2 or httpx: sessions, redirects, limits, and this package's errors.
 
 Rules:
   - Redirects are followed only within the origin, so that credentials and messages never reach another one.
   - The body of an HTTP response is read in small pieces, decompressed. Each HTTP response is released, read or not.
   - No exception holds any part of a body.
-  - The pool of a client of httpx considers each of its connections for each request, and offers an idle one to every
-    request that waits. Its cost grows with the square of the requests in flight, so each client here has one.
+  - The pool of an httpx client considers each of its connections for each request, and offers an idle one to every
+    waiting request. Its cost grows with the square of the requests in flight, so each httpx client here has only one
+    request.
   - The clients share credentials and cookies. All pools share a TLS context, because making one reads all certificates:
     that takes longer than everything else that a new connection does.
-  - Clients that have been idle for long are closed when another one is used.
+  - Clients that have been idle for a long time are closed when another one is used.
 """
 
 from __future__ import annotations
@@ -57,11 +58,12 @@ MAX_IDLE: Final = 64
 _CLIENT: Final = "jsonrpc_fast.client"  # the client of an HTTP response, among its extensions
 _WITH_VERSION_HEADER: Final = HANDSHAKE_VERSIONS[HANDSHAKE_VERSIONS.index("2025-06-18") :]
 _MAX_REDIRECTS: Final = 5
-# Visible ASCII, as the specification says. The bound is this package's: the client repeats it with each request.
+# Visible ASCII, as the specification requires. The bound is this package's, because the client repeats the id with each
+# request.
 _SESSION_ID: Final = re.compile(r"[!-~]{1,1024}")
 STRAY: Final = "the sending of a request was cancelled"
 """The reason when httpx or `auth` raises a foreign cancellation."""
-# Others may hold secrets, such as a cookie, and an exception ends up in logs.
+# Only these headers: others may hold secrets, such as a cookie, and an exception ends up in logs.
 _SHOWN_HEADERS: Final = ("allow", "content-type", "retry-after", "www-authenticate")
 
 HttpAuth: TypeAlias = "httpx.Auth | httpx2.Auth | Any"
@@ -123,7 +125,7 @@ class ClientPool:
         # The server has probably closed these connections: sending on one would fail.
         while self._idle and self._idle[0][1] < now - IDLE_SECONDS:
             self._begin(self._close_one(self._idle.popleft()[0]))
-        # The one that was used last: its connection is the least likely to be closed, and others can grow old.
+        # The client that was used last: its connection is the least likely to be closed, and the others can expire.
         if self._idle:
             return self._idle.pop()[0]
         client = self._library.AsyncClient(
@@ -148,7 +150,7 @@ class ClientPool:
         """Close all clients. If this is cancelled, closing continues, and another call waits for it.
 
         Args:
-            seconds: How long that may take; then it is given up. None: no limit.
+            seconds: How long this may take before it is given up; None: no limit.
         """
         if self._closing is None:
             self._idle.clear()
@@ -170,7 +172,7 @@ class HttpSender:
     Args:
         url: The URL.
         headers: Further headers of every request.
-        auth: As in `StreamableHttpClient`, like the arguments before `begin`.
+        auth: As in `StreamableHttpClient`; so are the other arguments before `begin`.
         begin: Starts a task that closes an HTTP client.
 
     Attributes:
@@ -203,7 +205,7 @@ class HttpSender:
         self._timeout = self.library.Timeout(connect_seconds, read=read_seconds, pool=None)
 
     async def close(self, seconds: float) -> None:
-        """Close the connections, but not those of a client that was given.
+        """Close the connections, except those of a client that the user passed.
 
         Args:
             seconds: How long that may take.
@@ -228,7 +230,7 @@ class HttpSender:
                 http_response = await http.send(request, stream=True, follow_redirects=False)
             http_response.extensions[_CLIENT] = http
             target = http_response.next_request
-            # 303, and 301 or 302 after a POST, would become a GET, which means something else here.
+            # 303, and 301 or 302 after a POST, would become a GET, which has another meaning here.
             if target is None or target.method != method or not _is_same_origin(self.url, target.url):
                 return http_response
             await self.release(http_response)
@@ -288,7 +290,7 @@ async def pieces_of(http_response: Any, *, is_whole: bool = False) -> AsyncGener
 
     Args:
         http_response: The HTTP response.
-        is_whole: Whether a body that ends too early is a fault. That of a stream of events may.
+        is_whole: Whether a body that ends too early is a fault. A stream of events may end early.
 
     Raises:
         InvalidResponse: The body cannot be decompressed.
@@ -318,7 +320,7 @@ def status_error(http_response: Any) -> HttpStatusError:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NegotiatedSession:
-    """What `initialize` agreed on.
+    """The session that `initialize` agreed on.
 
     Attributes:
         id: The session id; None if the server gave none.
@@ -361,12 +363,12 @@ def session_of(http_response: Any, response: Response) -> NegotiatedSession | No
 
 def _is_same_origin(url: Any, target: Any) -> bool:
     """Return whether a redirect stays within the origin, or only adds TLS on the default ports."""
-    # Credentials in a URL would replace the user's.
+    # Credentials in the redirect's URL would replace the user's.
     if target.userinfo and target.userinfo != url.userinfo:
         return False
     if target.host != url.host:
         return False
     if (target.scheme, target.port) == (url.scheme, url.port):
         return True
-    # Port None is the default one of the scheme. In practice, the same host over TLS is not another origin.
+    # None is the default port of the scheme. A redirect to the same host over TLS is accepted.
     return (url.scheme, url.port, target.scheme, target.port) == ("http", None, "https", None)

@@ -1,4 +1,4 @@
-"""Serving an endpoint with uvicorn, as a program.
+"""A program that serves an endpoint with uvicorn.
 
 Rules:
   - SIGINT, SIGTERM and SIGHUP end it: new requests are refused, functions that run may finish, streams and
@@ -33,7 +33,7 @@ _UVICORN_MISSING: Final = 'serving over HTTP needs the extra `mcp-http`: pip ins
 
 @contextlib.contextmanager
 def _handling_hangup(handle: Callable[[int, Any], None]) -> Iterator[None]:
-    """Let `handle` handle SIGHUP, which uvicorn leaves alone, and let it end the process afterwards."""
+    """Let `handle` handle SIGHUP, which uvicorn ignores, and end the process by it afterwards."""
     is_main = threading.current_thread() is threading.main_thread()
     number = getattr(signal, "SIGHUP", None)  # Windows has none
     if number is None or not is_main or signal.getsignal(number) is not signal.SIG_DFL:
@@ -90,14 +90,14 @@ def run_http(
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: Any = None) -> None:
-            # uvicorn waits for the responses in progress before it tells the application to end.
+            # uvicorn waits for the responses in progress before it notifies the application.
             closing = asyncio.ensure_future(app.close(grace_seconds))
             await super().shutdown(sockets)
             await closing
 
         def handle_exit(self, sig: int, frame: Any) -> None:
             if self.should_exit and sig == signal.SIGINT:
-                # uvicorn would leave the application's tasks to a loop that ends, with a traceback for each.
+                # Otherwise the loop would end while the application's tasks run, with a traceback for each task.
                 signal_children("SIGKILL")
                 signal.signal(sig, signal.SIG_DFL)
                 signal.raise_signal(sig)
@@ -107,7 +107,7 @@ def run_http(
     options: dict[str, Any] = {
         "access_log": False,
         "timeout_graceful_shutdown": math.ceil(grace_seconds) + _MARGIN_SECONDS,
-        "ws": "none",  # MCP has no WebSocket: uvicorn does not load the library, whose old classes warn in old releases
+        "ws": "none",  # MCP has no WebSocket, and in old releases of uvicorn loading the library causes warnings
         **(uvicorn_options or {}),
     }
     server = Server(uvicorn.Config(app, host=host, port=port, **options))

@@ -5,7 +5,7 @@ Rules:
   - A request gets its response as JSON if nothing is sent before the response, otherwise a stream of
     events that ends with the response. A notification or a response gets the status 202.
   - `MCP-Protocol-Version` must name a revision that the server supports. The session keeps the revision that it agreed
-    on, whichever the header names: the specification says only "should", and the conformance suite sends others.
+    on, whatever the header says: the specification says only "should", and the conformance suite sends other versions.
   - A GET opens the stream of the messages that belong to no request, or resumes a stream whose connection broke.
   - An id has the prefix of the worker, if there is one, 192 random bits, and a digest of the subject that began the
     session. Only that subject may use it, which any worker can check.
@@ -68,14 +68,14 @@ def _new_id(subject: object, prefix: str | None) -> str:
 
 
 def _digest(random: str, subject: object) -> str:
-    """A digest of a subject, a different one in each session id; "" without authorization."""
-    # With the random part, so that two sessions of one subject do not show that they belong together.
+    """Return a digest of a subject, which differs in each session id; "" without authorization."""
+    # Includes the random part, so that ids do not reveal that two sessions have the same subject.
     return "" if subject is None else hashlib.sha256(f"{random} {subject!r}".encode()).hexdigest()[:_DIGEST_CHARACTERS]
 
 
 def _belongs_to(id: str, subject: object) -> bool:
-    """Return whether a session with this id was begun by this subject; None stands for an unknown subject."""
-    # A secret is compared: the time that this takes must not reveal how much of a guess is right.
+    """Return whether a session with this id was begun by this subject; None: the subject is unknown."""
+    # Compared in constant time, so that the time does not reveal how much of a guess is right.
     random = id[: id.rfind(".") + 1 + _RANDOM_CHARACTERS]
     return secrets.compare_digest(id.encode(), (random + _digest(random, subject)).encode())
 
@@ -155,7 +155,7 @@ class SessionTable:
         return session is not None
 
     def _idle_for(self, seconds: float) -> HttpSession | None:
-        """Return the session that has been idle longest, if it has been so for some seconds."""
+        """Return the session that has been idle longest, if it has been idle for at least `seconds`."""
         now = asyncio.get_running_loop().time()
         for _ in range(_MAX_SWEPT):
             session = next(iter(self._sessions.values()), None)
@@ -164,7 +164,7 @@ class SessionTable:
             # `used` says when a request began: during a long one, or a call in flight, a session is not idle.
             if session.is_idle:
                 return session
-            self._use(session, now)  # to the end of the order, where the next calls do not meet it
+            self._use(session, now)  # moved to the end of the order, so that the next calls skip it
         return None
 
     def add(self, session: HttpSession) -> None:
@@ -221,9 +221,9 @@ class SessionTable:
             if session is None:
                 break
             self.end(session)
-        # The next one that could be over its time. Sessions that were used since then come after it.
+        # The next session that could expire. Sessions that were used since then come after it.
         oldest = next(iter(self._sessions.values()), None)
-        if oldest is not None:  # a sweep of all of them in one turn would hold up the requests
+        if oldest is not None:  # sweeping all of them in one turn would delay the requests
             now = asyncio.get_running_loop().time()
             self._sweep_at(max(oldest.used + self._idle_seconds, now + _SWEEP_SECONDS))
 
@@ -274,7 +274,7 @@ class SessionRequests:
             await self._responder.respond(stream, request)
             await transport.close()
             return
-        # Only now, when the handshake is accepted: requests that are refused must not fill the table.
+        # Added only after the handshake was accepted, so that refused requests do not fill the table.
         id, now = _new_id(request.subject, self._settings.session_prefix), asyncio.get_running_loop().time()
         session = HttpSession(id, request.subject, transport, served, now)
         self._server.connections.add(served)
@@ -295,7 +295,7 @@ class SessionRequests:
         """
         session = self._session(request)
         transport, run = session.transport, None
-        # The path of most requests: no stream, no task, and no registration of the request.
+        # The path of most requests, without a stream, a task or a registration of the request.
         if type(message) is Request and not transport.is_paused:
             served = session.connection.serve_at_once(message, request.subject)
             if isinstance(served, bytes):
@@ -304,7 +304,7 @@ class SessionRequests:
             run = served
         revision = session.connection.revision
         with session:
-            # The session holds as much as it may, so this POST waits until it reads again.
+            # The session holds as much as it may, so this POST waits until the session reads again.
             if transport.is_paused:
                 await transport.wait_for_reading()
             items = message if type(message) is list else [message]
@@ -317,7 +317,7 @@ class SessionRequests:
                 await request.send_json(400, encode_error(id, ErrorCode.INVALID_REQUEST, "the id is in flight"))
             else:
                 stream = transport.open_stream(request, ids)
-                # A stream has a name only once: an event id of an earlier one must never lead into it.
+                # The name of a stream is never reused: an event id of an earlier stream must not lead into it.
                 if ids:
                     stream.name, stream.is_resumable = session.stream_name(), self._is_resumable(revision)
                 if run is None:
@@ -334,7 +334,7 @@ class SessionRequests:
 
     def _session(self, request: AsgiRequest, *, needs_room: bool = True) -> HttpSession:
         session = self.sessions.find(_id_in(request), request.subject)
-        if session is not None and not session.transport.is_connected:  # it has ended on its own, as a program may
+        if session is not None and not session.transport.is_connected:  # it has ended by itself, as a program may
             self.sessions.end(session)
             session = None
         if session is None:
@@ -346,7 +346,7 @@ class SessionRequests:
 
     def _check_room(self, session: HttpSession) -> None:
         if session.requests >= self._settings.max_session_requests:
-            # One client must not take the requests that all sessions share.
+            # One client must not use up the requests that all sessions share.
             raise Refusal(503, "The session has too many requests in progress.", [RETRY_SOON])
 
     def _check_version(self, request: AsgiRequest) -> None:
@@ -405,7 +405,7 @@ class SessionRequests:
             if not request.is_begun:
                 raise
             return
-        # The events after it are read: what follows goes to this GET as it arises.
+        # Later events go to this GET as they occur.
         if is_listener and session is not None and not request.is_gone:
             await self._listen(session, request)
         else:
@@ -419,7 +419,7 @@ class SessionRequests:
         """
         session = self._session(request, needs_room=False)
         self.sessions.remove(session)
-        session.transport.cancel_requests()  # their functions must not keep running for the seconds that closing allows
+        session.transport.cancel_requests()  # otherwise their functions would keep running while the session closes
         await self._end(session)
         await request.send_whole(200, [NO_LENGTH], b"")
 

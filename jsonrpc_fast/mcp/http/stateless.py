@@ -3,7 +3,7 @@
 Rules:
   - The headers must agree with the body.
   - When the client disconnects, the request is cancelled.
-  - A connection of the server that is like new serves another request, as making one costs more than most calls.
+  - A connection of the server without any state serves another request, because making one costs more than most calls.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class StatelessRequests:
         Raises:
             Refusal: The body is not a message that may be sent, or there is no room for it.
         """
-        # It belongs to no session, and to cancel a request its client closes the connection.
+        # A notification belongs to no session, and a client cancels a request by closing the connection.
         if type(message) is Notification:
             await request.send_whole(202, [NO_LENGTH], b"")
             return
@@ -90,7 +90,7 @@ class StatelessRequests:
             return
         run = None
         if self._spare and self._spare_changes == self._server.changes:
-            # Not taken out: a request that is served at once leaves nothing behind.
+            # Not removed from the list, because a request that is served at once leaves no state.
             transport, served = self._spare[-1]
             done = served.serve_at_once(message, request.subject)
             if isinstance(done, bytes):
@@ -120,8 +120,9 @@ class StatelessRequests:
                 await transport.close()
 
     async def _take_connection(self, message: Request) -> tuple[HttpTransport, ClientConnection]:
-        """Return a connection for one request without a session: a spare one that is like new, or a new one."""
-        if self._spare_changes != self._server.changes:  # the spare ones declared what was registered then
+        """Return a connection for one request without a session: a spare one without any state, or a new one."""
+        # The capabilities that the spare connections declared are out of date.
+        if self._spare_changes != self._server.changes:
             await self.close_spare()
             self._spare_changes = self._server.changes
         for _ in range(len(self._spare)):
@@ -163,7 +164,7 @@ class StatelessRequests:
                 expected = parameter_headers(schema)
             except ValueError:  # clients do not use this tool
                 expected = {}
-            self._parameters[name] = schema, expected  # for this schema: a tool may be registered anew
+            self._parameters[name] = schema, expected  # cached with the schema, because a tool may be registered again
         if expected:
             check_parameters(headers, expected, member_of(params, "arguments"))
 

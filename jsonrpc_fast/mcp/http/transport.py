@@ -6,8 +6,8 @@ Rules:
   - An idle session has no task, no timer and no waiting coroutine.
   - The stream of a POST is the destination of the messages that belong to its requests. It ends with the last of their
     responses.
-  - A message about a request that has had its response goes to the stream of the session.
-  - Messages are put without waiting; one writer at a time takes them out. A stream keeps a bounded number of bytes.
+  - A message about a request that already has its response goes to the stream of the session.
+  - Messages are added without waiting; one writer at a time removes them. A stream keeps a bounded number of bytes.
     Beyond that, messages are dropped. Responses are never dropped, and their size is not counted.
 """
 
@@ -52,8 +52,8 @@ class MessageStream:
         name: Its name in the event store; None if it is not stored.
         is_resumable: Whether its client can reconnect although it has not received a message yet.
         is_stored: Whether the client has received an event id, so that the rest goes to the store if it disconnects.
-        is_ended: Whether no message follows.
-        is_detached: Whether no connection reads it any more, so that further messages are dropped.
+        is_ended: Whether no more messages follow.
+        is_detached: Whether no connection reads it any longer, so that further messages are dropped.
         wants_close: Whether the connection is to be closed before the end.
         appending: The storing of an event that is in progress, or whose writer was cancelled.
         size: The size of the messages that wait. The response is not counted: each request has one.
@@ -125,7 +125,7 @@ class MessageStream:
 
     def close_stream(self) -> bool:
         """Ask the writer to close the connection of the response before the end. Return whether it can."""
-        # A client that has not received an event id yet could not come back for the response.
+        # A client without an event id could not reconnect for the response.
         if not self.is_resumable or self.is_ended or self.is_detached:
             return False
         self.wants_close = True
@@ -136,7 +136,7 @@ class MessageStream:
 
     def put(self, data: bytes) -> None:
         """Add a message that is not a response, unless the stream is full or has ended."""
-        # A message beyond the bound is put into an empty stream: otherwise it could never be sent.
+        # An empty stream accepts a message beyond the bound, which could never be sent otherwise.
         if self.is_ended or self.is_detached or (self._messages and self.size + len(data) > self._max_bytes):
             return
         if self._messages is None:
@@ -146,7 +146,7 @@ class MessageStream:
         self.wake()
 
     def end(self) -> None:
-        """Declare that no message follows. The response is the last one."""
+        """Declare that no more messages follow. The response is the last one."""
         self.is_ended = True
         self.wake()
 
@@ -158,7 +158,7 @@ class MessageStream:
                 self._owner.wake()
 
     def take_first(self) -> bytes:
-        """Take out the message that has waited longest."""
+        """Remove and return the message that has waited longest."""
         if not self._messages:
             return self.take_response()
         first = self._messages.popleft()
@@ -166,14 +166,14 @@ class MessageStream:
         return first
 
     def take_response(self) -> bytes:
-        """Take out the response if the stream has ended with it and nothing else waits; else return b""."""
+        """Remove and return the response if the stream has ended with it and no message waits; otherwise return b""."""
         if self._messages or not self.is_ended:
             return b""
         response, self._response = self._response, b""
         return response
 
     def detach(self) -> None:
-        """Drop waiting and further messages: no connection reads them. Without a session that cancels the requests."""
+        """Drop waiting and further messages: no connection reads them. Without a session, this cancels the requests."""
         self.is_detached = True
         self._messages, self._response = None, b""
         self._count(-self.size)
@@ -181,7 +181,7 @@ class MessageStream:
             self._owner.cancel_requests()
 
     async def wait_until_stored(self) -> None:
-        """Wait for the end of the storing that a cancelled writer left."""
+        """Wait until an event that a cancelled writer was storing is stored."""
         appending, self.appending = self.appending, None
         if appending is not None:
             await asyncio.wait([appending])
@@ -245,7 +245,7 @@ class HttpTransport(Transport):
     # Receiving.
 
     def open_stream(self, request: HttpRequest, ids: Collection[MessageId]) -> MessageStream:
-        """Return a new stream for a POST with these requests, none of them in flight. Without any it has ended."""
+        """Return a new stream for a POST with these requests, none of them in flight. It has ended if there are none."""
         # A POST with only notifications gets no messages: its stream has ended already.
         stream = MessageStream(self, self._max_stream_bytes, set(ids), request, is_ended=not ids)
         self.streams |= dict.fromkeys(ids, stream)
@@ -316,7 +316,7 @@ class HttpTransport(Transport):
                 stream.put(text)
             return
         listener = self.listener
-        if listener.request is None:  # many clients never send a GET: the latest messages matter most
+        if listener.request is None:  # many clients never send a GET, so only the latest messages are kept
             while len(listener) and (listener.size + len(text) > MAX_KEPT_BYTES or len(listener) >= MAX_KEPT_MESSAGES):
                 listener.take_first()
         listener.put(text)

@@ -1,4 +1,4 @@
-"""Verifiers of bearer tokens: what an `Authorization` takes as `check`.
+"""Verifiers of bearer tokens, for the argument `check` of `Authorization`.
 
     Authorization(
         JwtVerifier(
@@ -13,12 +13,12 @@
 PyJWT and cryptography verify signatures. httpx2 or httpx fetches keys and queries issuers.
 
 Rules:
-  - A token that is not valid gets 401. If its validity cannot be determined, because the issuer's server is dead, slow
-    or sends nonsense, it gets 503 after at most FETCH_SECONDS.
+  - A token that is not valid gets 401. If its validity cannot be determined, because the issuer's server is down, slow
+    or sends invalid responses, it gets 503 after at most FETCH_SECONDS.
   - Keys are fetched again after CACHE_SECONDS. If that fails, the old ones are used for up to OUTAGE_SECONDS, and no
     token waits for the next attempts.
   - A token whose key is unknown causes them to be fetched again, once for all tokens that wait, and not within
-    RETRY_SECONDS after the last time. So new keys are found, and made-up ones cost nothing.
+    RETRY_SECONDS after the last time. So new keys are found, but made-up key ids cause no additional requests.
   - A time is a number (NumericDate of RFC 7519), with a leeway of LEEWAY_SECONDS.
   - Only algorithms with public keys are allowed, never `none`; the type and the `alg` of a key must fit the token's.
   - No redirect is followed, and no response of more than MAX_RESPONSE_BYTES is read.
@@ -69,7 +69,7 @@ __all__ = [
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """The algorithms of signatures that may be allowed, all by default."""
 CACHE_SECONDS: Final = 600.0
-"""After how long the keys of an issuer are fetched again."""
+"""How long the keys of an issuer are used before they are fetched again."""
 OUTAGE_SECONDS: Final = 3600.0
 """How long keys are used after they were fetched, while they cannot be fetched again."""
 RETRY_SECONDS: Final = 10.0
@@ -82,13 +82,13 @@ MAX_RESPONSE_BYTES: Final = 256 * 1024
 """Maximum size of a key set, or of another response of an issuer."""
 
 KEY_TYPES: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
-"""The types of keys by how the names of their algorithms begin."""
+"""The types of keys by the prefix of the algorithms' names."""
 _RETRY_AFTER: Final = (b"retry-after", b"%d" % RETRY_SECONDS)
 _logger: Final = logger_of("mcp")
 
 
 def requiring(*claims: str) -> jwt.PyJWT:
-    """Return what verifies the signature of a JWT, and that it has some claims. The caller checks their values."""
+    """Return a verifier of a JWT's signature and of the presence of claims. The caller checks their values."""
     ours = {f"verify_{name}": False for name in ("exp", "nbf", "iat", "iss", "aud")}
     return jwt.PyJWT(cast("Any", {"enforce_minimum_key_length": True, "require": [*claims], **ours}))
 
@@ -143,7 +143,7 @@ class JwtVerifier:
         try:
             header = jwt.get_unverified_header(token)
             algorithm = header.get("alg")
-            # Before a key is looked for: a made-up algorithm must not have the keys fetched again.
+            # Checked before the key is looked up: a made-up algorithm must not cause the keys to be fetched again.
             if not isinstance(algorithm, str) or algorithm not in self._algorithms:
                 return None
             key = await self._key(header.get("kid"), algorithm)
@@ -161,12 +161,12 @@ class JwtVerifier:
         found = self._found(kid, algorithm) if now < self._fetched + OUTAGE_SECONDS else None
         if found is not None and now < self._fetched + CACHE_SECONDS:
             return found
-        # Whether for old keys or for an unknown one: otherwise tokens with made-up keys would flood the issuer.
+        # Both for expired keys and for an unknown key: otherwise tokens with made-up key ids would flood the issuer.
         if now >= self._tried + RETRY_SECONDS:
             self._tried = now
             self._fetching = asyncio.get_running_loop().create_task(self._fetch(now))
         if self._fetching is not None and not (found is not None and self._has_failed):
-            await asyncio.wait([self._fetching])  # a client that leaves does not cancel it for the others
+            await asyncio.wait([self._fetching])  # a client that disconnects must not cancel it for the others
         if self._fetched >= self._tried:
             return self._found(kid, algorithm)
         if found is None:
@@ -200,12 +200,12 @@ class JwtVerifier:
             and each.get("alg", algorithm) == algorithm
             and each.get("use", "sig") == "sig"
         ]
-        # To try several would let a token choose its key.
+        # Trying several keys would let a token choose its key.
         if len(fitting) != 1:
             return None
         try:
             key = self._keys[kid, algorithm] = jwt.PyJWK(fitting[0], algorithm)
-        except Exception as error:  # a malformed key: of many kinds
+        except Exception as error:  # many kinds, for a malformed key
             _log("a key of the issuer cannot be read", error)
         return key
 
@@ -245,16 +245,16 @@ class IntrospectionVerifier:
         self._credentials = (quote(client_id, safe=""), quote(client_secret, safe=""))  # RFC 6749, section 2.3.1
 
     async def __call__(self, token: str) -> dict[str, Any] | None:
-        """Return what the issuer says about a token; None if it is not valid.
+        """Return the issuer's response about a token; None if it is not valid.
 
         Raises:
             Refusal: The issuer does not respond (503).
         """
-        # The issuer is queried each time: a token that was revoked is refused from then on.
+        # The issuer is queried each time, so that a revoked token is refused at once.
         form = {"token": token, "token_type_hint": "access_token"}
         try:
             found = await self._fetcher.fetch("POST", data=form, auth=self._credentials)
-            # Not any true value: "false" would be one.
+            # Exactly True, because the string "false" is a true value.
             is_active = found["active"] is True
         except Exception as error:
             _log("the issuer did not say whether a token is valid", error)
@@ -280,7 +280,7 @@ class _Fetcher:
         return await asyncio.wait_for(self._fetch(method, **options), FETCH_SECONDS)
 
     async def _fetch(self, method: str, **options: Any) -> dict[str, Any]:
-        # The bound on what is read holds for gzip as well; other codings have no useful one.
+        # The bound applies to decompressed gzip data as well; other codings have no useful bound.
         headers = {"accept": "application/json", "accept-encoding": ACCEPTED}
         clients: Any = nullcontext(self._client)
         if self._client is None:
@@ -298,8 +298,8 @@ class _Fetcher:
 
 
 def _is_for_us(claims: dict[str, Any], issuer: str | None, audience: frozenset[str]) -> bool:
-    """Return whether claims are of an issuer, for an audience, and valid now, as far as they say so."""
-    # Not by PyJWT, because introspection needs the same rules, and PyJWT takes "1" and True for times.
+    """Return whether claims have the right issuer and audience, and are valid now, as far as they state these."""
+    # Not checked by PyJWT, because introspection needs the same rules, and PyJWT accepts "1" and True as times.
     given, now = claims.get("aud"), time.time()
     audiences = given if isinstance(given, list) else [given]
     begins = [claims[name] for name in ("nbf", "iat") if name in claims]

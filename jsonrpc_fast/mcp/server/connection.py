@@ -44,7 +44,7 @@ _BLOCKED_SECONDS: Final = 0.5
 _WITHOUT_SLOT: Final = frozenset({*LIST_METHODS, LISTEN_METHOD, "tasks/result"})
 """Methods that may wait for providers (the lists), for the end of a subscription or for a task (its result)."""
 
-_TASK_EXITS: Final = (*LOOP_EXITS, asyncio.CancelledError, GeneratorExit)  # these end a task, whatever it serves
+_TASK_EXITS: Final = (*LOOP_EXITS, asyncio.CancelledError, GeneratorExit)  # these end the task itself
 
 
 class ServerConnection(FrontSession):
@@ -75,17 +75,17 @@ class ServerConnection(FrontSession):
         self._methods = methods
         self._declared = frozenset(name for name in CAPABILITIES if capabilities.supports(name))
         self._notifications = notifications
-        # For results always, and for requests where the rules of the transport are looser.
+        # Always for results, and for requests if the rules of the transport are looser.
         self._validator = JsonRpcValidator(profile)
         self._must_validate = not is_strict_enough(transport, profile)
         self._subscriptions = ClientSubscriptions(self._capabilities)
         self._has_state = False
-        self._changed_lists: dict[str, None] = {}  # the client is not yet notified of these
+        self._changed_lists: dict[str, None] = {}  # of which the client has not been notified yet
         self._changed_uris: dict[str, None] = {}
         self._own_methods: dict[str, Method] = {"logging/setLevel": self._set_level, LISTEN_METHOD: self._listen}
         if self._capabilities.supports("resources.subscribe"):
             self._own_methods |= {"resources/subscribe": self._subscribe, "resources/unsubscribe": self._unsubscribe}
-        # With middleware: what serves a request, and a notification, inside it.
+        # With middleware: the functions that serve a request and a notification inside it.
         self._invoke = within(self._call_method, methods.middleware) if methods.middleware else None
         self._handle = within(self._call_notification, methods.middleware)
 
@@ -96,7 +96,7 @@ class ServerConnection(FrontSession):
         await super().close(grace_seconds)
 
     def can_serve(self, request: Request | None = None) -> bool:
-        """Return whether it can serve a request of another client: it is open, and has no state of earlier ones."""
+        """Return whether it can serve a request of another client: it is open, and has no state of earlier clients."""
         return not self._has_state and self._handshake.session is None and self.is_idle
 
     def serve(self, params: Any, request: SessionContext) -> Any:
@@ -113,7 +113,7 @@ class ServerConnection(FrontSession):
             return rules.result
         members = params if type(params) is dict else {}
         context = Context(request, rules, members, self._methods.shared)
-        # At once: a state that was altered is refused before the function runs, even if that asks for no input.
+        # Checked first: an altered state is refused before the function runs, even if the function asks for no input.
         if rules.revision.is_modern and ("inputResponses" in members or "requestState" in members):
             open_inputs(context)
         method = self._own_methods.get(name)
@@ -124,13 +124,13 @@ class ServerConnection(FrontSession):
             # A level or a subscription belongs to this client: the connection cannot serve another one.
             self._has_state = True
             is_async = name == LISTEN_METHOD
-        # Inside middleware, which is async, a method that is not needs no slot either.
+        # Inside middleware, which is async, a sync method needs no slot either.
         needs_slot = (is_async or name == "tools/call") and name not in _WITHOUT_SLOT
         if self._invoke is not None:
             method, is_async = partial(run_within, self._invoke), True
         if is_async:
             work = self._run_async(partial(method, members, context), context)
-            # To the session this is a task that has already started, so it needs no slot.
+            # For the session this is a task that has already started, so it needs no slot.
             return work if needs_slot else asyncio.ensure_future(work)
         result = method(members, context)
         if type(result) is dict:
@@ -177,7 +177,7 @@ class ServerConnection(FrontSession):
     def _call_method(self, params: dict[str, Any], context: Context) -> Any:
         """Serve a request inside the middleware, which may have changed the params."""
         check_type("the params that a middleware passes on", params, dict)
-        # Found again: a middleware may have passed on another name.
+        # Looked up again, because a middleware may have passed on another name.
         method = self._own_methods.get(context.method)
         if method is None:
             method, _ = self._methods.find(context.method, params, self._declared)
@@ -192,8 +192,8 @@ class ServerConnection(FrontSession):
             result = method()
             if type(result) is CoroutineType or is_awaitable(result):
                 result = await result
-        # Whatever it is: a run that stopped for input may raise `InputRequired`, the group that a TaskGroup makes of
-        # it, or what the function made of it.
+        # Any exception: a run that stopped for input may raise `InputRequired`, an exception group of a TaskGroup, or
+        # another exception that the function raised because of it.
         except BaseException as error:
             inputs = opened_inputs(context)
             if inputs is None or not inputs.are_missing or isinstance(error, _TASK_EXITS):
@@ -202,7 +202,7 @@ class ServerConnection(FrontSession):
         return self._complete(result, context)
 
     def _complete(self, result: Any, context: Context) -> Any:
-        """Complete a result for its revision. An invalid result raises the RpcError for the client."""
+        """Complete a result for its revision. If it is invalid, raise the RpcError for the client."""
         if not isinstance(result, dict):
             _raise_error(
                 self._validator.validate_response({"jsonrpc": "2.0", "id": context.request_id, "result": result})
@@ -242,7 +242,7 @@ class ServerConnection(FrontSession):
         stream = self._subscriptions.open(context.request_id, filter, context.destination)
         try:
             if TASK_IDS in stream.filter:
-                # The tasks of others are left out without an error, as if they did not exist.
+                # Tasks of other clients are left out without an error, as if they did not exist.
                 stream.filter[TASK_IDS] = self._methods.tasks.owned(stream.filter[TASK_IDS], context)
             self.push([stream.acknowledgement()], stream.destination)
             await stream.ended.wait()
@@ -258,7 +258,7 @@ class ServerConnection(FrontSession):
 
     def list_changed(self, kind: str) -> None:
         """Notify the client soon that a list has changed."""
-        # Soon, and once: registering many tools in a row is one change for the client.
+        # Sent later, and once: registering many tools in a row is one change for the client.
         self._notify_soon()
         self._changed_lists[kind] = None
 
@@ -269,7 +269,7 @@ class ServerConnection(FrontSession):
             self._changed_uris[uri] = None
 
     def task_changed(self, task: Task) -> None:
-        """Notify the client that a task has changed, if it subscribed to it. A client that does not read is not."""
+        """Notify the client that a task has changed, if it subscribed to the task and reads."""
         if not self.is_blocked:
             for stream, notification in self._subscriptions.task_changed(task.id, task.details):
                 self.push([notification], stream.destination)
@@ -283,7 +283,7 @@ class ServerConnection(FrontSession):
             # Kept, not dropped: a client that misses a change would show an old list forever.
             asyncio.get_running_loop().call_later(_BLOCKED_SECONDS, self._notify_changes)
             return
-        # Emptied first: sending may run code that changes lists again.
+        # Emptied first, because sending may run code that changes lists again.
         lists, uris = self._changed_lists, self._changed_uris
         self._changed_lists, self._changed_uris = {}, {}
         for kind in lists:

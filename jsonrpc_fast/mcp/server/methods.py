@@ -88,8 +88,8 @@ Rules, in addition to those of `jsonrpc_fast.handlers.middleware`:
   - An RpcError that a middleware raises is sent to the client. A ToolError becomes the result of a `tools/call`. Any
     other exception is error -32603 and is logged.
   - It is called for notifications with a function, too, whose results are dropped. It is not called for `initialize`,
-    `server/discover` and `ping`, which belong to the handshake, for methods that are not found, and for what a function
-    of the server reads with `Context.read_resource`.
+    `server/discover` and `ping`, which belong to the handshake, for methods that are not found, and for resources that
+    a function of the server reads with `Context.read_resource`.
   - In 2026-07-28 a function that asks the client for input runs again from its start, and so does the middleware around
     it.
 """
@@ -100,7 +100,7 @@ async def run_within(invoke: Callable[[Any, Context], Any], params: dict[str, An
     try:
         result = invoke(params, context)
         return await result if is_awaitable(result) else result
-    # A middleware that refuses a call can tell the model why.
+    # So a middleware that refuses a call can tell the model why.
     except ToolError as error:
         if context.method != "tools/call":
             raise
@@ -124,8 +124,8 @@ class Methods:
 
     Attributes:
         tasks: The tasks.
-        shared: What functions reach through their context.
-        middleware: The same as the argument.
+        shared: The part of the server that functions reach through their context.
+        middleware: The functions around every method.
 
     Raises:
         ValueError: `page_size` is less than 1.
@@ -155,7 +155,7 @@ class Methods:
             "tools/call": ("tools", self._call_tool),
             **{method: (each.kind, partial(self._list, method)) for method, each in LIST_METHODS.items()},
         }
-        self._shadowed: set[str] = set()  # names that were logged
+        self._shadowed: set[str] = set()  # hidden names that were logged
 
     async def _read(self, uri: str, context: Context) -> dict[str, Any]:
         """Return the `ReadResourceResult` of a resource, for a function of this server: see `Context.read_resource`."""
@@ -182,7 +182,7 @@ class Methods:
         capability, function = self._methods.get(method, ("", None))
         if function is None or capability not in declared:
             raise method_not_found()
-        if not registry.mounts and method in LIST_METHODS:  # nothing has to be awaited
+        if not registry.mounts and method in LIST_METHODS:  # without providers, nothing has to be awaited
             return partial(self._list_own, method), False
         return function, True
 
@@ -220,7 +220,7 @@ class Methods:
     def _list_own(
         self, method: str, params: dict[str, Any], context: Context, others: Mapping[str, Definition] = _NONE
     ) -> dict[str, Any]:
-        """The page of a list that `params` ask for."""
+        """Return the page of a list that `params` ask for."""
         items = {**others, **self._registry.own(method)}
         page, next_cursor = paginate(
             items.items(), params.get("cursor"), key=lambda named: named[0], page_size=self._page_size
@@ -231,10 +231,10 @@ class Methods:
     async def _list(self, method: str, params: dict[str, Any], context: Context) -> dict[str, Any]:
         kind, member, key, _ = LIST_METHODS[method]
         mounts = [mount for mount in self._registry.mounts if kind in mount.provider.kinds]
-        # All at once: a slow provider must not delay the others.
+        # Concurrently: a slow provider must not delay the others.
         found = await asyncio.gather(*[_provided(method, mount, context) for mount in mounts], return_exceptions=True)
         own = self._registry.own(method)
-        # The first one keeps its name, as requests go to the first provider that knows it.
+        # The first item of a name is kept, because requests go to the first provider that knows the name.
         others: dict[str, Definition] = {}
         for items in found:
             # One provider that fails must not hide the tools of all others.
@@ -290,7 +290,7 @@ class Methods:
         raise UnknownName(ErrorCode.INVALID_PARAMS, "Unknown tool")
 
     def _providers(self, kind: FeatureKind, name: str) -> Iterator[tuple[Provider, str]]:
-        """Yield the providers that may know a name, each with the name that it has there."""
+        """Yield the providers that may know a name, each with its own form of the name."""
         for mount in self._registry.mounts:
             inner = name if kind == "resources" else mount.inner(name)
             if inner is not None and kind in mount.provider.kinds:
@@ -328,7 +328,7 @@ class Methods:
             arguments, faults = tool.checked.read_arguments(arguments)
             if faults:
                 return tool.checked.refusal(faults)
-            # After the check: the schema of such a tool lets unknown arguments pass.
+            # After the check, because the schema of such a tool allows unknown arguments.
             if tool.ignores_unknown:
                 arguments = {name: value for name, value in arguments.items() if name in function.parameters}
             try:
@@ -369,14 +369,14 @@ class Methods:
     async def _read_resource(self, params: dict[str, Any], context: Context) -> dict[str, Any]:
         if "uri" not in params:
             raise invalid_params("uri is missing")
-        # Before any function sees it.
+        # Checked before any function sees the URI.
         uri = check_uri(params["uri"])
         value: Any = None
         registered: Registered[Resource] | Registered[ResourceTemplate] | None = self._registry.resources.get(uri)
         if registered is not None:
             value = await _awaited(registered.function.call({}, context))
         else:
-            # Providers before templates: a template such as `{+path}` would take everything.
+            # Providers come before templates: a template such as `{+path}` would match everything.
             for provider, _ in self._providers("resources", uri):
                 if value is None and (provider.unsafe_uris or not is_unsafe_uri(uri)):
                     value = await provider.read_resource(uri, context)
@@ -399,7 +399,7 @@ class Methods:
             raise UnknownName(unknown.code, unknown.message, unknown.data)
         shown = None if registered is None else registered.definition
         try:
-            # Such as `input_required`: it has no contents to be made.
+            # For example `input_required`, which has no contents.
             if isinstance(value, WholeResult) and "contents" not in (value := _whole(value)):
                 return value
             return made_contents(uri, value, shown)
@@ -527,7 +527,7 @@ async def _awaited(value: Any) -> Any:
 
 
 def _invalid_value(what: str, error: Exception) -> TypeError:
-    """Return the error about what the function of a tool, a prompt or a resource returned."""
+    """Return the error about the value that the function of a tool, a prompt or a resource returned."""
     return TypeError(f"{what} returned an invalid value: {error}")
 
 
@@ -538,7 +538,7 @@ def _whole(result: WholeResult) -> dict[str, Any]:
 
 def _completion(values: Sequence[Any], total: Any = None, has_more: Any = None) -> dict[str, Any]:
     """The `completion` member for these values."""
-    # Checked before the list is cut: a wrong value is an error wherever it is.
+    # Checked before the list is cut: a wrong value is an error at any position.
     if not all(isinstance(value, str) for value in values):
         raise TypeError("the values of a completion must be strings")
     # More would make clients refuse the whole response.

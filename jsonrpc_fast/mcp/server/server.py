@@ -64,7 +64,7 @@ class ServerProvider(Provider):
         server_lifespan: Its lifespan.
     """
 
-    unsafe_uris = True  # its templates decide
+    unsafe_uris = True  # the templates of the server decide
 
     def __init__(self, registry: Registry, methods: Methods, server_lifespan: Lifespan) -> None:
         self._registry = registry
@@ -96,7 +96,7 @@ class ServerProvider(Provider):
     async def list_items(self, method: str, context: Context) -> list[Definition]:
         items: list[Definition] = []
         params: dict[str, Any] = {}
-        # The inner server may have a page size of its own.
+        # The inner server may have its own page size.
         while (page := await self._serve(method, params, context)) is not None:
             for item in page[LIST_METHODS[method].member]:
                 # The tasks of the inner server are not served through the outer one.
@@ -128,7 +128,8 @@ class ServerProvider(Provider):
         inner = mounted(context, method, self._methods.shared)
         try:
             return await self._methods.serve_mounted(params, inner)
-        # The outer server tries the next provider. Any other error -32602 is about the params, and is the client's.
+        # The outer server then tries the next provider. Any other error -32602 is about the params, and goes to the
+        # client.
         except UnknownName:
             return None
 
@@ -146,8 +147,8 @@ class Server(Decorators, Served):
         instructions: How to use the server, for the client's model.
         icons: Icons of the server, for user interfaces (2025-11-25 and later).
         website_url: The website of the server (2025-11-25 and later).
-        lifespan: A function that takes the server and returns an async context manager, for what functions need while
-            the server runs. They get its value as `Context.lifespan`.
+        lifespan: A function that takes the server and returns an async context manager, for resources that functions
+            need while the server runs. They get its value as `Context.lifespan`.
         versions: The revisions to support, in any order.
         page_size: Number of items on one page of a list; None: all of them, since many clients read only one page.
         strict: Whether the arguments of tools must have the right types as sent: see `tool`.
@@ -160,12 +161,12 @@ class Server(Decorators, Served):
         capabilities: Capabilities to declare in addition to the registered ones, or in place of them: extensions,
             tasks, experimental. Register their methods with `method`; functions return their results as `WholeResult`.
             The declared `extensions` are added to the registered ones.
-        tasks: Where the tasks of tools with task support are kept; by default in a `TaskStore` with its own limits.
-        state_key: What protects the state that modern clients carry between the rounds of a request: 32 random bytes or
-            more to sign with; several of these: the first one signs, and all are accepted; or a cipher, such as
-            `cryptography.fernet.Fernet`, which also hides it. All processes of a server need the same. By default a
+        tasks: The store for the tasks of tools with task support; by default a `TaskStore` with its default limits.
+        state_key: Protects the state that modern clients carry between the rounds of a request: 32 random bytes or more
+            to sign with; several of these: the first one signs, and all are accepted; or a cipher, such as
+            `cryptography.fernet.Fernet`, which also hides it. All processes of a server need the same key. By default a
             random key of this process.
-        state_seconds: How long such a state is valid, that is, how long a user may take to respond.
+        state_seconds: How long such a state is valid: how long a user may take to respond.
 
     Attributes:
         versions: The revisions that the server supports, the oldest first.
@@ -225,14 +226,15 @@ class Server(Decorators, Served):
         self._info = Implementation(name=name, version=version, **given)
         self._instructions = instructions
         self.versions: tuple[str, ...] = in_order(versions)
-        # The revision of a client is known only after its first message: the transport reads what any of them may send.
+        # The revision of a client is known only after its first message, so the transport accepts messages of all
+        # revisions.
         profiles = [REVISIONS[version].profile for version in self.versions]
         self.profile: Profile = profiles[-1].replace(batches=any(profile.batches for profile in profiles))
         self._cache_hints: dict[str, Any] = {"ttl_ms": ttl_ms, "cache_scope": cache_scope}
         self._declared = ServerCapabilities() if capabilities is None else capabilities
         self.lifespan: Lifespan = Lifespan(lifespan, self)
         self.tasks: TaskStore = TaskStore() if tasks is None else tasks
-        # A store belongs to one server: its changes go to the clients of this one.
+        # A store belongs to one server: its changes are sent to the clients of that server.
         self.tasks.on_change = self._task_changed
         seal = StateSeal(state_key, name, state_seconds)
         self._methods = Methods(
@@ -248,7 +250,7 @@ class Server(Decorators, Served):
         declared = {name: getattr(self._declared, name) for name in names}
         declared = {name: value for name, value in declared.items() if value is not msgspec.UNSET}
         if registered.extensions is not msgspec.UNSET:
-            # Merged, since both lists are open: a declared extension does not withdraw that of the tasks.
+            # Merged: a declared extension must not remove the extension for tasks.
             declared["extensions"] = {**registered.extensions, **declared.get("extensions", {})}
         return msgspec.structs.replace(registered, **declared)
 
@@ -272,7 +274,7 @@ class Server(Decorators, Served):
 
             server.mount(weather, prefix="weather")  # its tool `now` is `weather_now` here
 
-        What begins with the server, such as the lifespan of another server, must be mounted before the server runs.
+        A server or provider with a lifespan must be mounted before the server runs.
 
         Args:
             other: A `Server`, or an object of a class derived from `Provider`.
@@ -280,8 +282,8 @@ class Server(Decorators, Served):
             separator: What separates the prefix from the name.
 
         Raises:
-            ValueError: A name is known to be registered here already; another prefix begins with this one, so that
-                names would be ambiguous; or `other` is this server, or has it mounted.
+            ValueError: A name is already registered here; another prefix begins with this one, so that names would be
+                ambiguous; or `other` is this server, or has it mounted.
             StateError: The server is already running, and `other` has a lifespan, which could not begin any more.
         """
         check_type("other", other, Server, Provider)

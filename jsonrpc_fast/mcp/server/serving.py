@@ -42,7 +42,7 @@ class _ServedChannel(MemoryChannel):
     async def open(self, events: Events) -> None:
         """Begin the lifespan of the server, and let it serve the other end."""
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # A task: the server runs as long as the channel, not only while it opens.
+        # A separate task, because the server runs as long as the channel, not only while it opens.
         self.serving = asyncio.ensure_future(self.serve(ready))
         await ready
         await super().open(events)
@@ -80,7 +80,7 @@ class InProcess(MemoryTransport):
 
     async def _serve(self, ready: asyncio.Future[None]) -> None:
         try:
-            # Entered here, although `run` does so, too: a lifespan that cannot begin must fail `connect`, not a task.
+            # Entered here, although `run` does so, too: if the lifespan cannot begin, `connect` must fail, not a task.
             async with self._lifespan:
                 if not ready.done():
                     ready.set_result(None)
@@ -94,7 +94,7 @@ class InProcess(MemoryTransport):
         """Wait until the transport and the server's end of it are closed."""
         await super().wait_closed()
         if self.channel.serving is not None:
-            # The server's functions may still run: a test that has left the block must not be disturbed by them.
+            # The server's functions may still be running, and must not affect a test after its block.
             await asyncio.wait([self.channel.serving])
 
 
@@ -106,8 +106,8 @@ class ConnectionFactory:
         versions: The revisions that it supports, the oldest first.
         lifespan: Begins with the first client, or before it, and ends with the last one.
         tasks: The tasks.
-        connections: The connections in use. Whoever serves them keeps this up to date.
-        changes: Changes whenever new connections declare something else.
+        connections: The connections in use. The code that serves them keeps this up to date.
+        changes: A number that changes whenever new connections would declare something else.
         may_need_scopes: Whether `tool_scopes` may return any.
         keeps_raw: Whether the connections take payloads as `Raw`.
     """
@@ -175,12 +175,12 @@ class Served(ConnectionFactory):
         Raises:
             TypeError, ValueError: An option has a wrong type or value.
         """
-        # `run_stdio` takes the rest: an unknown option is its TypeError.
+        # `run_stdio` takes the other options, and raises TypeError for an unknown one.
         session_options: Any = {
             name: value for name, value in options.items() if name in SessionOptions.__optional_keys__
         }
         transport_options: Any = {name: value for name, value in options.items() if name not in session_options}
-        # Here, before the process takes its stdin and stdout.
+        # Checked here, before the process takes over its stdin and stdout.
         check_options(**session_options)
 
         async def serve(transport: Transport) -> None:
@@ -249,7 +249,7 @@ class Served(ConnectionFactory):
         return http_serving().run_http(app, host, port, grace_seconds=grace_seconds, uvicorn_options=uvicorn_options)
 
     def on_signal(self) -> None:
-        """Begin to end, at the first signal of `serve_stdio`."""
+        """Begin to shut down, at the first signal of `serve_stdio`."""
         self.end_subscriptions()
 
     def end_subscriptions(self) -> None:

@@ -83,7 +83,7 @@ class bare_or_called(Generic[P]):  # named like a function, as is `property`
         @functools.wraps(method)
         def register(*arguments: Any, **options: Any) -> Any:
             first = arguments[0] if arguments else None
-            # The function itself, or the name: `@server.tool` and `@server.tool("name")`.
+            # `@server.tool` passes the function itself, `@server.tool("name")` the name.
             if first is None or isinstance(first, str):
                 return method(*arguments, **options)
             if not callable(first):
@@ -178,7 +178,7 @@ class Decorators(Registry):
                 of classes. They are always logged. The default is that of the server.
             scopes: The scopes that the bearer token of a call needs, in addition to those of `Authorization`. Over HTTP
                 a call without them is refused with 403; without `Authorization`, all calls are. The tool is listed
-                nevertheless, so that clients can request the scopes. Other transports have no tokens, so anybody may
+                nevertheless, so that clients can request the scopes. Other transports have no tokens, so anyone may
                 call it there.
             task_support: Whether calls run as tasks, whose results the client fetches later: "forbidden"; "optional":
                 if the client knows tasks; "required": a client that does not gets an error.
@@ -406,7 +406,7 @@ class Decorators(Registry):
         def register(function: Function) -> Function:
             method = _method_name(name_of(function) if name is None else name)
             methods = frozenset().union(*[revision.client_requests for revision in REVISIONS.values()])
-            # Those of tasks may be served by the program itself, with a store of its own.
+            # A program may serve the methods of tasks itself, with its own store.
             if method in methods and not method.startswith("tasks/"):
                 raise ValueError(f"{method} is a method of the protocol")
             self._add(self.methods, method, RegisteredFunction(function, role="method", name=name), None)
@@ -436,7 +436,7 @@ class Decorators(Registry):
         """
 
         def register(function: Function) -> Function:
-            # The session reads them before any function could.
+            # The session reads these before any function could.
             if _method_name(method) in McpConvention.methods:
                 raise ValueError(f"the session handles {method}")
             self._add(self.notifications, method, RegisteredFunction(function), None)
@@ -446,7 +446,7 @@ class Decorators(Registry):
 
     def _address(self, function: RegisteredFunction) -> str:
         """The URI or template of a resource that is registered without one."""
-        # Simple expressions: a value is one segment, and cannot lead out of its place.
+        # Simple expressions: a value is a single segment, and cannot change the rest of the path.
         parts = [f"{{{name}}}" for name in function.parameters]
         return "/".join([f"resource://{quote(self._provider, safe='')}", function.name, *parts])
 

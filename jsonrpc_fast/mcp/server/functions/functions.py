@@ -43,7 +43,7 @@ _REFUSED: Final[dict[Role, tuple[type, ...]]] = {
     "resource": (int, float),
     "method": (str, int, float, bytes, bytearray, list, tuple, set, frozenset, types.NoneType),
 }
-"""By role: types that are never a valid result."""
+"""The types that are never a valid result, by role."""
 _MAX_SHAPES: Final = 64
 
 
@@ -89,7 +89,7 @@ class ThreadContext(Context):
 
     def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
         """Report progress: see `Context.report_progress`."""
-        # The session writes on the loop: a transport is not made for two threads.
+        # The session writes on the loop, because a transport is not thread-safe.
         self._loop.call_soon_threadsafe(super().report_progress, progress, total, message)
         return self._rules.progress_token is not None
 
@@ -175,7 +175,7 @@ class RegisteredFunction:
         self.name: str = name_of(function)
         label = (name or self.name) if role is None else f"{role} {name or self.name}"
         self._context_name: str | None = None
-        self._plain_shapes: set[tuple[Any, ...]] = set()  # names and types of arguments that were plain
+        self._plain_shapes: set[tuple[Any, ...]] = set()  # names and types of arguments that were found plain
         self.parameters: dict[str, Parameter] = {}
         try:
             hints = hints_of(function)
@@ -194,7 +194,7 @@ class RegisteredFunction:
         self.takes_context: bool = thread or self._context_name is not None
         self.returns: Any = hints.get("return", Parameter.empty)
         documented = without_partial(function)
-        # An object has the docstring of its class, which is about the class and not about the call.
+        # The docstring of an object is that of its class, which does not describe the call.
         doc = inspect.getdoc(documented) if inspect.isroutine(documented) else None
         description, described = read_docstring(doc, self.parameters)
         self.description: str | None = description
@@ -264,13 +264,13 @@ class RegisteredFunction:
         plain = None if found is None else found.plain
         if found is None or plain is None:
             return False
-        # If there are as many arguments as parameters and each is known, none is missing: the loop checks that.
+        # If there are as many arguments as parameters and each is known, none is missing. The loop checks the latter.
         if len(arguments) != len(plain) and not found.required <= arguments.keys():
             return False
         for name, value in arguments.items():
             if name not in plain or type(value) not in plain[name]:
                 return False
-        # Bounded: the names and the classes come from the client.
+        # Bounded, because the names and the classes come from the client.
         if len(self._plain_shapes) < _MAX_SHAPES:
             self._plain_shapes.add(shape)
         return True
@@ -290,7 +290,7 @@ class RegisteredFunction:
         return self._function(**arguments, **{self._context_name: context})
 
     def _check_result(self, hints: Mapping[str, Any], role: Role) -> None:
-        # Its result would be a generator, which has no JSON form, and which nothing would close.
+        # Its result would be a generator, which has no JSON form, and which no code would close.
         if inspect.isgeneratorfunction(self._function) or inspect.isasyncgenfunction(self._function):
             raise TypeError("a generator is not supported")
         if "return" in hints and (part := _unsupported(hints["return"], _REFUSED[role])) is not None:
@@ -339,11 +339,11 @@ def _unsupported(annotation: Any, refused: tuple[type, ...]) -> Any:
         return None
     if issubclass(kind, refused) or issubclass(kind, (Iterator, AsyncIterable)):
         return annotation
-    # The items decide: `list[Generator]` is as wrong as a generator.
+    # The type of the items matters: `list[Generator]` is as wrong as a generator.
     if issubclass(kind, Iterable) and not typing.is_typeddict(kind):
         parts = (part for part in arguments if part is not Ellipsis)
         return next((part for part in parts if _unsupported(part, ()) is not None), None)
-    # msgspec knows no paths, but they are written as texts.
+    # msgspec does not know paths, but they are written as strings.
     if issubclass(kind, (PurePath, types.NoneType)):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Providers: tools, prompts and resources from elsewhere, and servers inside other servers.
+"""Providers: tools, prompts and resources from other sources, and servers inside other servers.
 
     class Notes(Provider):
         async def list_tools(self, context: Context) -> list[Tool]:
@@ -18,8 +18,8 @@ Rules:
     the names are known in advance (`Provider.names`); otherwise a list shows only the first one, and the log names the
     other.
   - Lists are merged, then divided into pages. A provider whose list fails is left out of it, and is logged.
-  - A list depends on the request: a provider may show each user different items. What a provider does not show it
-    should not serve either.
+  - A list depends on the request: a provider may show each user different items. It should not serve an item that it
+    does not show.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Provider:
 
         Args:
             name: Its name, without the prefix.
-            arguments: The arguments as the client sent them: nothing has checked them.
+            arguments: The arguments as the client sent them, unchecked.
             context: The request.
 
         Returns:
@@ -140,7 +140,7 @@ class Provider:
         return ()
 
     def lifespan(self) -> AbstractAsyncContextManager[Any] | None:
-        """Return what to enter before the server runs, and to leave afterwards, such as a connection; None without it.
+        """Return a context manager, such as a connection, to enter before the server runs and leave afterwards; or None.
 
         It is called each time the server begins to run (see `Server.lifespan`), and when the provider is mounted.
         """

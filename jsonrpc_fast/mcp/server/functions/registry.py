@@ -34,7 +34,7 @@ from .providers import FeatureKind, Provider
 D = TypeVar("D", bound=Definition)
 
 ShownErrors = bool | tuple[type[Exception], ...]
-"""Whose texts a tool shows to the client: none, all exceptions, or these."""
+"""The exceptions whose texts a tool shows to the client: none, all, or these classes."""
 
 _TASKS: Final = ServerTasks(
     list=EmptyObject(), cancel=EmptyObject(), requests=ServerTaskRequests(tools=ToolTasks(call=EmptyObject()))
@@ -128,7 +128,7 @@ class Registry:
 
     def capabilities(self) -> ServerCapabilities:
         """Return the capabilities of the features that are registered now."""
-        # A provider has no names to count yet: the kinds that it may have are declared.
+        # The names of a provider are not known yet, so all kinds that it may have are declared.
         provided = {kind for mount in self.mounts for kind in mount.provider.kinds}
         prompts = bool(self.prompts) or "prompts" in provided
         resources = bool(self.resources or self.resource_templates) or "resources" in provided
@@ -165,7 +165,7 @@ class Registry:
 
     def tool_scopes(self, name: str) -> frozenset[str]:
         """Return the scopes that a call of a tool needs over HTTP; none for an unknown tool."""
-        # What is registered here hides the tools of providers.
+        # A tool that is registered here hides a provider's tool of the same name.
         if (tool := self.tools.get(name)) is not None:
             return tool.scopes
         inside = [(mount.provider, mount.inner(name)) for mount in self.mounts]
@@ -189,7 +189,7 @@ class Registry:
         if prefix:
             self._prefixes.add(prefix)
         self.mounts.append(mount)
-        # A provider may get a tool with scopes at any time.
+        # A provider may add a tool with scopes at any time.
         self.may_need_scopes = True
         for kind in get_args(FeatureKind):
             if kind in provider.kinds:

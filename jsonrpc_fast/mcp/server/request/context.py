@@ -48,7 +48,7 @@ class HttpRequest(Protocol):
     """The HTTP request that carried a message.
 
     Attributes:
-        claims: What the check of the bearer token returned; None without authorization.
+        claims: The result of the check of the bearer token; None without authorization.
         subject: The subject that the bearer token identifies; None without authorization.
         scope: The scope of the HTTP request, as ASGI defines it: headers, client, path.
     """
@@ -161,7 +161,7 @@ class Context:
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """`_meta` of the request, {} without one. Nothing checks the members that the protocol does not define."""
+        """`_meta` of the request, {} without one. Members that the protocol does not define are not checked."""
         # A client may send anything there: legacy requests are not checked.
         meta = self._params.get("_meta")
         return meta if isinstance(meta, dict) else {}
@@ -178,7 +178,7 @@ class Context:
 
     @property
     def client_info(self) -> Implementation | None:
-        """Name and version of the client, or None. Nothing verifies them."""
+        """Name and version of the client, or None. They are not verified."""
         return self._rules.client_info
 
     @property
@@ -188,7 +188,7 @@ class Context:
 
     @property
     def claims(self) -> Any:
-        """What the check of the bearer token of this request returned; None without authorization.
+        """The result of the check of this request's bearer token; None without authorization.
 
         See `jsonrpc_fast.mcp.http.authorization`.
         """
@@ -253,9 +253,9 @@ class Context:
         Up to 2025-11-25 the session sends the request, and cancels it if the client cancels the one being served.
 
         In 2026-07-28 the function stops here if the client has not sent the result yet. It runs again from the start
-        once the client has. So everything before the last `call` must be repeatable, and must make the same requests
-        with the same params; what must not change, such as a price or a random value, is kept in `state`. Concurrent
-        requests, as with `asyncio.gather`, take one round; clients allow about ten.
+        once the client has sent it. So everything before the last `call` must be repeatable, and must make the same
+        requests with the same params; keep values that must not change, such as a price or a random value, in `state`.
+        Concurrent requests, as with `asyncio.gather`, take one round; clients allow about ten.
 
         Args:
             method: The method of the request.
@@ -305,18 +305,18 @@ class Context:
         Do not ask for passwords or keys: use `elicit_url`.
 
         Args:
-            message: What the user is asked.
+            message: The question for the user.
             form: A dataclass, TypedDict, msgspec Struct or pydantic model whose fields are strings, numbers, booleans,
                 enums of strings, or lists of such enums; or a JSON Schema of such an object.
             timeout: As in `call`.
             key: As in `call`.
 
         Returns:
-            What the user did, and what they entered.
+            The user's action, and the input.
 
         Raises:
             TypeError: The form is not supported.
-            ValueError: The response does not match the form. The text does not show what the user entered.
+            ValueError: The response does not match the form. The text does not show the user's input.
             RpcError, CallTimeout, ConnectionLost: As in `call`.
         """
         made = form_of(form)
@@ -336,8 +336,8 @@ class Context:
     ) -> Action:
         """Ask the user to open a URL, such as a page to log in. The client does not see what the user enters.
 
-        Up to 2025-11-25 the server can notify the client when the user is done:
-        `await context.notify("notifications/elicitation/complete", {"elicitationId": id})`.
+        Up to 2025-11-25 the server can notify the client when the user has finished: `await
+        context.notify("notifications/elicitation/complete", {"elicitationId": id})`.
 
         Args:
             message: Why the user should open it.
@@ -392,7 +392,7 @@ class Context:
             RpcError, CallTimeout, ConnectionLost: As in `call`.
         """
         check_count("max_tokens", max_tokens, 1, may_be_none=False)
-        # Both are sequences or iterables themselves: a text would become its characters.
+        # A str or a mapping is itself iterable: a text would become its characters.
         listed = [messages] if isinstance(messages, (str, Mapping)) else list(messages)
         request = {"messages": sampling_messages(listed), "maxTokens": max_tokens, **to_json(params)}
         return await self.call("sampling/createMessage", request, timeout=timeout, key=key)
@@ -460,7 +460,7 @@ class Context:
             RpcError: The client cannot receive notifications yet (-32600, before `notifications/initialized`).
             ConnectionLost, StateError: The connection is closed.
         """
-        # The server decides who gets these and when: one more would break the order, or a subscription.
+        # The server decides who gets these and when. An additional one would break their order, or a subscription.
         if method in _SENT_OTHERWISE:
             raise ValueError(f"notify cannot send {method}: the server sends it itself")
         members = None if params is None else to_json(dict(params))
@@ -571,7 +571,7 @@ def mounted(context: Context, method: str, server: ContextServer) -> Context:
 
 def copy_to(copy: Context, context: Context) -> None:
     """Make a context of a subclass serve the same request as another one, with the same input."""
-    # Opened first, so that both contexts share what the function asks and keeps.
+    # Opened first, so that both contexts share the questions and the state of the function.
     if context.revision.is_modern:
         open_inputs(context)
     for name in Context.__slots__:

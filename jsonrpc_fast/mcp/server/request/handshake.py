@@ -52,7 +52,7 @@ _LEGACY_REQUESTS: Final = frozenset().union(*[REVISIONS[version].client_requests
 _SERVED_PLAINLY: Final = {
     version: REVISIONS[version].client_requests - {"initialize", "ping"} for version in HANDSHAKE_VERSIONS
 }
-"""By version: the requests of a session that the handshake only looks up, if they have no `_meta`."""
+"""By version: the requests of a session that need only a look-up if they have no `_meta`."""
 _NO_CAPABILITIES: Final = ClientCapabilities()
 _MAX_CHARACTERS: Final = 256
 _MODERN_MEMBERS: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
@@ -157,8 +157,7 @@ class ServerHandshake:
         session = self.session
         if meta is None and session is not None and method in _SERVED_PLAINLY[session.revision.version]:
             return session
-        # A modern request has no state, so the decision is made for each request; `server/discover` is modern by its
-        # name.
+        # Modern requests are stateless, so each one is examined. The name of `server/discover` makes it modern.
         if self._modern_versions and (
             method == "server/discover" or not self._legacy_versions or (meta is not None and is_modern_meta(meta))
         ):
@@ -170,7 +169,7 @@ class ServerHandshake:
         if method == "ping":
             return HandshakeResult({})
         if session is None:
-            # Clients that probe take -32601 for a server of an earlier revision.
+            # To clients that probe, -32601 means a server of an earlier revision.
             if method in _LEGACY_REQUESTS or method in self._methods:
                 raise RpcError(ErrorCode.INVALID_REQUEST, "the session is not initialized")
             raise method_not_found()
@@ -183,7 +182,7 @@ class ServerHandshake:
     def receive_notification(self, method: str) -> bool:
         """Return whether to handle a notification. Early and repeated ones are dropped ("Lifecycle")."""
         if method == "notifications/initialized":
-            # A second one must not call the functions of the notification again.
+            # A repeated notification must not call its functions again.
             is_due = self.session is not None and not self.is_initialized
             self.is_initialized |= is_due
             return is_due
@@ -202,7 +201,8 @@ class ServerHandshake:
             if session is None or message.method in MISSING_SERVER_REQUESTS[session.revision.version]:
                 return False
             return self.is_initialized or message.method == "ping"
-        # Without a session only messages of a modern request can come up: the server has no other client to write to.
+        # Without a session, the only possible messages belong to a modern request: there is no other client to write
+        # to.
         if self.is_initialized or (session is None and self._modern_versions):
             return True
         return session is not None and message.method in _BEFORE_INITIALIZED
@@ -223,7 +223,7 @@ class ServerHandshake:
                 return result
             return {name: value for name, value in result.items() if name not in _MODERN_MEMBERS}
         completed: dict[str, Any] = {"resultType": "complete"}
-        # A request for input must not be cached.
+        # A result that asks for input must not be cached.
         if method in revision.cacheable and result.get("resultType", "complete") == "complete":
             completed |= self._cache_hints
         # The members of the result come last: what a handler has set is kept.
@@ -263,20 +263,21 @@ class ServerHandshake:
         revision = REVISIONS[version]
         capabilities = meta.get(CLIENT_CAPABILITIES_KEY)
         if capabilities == {}:
-            # What most clients send: this record is read once for all of them.
+            # Most clients send the same capabilities, so the record is read only once for all of them.
             capabilities = _NO_CAPABILITIES
         else:
             capabilities = _record(ClientCapabilities, meta, CLIENT_CAPABILITIES_KEY, version)
         info = meta.get(CLIENT_INFO_KEY)  # optional here, unlike in `initialize`
         if info is not None:
-            # Clients repeat it with each request. What is remembered has a bound.
+            # Clients repeat it with each request, so it is cached, with a bound.
             is_usual = type(info) is dict and len(info) == 2
             is_usual = is_usual and type(info.get("name")) is str and type(info.get("version")) is str
             if is_usual and len(info["name"]) + len(info["version"]) < _MAX_CHARACTERS:
                 info = _client_info(version, *info.items())
             else:
                 info = _record(Implementation, meta, CLIENT_INFO_KEY, version)
-        # By request, and off without it: a modern client has no `logging/setLevel`.
+        # The level applies to one request; without it no log messages are sent. Modern clients have no
+        # `logging/setLevel`.
         level = meta.get(LOG_LEVEL_KEY)
         if level is not None and level not in LOG_LEVELS:
             raise invalid_params(f"{LOG_LEVEL_KEY} must be one of {', '.join(LOG_LEVELS)}")

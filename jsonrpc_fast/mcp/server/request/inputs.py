@@ -36,7 +36,7 @@ INPUT_REQUESTS: Final = frozenset({"elicitation/create", "roots/list", "sampling
 
 
 class InputRequired(BaseException):
-    """Stops a run that needs a response. It is a BaseException: functions must not handle it as a failed request."""
+    """Stops a run that needs a response. A BaseException, so that functions do not handle it as a failed request."""
 
 
 class Inputs:
@@ -60,7 +60,7 @@ class Inputs:
         self._may_need_input = method in MAY_NEED_INPUT
         self._responses: dict[str, bytes] = {}  # encoded: a function may change the dict that it gets
         self._asked: frozenset[str] = frozenset()  # the keys of the requests that were made in earlier rounds
-        self._digests: dict[str, str] = {}  # of the requests, by key
+        self._digests: dict[str, str] = {}  # the digests of the requests, by key
         self._used: dict[str, bytes] = {}
         self._missing: dict[str, dict[str, Any]] = {}
         self._repeats: dict[str, int] = {}
@@ -95,7 +95,7 @@ class Inputs:
             raise cannot_send()
         request = {"method": method} if params is None else {"method": method, "params": dict(params)}
         # The key names the request by its content: the order in which a function asks may differ from run to run.
-        # 128 bits: the key stands in each round's `inputRequests` and in the state.
+        # 128 bits are enough: the key is in each round's `inputRequests` and in the state, so it should be short.
         digest = hashlib.sha256(dumps(request)).hexdigest()[:32]
         is_named = key is not None
         if key is None:
@@ -108,7 +108,7 @@ class Inputs:
             self._missing[key] = request
             await _next_turn()  # with eager tasks, the other tasks make their requests in this round
             raise InputRequired
-        # Only what this run used goes into the next state: other responses would let a client grow it.
+        # Only responses that this run used go into the next state: otherwise a client could make it grow.
         self._used[key] = self._responses[key]
         response: dict[str, Any] = loads(self._responses[key])
         return response
@@ -125,12 +125,12 @@ class Inputs:
         """
         if whole is None:
             whole = {"resultType": "input_required", "inputRequests": dict(self._missing)}
-        # The requests of this round, too: the next round accepts only responses to what was asked.
+        # Including the requests of this round: the next round accepts only responses to requests that were made.
         asked = [*self._used, *whole.get("inputRequests", ())]
         responses = b",".join([b"%b:%b" % (dumps(key), response) for key, response in self._used.items()])
         values = _encode_values(self.state)
         state = b'{"asked":%b,"responses":{%b},"values":%b}' % (dumps(asked), responses, values)
-        # The client sends it back with each round, and the server would have to refuse it then.
+        # Checked here, because the server would have to refuse it when the client sends it back.
         if len(state) > MAX_STATE_BYTES:
             raise RpcError(ErrorCode.INTERNAL_ERROR, f"requestState would have more than {MAX_STATE_BYTES} bytes")
         return {**whole, "requestState": self._seal.seal(state, self._method, self._params, self._subject)}
@@ -187,10 +187,10 @@ def check_input_required(
     """
     if method not in MAY_NEED_INPUT or not revision.is_modern:
         raise cannot_send()
-    # What the function wrote there would be neither signed nor bound to the request.
+    # A `requestState` that the function wrote would be neither signed nor bound to the request.
     if "requestState" in result:
         raise ValueError("the server makes requestState itself: use Context.state")
-    # The function wrote it by hand: a mistake must not reach the client.
+    # A mistake of the function that wrote it must not reach the client.
     requests = result.get("inputRequests", {})
     if not isinstance(requests, Mapping):
         raise TypeError("inputRequests must be a mapping")

@@ -8,8 +8,8 @@
     server = Server("shop", "1.0", lifespan=lifespan)      # functions get the database as `context.lifespan`
 
 Rules:
-  - It begins with the first user and ends with the last one. A user is a connection, an HTTP application, or whoever
-    enters `Server.lifespan`: a program that serves one connection after another enters it around them all.
+  - It begins with the first user and ends with the last one. A user is a connection, an HTTP application, or code that
+    enters `Server.lifespan`: a program that serves one connection after another enters it around all of them.
   - It runs in its own task, so users may enter and leave in any order and in any task.
   - If it cannot begin, each user that waits for it gets the exception. If it fails at the end, the last user gets it.
 """
@@ -79,7 +79,7 @@ class Lifespan:
             self._task = asyncio.create_task(self._run(self._ready, self._end, self._task))
         assert self._ready is not None
         with on_failure(self._leave):
-            # Others wait for the same lifespan: a user that is cancelled must not end it for them.
+            # Other users wait for the same lifespan, so the cancellation of one must not end it.
             await asyncio.shield(self._ready)
         return self.value
 
@@ -88,7 +88,7 @@ class Lifespan:
             await asyncio.shield(task)
 
     def cancel(self) -> None:
-        """Cancel the lifespan, because it does not end."""
+        """Cancel a lifespan that does not end."""
         if self._task is not None:
             self._task.cancel()
 
@@ -109,13 +109,13 @@ class Lifespan:
         end: asyncio.Event,
         previous: asyncio.Task[None] | None,
     ) -> None:
-        # In another loop, as in tests that run one after another, the earlier task can never be waited for.
+        # If the earlier task belongs to another loop, as in consecutive tests, it cannot be awaited.
         if previous is not None and previous.get_loop() is asyncio.get_running_loop():
             await asyncio.wait([previous])
         try:
             # In one task: a user's context managers must be left in the task in which they were entered.
             async with AsyncExitStack() as stack:
-                # First, so that the functions of a mounted server can be called as soon as this one serves.
+                # Mounted servers come first, so that their functions can be called as soon as this server serves.
                 for other in filter(None, [make() for make in self._others]):
                     await stack.enter_async_context(other)
                 if self._make is not None:
@@ -135,7 +135,7 @@ class Lifespan:
 
 
 class LifespanHolder:
-    """One user of a lifespan, which enters it when it is needed first.
+    """One user of a lifespan, which enters it when it is first needed.
 
     Args:
         lifespan: The lifespan.
@@ -188,7 +188,7 @@ class LifespanHolder:
         await self._settle(entering, undo, "the lifespan did not begin in time")
 
     async def _settle(self, step: asyncio.Future[Any], undo: Callable[[], Awaitable[None]], late: str) -> None:
-        """Wait until the lifespan has begun or ended, and undo that if it is late or this is cancelled."""
+        """Wait until the lifespan has begun or ended. Undo the step if it is late or this is cancelled."""
         is_late = True
         try:
             await asyncio.wait([step], timeout=self._seconds)

@@ -36,7 +36,7 @@ STATE_SECONDS: Final = 3600.0
 _MIN_KEY_BYTES: Final = 32
 _MAX_TOKEN_CHARACTERS: Final = 2 * MAX_STATE_BYTES  # base64 takes a third more
 _LABEL: Final = b"jsonrpc_fast.mcp requestState"
-"""Signed with each token, so that nothing signed elsewhere with the same key is valid here."""
+"""Signed together with each token, so that data signed elsewhere with the same key is not valid here."""
 _CLAIMS: Final = struct.Struct(">d32s")  # the time of expiry and the digest of the request, before the contents
 _SIGNATURE_BYTES: Final = 32
 _logger: Final = logger_of("mcp")
@@ -44,7 +44,7 @@ _logger: Final = logger_of("mcp")
 
 @runtime_checkable
 class StateCipher(Protocol):
-    """Authenticated encryption: `Fernet` and `MultiFernet` of the package `cryptography`, or an object like these."""
+    """Authenticated encryption: `Fernet` or `MultiFernet` of the package `cryptography`, or a similar object."""
 
     def encrypt(self, data: bytes, /) -> bytes:
         """Return an ASCII token that hides the data."""
@@ -84,10 +84,10 @@ class StateSeal:
         """Return the token for the result of a request.
 
         Args:
-            contents: What the token holds.
+            contents: The content of the token.
             method: The method of the request.
             params: The params of the request.
-            subject: Who sent the request, with the same `repr` each time; None if it is not known.
+            subject: The sender of the request, with the same `repr` each time; None if unknown.
         """
         claims = _CLAIMS.pack(self._clock() + self._seconds, self._digest(method, params, subject))
         return self._cipher.encrypt(claims + contents).decode("ascii")
@@ -98,7 +98,7 @@ class StateSeal:
         Raises:
             RpcError: The token is not valid for this request (-32602).
         """
-        # Before it is decoded: the client chooses its length.
+        # Checked before it is decoded, because the client chooses its length.
         if not isinstance(token, str) or len(token) > _MAX_TOKEN_CHARACTERS:
             raise refusal("is not a string, or too long")
         try:
@@ -106,7 +106,7 @@ class StateSeal:
             expiry, digest = _CLAIMS.unpack_from(data)
         except Exception:  # of a class of the cipher
             raise refusal("was not made with a key of this server, or was altered") from None
-        # Not `>=`: a time that is NaN, which the user's cipher may let pass, has expired.
+        # Not `>=`: a time of NaN, which may get past the user's cipher, must be treated as expired.
         if not self._clock() < expiry:
             raise refusal("has expired")
         if not hmac.compare_digest(digest, self._digest(method, params, subject)):
@@ -115,11 +115,10 @@ class StateSeal:
 
     def _digest(self, method: str, params: Mapping[str, Any], subject: object) -> bytes:
         request: list[Any] = [self._server, method, repr(subject)]
-        # `_meta`, `inputResponses` and `requestState` differ from round to round: they are not what identifies a
-        # request.
+        # `_meta`, `inputResponses` and `requestState` differ from round to round, so they do not identify a request.
         request += [params.get("uri")] if method == "resources/read" else [params.get("name"), params.get("arguments")]
         try:
-            # Sorted: a client may write the members of the arguments in another order in the next round.
+            # Sorted, because a client may write the members of the arguments in another order in the next round.
             return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).digest()
         except RecursionError:
             raise invalid_params("arguments nest too deeply for a request that takes several rounds") from None
@@ -133,7 +132,8 @@ class _Signer:
     """
 
     def __init__(self, keys: Sequence[bytes]) -> None:
-        # The keys that sign are derived: a key that the program uses elsewhere, too, signs nothing that is valid there.
+        # The signing keys are derived, so that signatures made here are not valid elsewhere, even if the program uses
+        # its key there, too.
         self._keys = [hmac.digest(key, _LABEL, hashlib.sha256) for key in keys]
 
     def encrypt(self, data: bytes) -> bytes:
@@ -142,7 +142,7 @@ class _Signer:
     def decrypt(self, token: bytes) -> bytes:
         signed = base64.b64decode(token, b"-_", validate=True)
         signature, data = signed[:_SIGNATURE_BYTES], signed[_SIGNATURE_BYTES:]
-        # No `any`: the time must not reveal which key it was.
+        # Not `any`, whose time would reveal which key it was.
         if not sum([hmac.compare_digest(signature, hmac.digest(key, data, hashlib.sha256)) for key in self._keys]):
             raise binascii.Error
         return data
@@ -151,7 +151,7 @@ class _Signer:
 def _cipher_of(key: object) -> StateCipher:
     if key is None:
         return _Signer([secrets.token_bytes(_MIN_KEY_BYTES)])
-    # By its methods: this package does not depend on `cryptography`.
+    # Recognized by its methods, because this package does not depend on `cryptography`.
     if isinstance(key, StateCipher):
         return _checked(key)
     keys = [key] if isinstance(key, bytes) else key
@@ -165,7 +165,7 @@ def _cipher_of(key: object) -> StateCipher:
 def _checked(cipher: StateCipher) -> StateCipher:
     """Return a cipher after a check that it decrypts its own tokens. Raises TypeError if it does not."""
     try:
-        # At once, not with the first request: a program with a wrong key must not start.
+        # Checked at once, not with the first request: a program with a wrong key must not start.
         token: object = cipher.encrypt(b"state")
         is_usable = isinstance(token, bytes) and token.isascii() and cipher.decrypt(token) == b"state"
     except Exception as error:
@@ -176,6 +176,6 @@ def _checked(cipher: StateCipher) -> StateCipher:
 
 
 def refusal(reason: str) -> RpcError:
-    """Return the error for a state, and log the reason, which the client does not get."""
+    """Return the error for an invalid state, and log the reason, which the client does not get."""
     _logger.warning("a requestState was refused: it %s", reason)
     return invalid_params("requestState is invalid or has expired")

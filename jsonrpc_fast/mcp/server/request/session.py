@@ -1,4 +1,4 @@
-"""The session of one client, as a server, a gateway or a program behind HTTP has it, and what is sent to the client.
+"""The session of one client of a server, a gateway or a program behind HTTP, and the messages to this client.
 
 Rules:
   - A legacy client gets requests after `notifications/initialized`, a modern one gets none.
@@ -30,14 +30,14 @@ _MAX_UNWRITTEN_BYTES: Final = 1024 * 1024  # a client with more unwritten bytes 
 
 
 class ClientConnection:
-    """The connection of one client, for what serves it over HTTP."""
+    """The connection of one client: the interface for serving it over HTTP."""
 
     def serve_at_once(self, message: Request, subject: object) -> bytes | Run | None:
-        """Serve a request in the task of its HTTP request, if it needs nothing else. By default, none is.
+        """Serve a request in the task of its HTTP request, if it needs nothing else. By default, no request is.
 
         Args:
             message: The request.
-            subject: Who sent it: see `Context.subject`.
+            subject: The sender: see `Context.subject`.
 
         Returns:
             See `Inbox.serve_at_once`.
@@ -60,7 +60,7 @@ class ClientConnection:
         """End all subscriptions of a modern client with their responses. By default it has no subscriptions."""
 
     def can_serve(self, request: Request | None = None) -> bool:
-        """Return whether it can serve a request of another client (None: any), of which there may be one."""
+        """Return whether it can serve a request of another client; None: any request. By default, it cannot."""
         return False
 
     @property
@@ -111,7 +111,7 @@ class FrontSession(McpSession, ClientConnection):
 
     def _on_end(self) -> None:
         self.end_streams()
-        # Then the session: the responses that end the subscriptions are written before it closes.
+        # The session ends afterwards, so the responses that end the subscriptions are written before it closes.
         super()._on_end()
 
     @property
@@ -149,7 +149,7 @@ class FrontSession(McpSession, ClientConnection):
         rules: RequestRules | None = None,
         destination: Destination | None = None,
     ) -> None:
-        """Send a log message if the client wants its level. `rules` are those of the request it belongs to."""
+        """Send a log message if the client wants its level. `rules` are those of its request."""
         check_level(level)
         # A modern request says itself which level it wants. A message of the server goes only to legacy clients.
         if rules is not None and rules.revision.is_modern:
@@ -164,7 +164,7 @@ class FrontSession(McpSession, ClientConnection):
         self.push([Notification("notifications/message", params)], destination)
 
     def push(self, notifications: Iterable[Notification], destination: Destination | None = None) -> None:
-        """Send notifications without waiting for the client to read. A client that has gone needs none."""
+        """Send notifications without waiting for the client to read. If the client is gone, do nothing."""
         for notification in notifications:
             try:
                 self.notify_soon(notification.method, notification.params, destination=destination)

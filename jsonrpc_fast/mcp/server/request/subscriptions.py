@@ -39,7 +39,7 @@ _CHANGES: Final = {
     "prompts": "promptsListChanged",
     "resources": "resourcesListChanged",
 }
-"""By kind: the member of a filter that asks for changes to its list."""
+"""The member of a filter that asks for changes to a list, by kind."""
 
 URIS: Final = "resourceSubscriptions"
 """The member of a filter with the URIs whose changes the client wants."""
@@ -99,7 +99,7 @@ class ClientSubscriptions:
         Raises:
             RpcError: The filter is invalid (-32602), or there are too many streams (-32603).
         """
-        # The filter is checked first, so that an invalid one is -32602 even when there is no room.
+        # The filter is checked first, so that an invalid one gets -32602 even when there is no room.
         stream = SubscriptionStream(id, self._supported(filter), destination)
         if len(self.streams) >= MAX_STREAMS:
             raise RpcError(ErrorCode.INTERNAL_ERROR, "too many subscriptions")

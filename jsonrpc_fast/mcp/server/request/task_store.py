@@ -6,7 +6,7 @@ Rules:
   - In 2026-07-28 tasks are an extension. A call of a tool with task support becomes a task if the request declares the
     extension. The result is part of `tasks/get`; the client responds to the requests of the task with `tasks/update`.
   - A task belongs to the client that created it: to the session up to 2025-11-25, and to the subject of its token if
-    there is one. For others it does not exist. Ids have 192 random bits.
+    there is one. For other clients it does not exist. Ids have 192 random bits.
   - The number of tasks is limited. A task is dropped, and stopped if it still runs, when its `ttl` has elapsed or its
     session ends.
 
@@ -75,7 +75,7 @@ class TaskStore:
         check_count("max_client_tasks", max_client_tasks, 1)
         check_count("poll_interval_ms", poll_interval_ms, 1, may_be_none=False)
         if max_client_tasks is None:
-            # One client must not be able to use up what all clients share.
+            # One client must not be able to use up the tasks that all clients share.
             max_client_tasks = max_tasks // 4 or 1
         self._max_tasks = max_tasks
         self._max_client_tasks = max_client_tasks
@@ -85,7 +85,7 @@ class TaskStore:
         self._tasks: dict[str, Task] = {}
         self._created = 0
         self._notifying: set[asyncio.Task[None]] = set()
-        self._runs: set[asyncio.Task[Any]] = set()  # those of dropped tasks, too, until their functions have ended
+        self._runs: set[asyncio.Task[Any]] = set()  # including those of dropped tasks, until their functions have ended
         self.on_change: Callable[[Task], None] | None = None
 
     def __len__(self) -> int:
@@ -138,12 +138,12 @@ class TaskStore:
         if method == "tasks/get":
             return task.details() if task.is_modern else task.describe()
         if method == "tasks/cancel":
-            # An error only in 2025-11-25; for the extension a late cancellation has succeeded.
+            # An error only in 2025-11-25; for the extension a late cancellation is a success.
             if task.is_final and not task.is_modern:
                 raise invalid_params(f"the task is already {task.status}")
             task.cancel()
             return {} if task.is_modern else task.describe()
-        # `tasks/update`: what an unknown key says is ignored, as the task may have continued.
+        # `tasks/update`: responses with unknown keys are ignored, because the task may have continued.
         responses = params.get("inputResponses")
         if not isinstance(responses, dict):
             raise invalid_params("inputResponses must be an object")
@@ -151,7 +151,7 @@ class TaskStore:
         return {}
 
     def owned(self, ids: list[str], context: Context) -> list[str]:
-        """Return those of these ids whose tasks belong to the client."""
+        """Return the ids whose tasks belong to the client."""
         owner = _owner(context)
         # Ids of other clients are not distinguished from unknown ones.
         return [id for id in ids if (task := self._tasks.get(id)) is not None and task.owner == owner]
@@ -205,11 +205,11 @@ class TaskStore:
             return task
 
         async def run() -> dict[str, Any] | None:
-            # Not the task that calls `start_task`: for a function in a thread that is another one.
+            # Not the task that calls `start_task`: for a function in a thread, that is a different task.
             current = asyncio.current_task()
             assert current is not None
             allow_task(context, partial(start, current))
-            # Before the function: the client gets its task although that may not return for hours.
+            # Before the function runs: the client gets its task although the function may take hours.
             if starts == "call":
                 await context.start_task()
             result = await function()
@@ -235,10 +235,10 @@ class TaskStore:
 
     def _add(self, context: Context) -> Task:
         owner = _owner(context)
-        # Without a session and a token all clients look the same: a limit for one would be a limit for all.
+        # Without a session and a token, clients cannot be distinguished, so a limit for one would be a limit for all.
         is_known = owner != (None, None)
         owned = sum(task.owner == owner for task in self._tasks.values()) if is_known else 0
-        # Refused, and no older task is dropped: its client may still want the result.
+        # Refused; no older task is dropped, because its client may still want the result.
         if len(self._tasks) >= self._max_tasks or owned >= self._max_client_tasks:
             raise RpcError(ErrorCode.INTERNAL_ERROR, "too many tasks")
         wanted = None
@@ -258,7 +258,7 @@ class TaskStore:
                 self.on_change(task)
 
         task = Task(owner, context.revision.is_modern, ttl_ms, self._poll_interval_ms, self._created, on_change)
-        # The client may never return: the result is not kept for longer than the time that it asked for.
+        # The client may never return, so the result is not kept longer than the client asked for.
         task.expiry = asyncio.get_running_loop().call_later(
             ttl_ms / 1000, self._drop, task, context=contextvars.Context()
         )
@@ -269,7 +269,7 @@ class TaskStore:
         if self._tasks.pop(task.id, None) is not None:
             if task.expiry is not None:
                 task.expiry.cancel()
-            # Its result cannot be fetched any more.
+            # Its result can no longer be fetched.
             if not task.is_final:
                 task.cancel()
 
@@ -289,7 +289,7 @@ class TaskStore:
         if not isinstance(id, str) or len(id) > _MAX_ID_CHARACTERS:
             raise invalid_params(f"taskId must be a string of at most {_MAX_ID_CHARACTERS} characters")
         task = self._tasks.get(id)
-        # The same error for both: an id of another client must look like one that does not exist.
+        # The same error in both cases: an id of another client must look like one that does not exist.
         if task is None or task.owner != _owner(context):
             raise invalid_params("Unknown task")
         return task
@@ -297,17 +297,17 @@ class TaskStore:
     def _list(self, params: Mapping[str, Any], context: Context) -> dict[str, Any]:
         owner = _owner(context)
         tasks = [task for task in self._tasks.values() if task.owner == owner]
-        # By number and not by id: ids are random, and new tasks belong at the end.
+        # By number, not by id: ids are random, and new tasks belong at the end.
         page, next_cursor = paginate(tasks, params.get("cursor"), key=lambda task: f"{task.number:020d}")
         result: dict[str, Any] = {"tasks": [task.describe() for task in page]}
         return result if next_cursor is None else {**result, "nextCursor": next_cursor}
 
     async def _result(self, task: Task, context: Context) -> dict[str, Any]:
         """Send the requests of a task until it ends, and return the result of the call, or raise its error."""
-        # Each waiter holds a request open, over HTTP a connection.
+        # Each waiter keeps a request open, and over HTTP a connection.
         if task.waiting_results >= MAX_RESULT_WAITERS:
             raise RpcError(ErrorCode.INTERNAL_ERROR, "too many requests wait for this task")
-        # Counted as long as it waits, whatever ends it.
+        # Counted while it waits, however the waiting ends.
         task.waiting_results += 1
         try:
             while (question := await task.next_question()) is not None:

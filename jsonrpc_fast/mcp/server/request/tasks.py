@@ -20,7 +20,7 @@ from .inputs import INPUT_REQUESTS, cannot_send
 _FINAL: Final = frozenset({"cancelled", "completed", "failed"})
 
 TaskSupport = Literal["forbidden", "optional", "required"]
-"""Whether a tool runs as a task: never, if the client wishes and can, or always."""
+"""Whether a tool runs as a task: never, if the client asks for it, or always."""
 TaskStart = Literal["call", "function"]
 """When a task starts: at once, or when the function calls `Context.start_task`."""
 
@@ -79,7 +79,7 @@ class Task:
     _poll_interval_ms: int
     number: int
     _on_change: Callable[[Task], None]
-    # 192 random bits: without a token, whoever knows the id may see the task.
+    # 192 random bits: without a token, anyone who knows the id may see the task.
     id: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     status: str = "working"
     status_message: str | None = None
@@ -93,7 +93,7 @@ class Task:
     _waiters: Waiters = field(default_factory=Waiters)
 
     def __post_init__(self) -> None:
-        # In UTC: the protocol wants timestamps with a zone, and the zone of the server is useless to a client.
+        # In UTC: the protocol requires timestamps with a time zone, and that of the server is useless to a client.
         self._created = self._updated = datetime.now(timezone.utc)
 
     @property
@@ -137,7 +137,7 @@ class Task:
         self._updated = max(datetime.now(timezone.utc), self._updated + timedelta(milliseconds=1))
         if self.is_final:
             for question in self._questions.values():
-                # Whoever waits for a response learns that there will be none.
+                # Waiters for a response learn that there will be none.
                 question.response.cancel()
             self._questions = {}
         self._waiters.wake()
@@ -147,7 +147,7 @@ class Task:
         """Settle the task with the result of the call. A failed tool is "failed" up to 2025-11-25."""
         if not self.is_final:
             self.result = result
-            # In 2025-11-25 a client that polls sees only the status, and would take a failed tool for a success.
+            # In 2025-11-25 a polling client sees only the status, and would otherwise treat a failed tool as a success.
             is_failed = result.get("isError") is True and not self.is_modern
             self.change("failed" if is_failed else "completed", "The tool failed" if is_failed else None)
 
@@ -178,7 +178,7 @@ class Task:
         key = f"{method}-{len(self._used_keys) + 1}" if key is None else key
         if key in self._used_keys:
             raise ValueError("two requests of the task have the same key")
-        # One for each request that the function makes: the client cannot add any.
+        # There is one for each request that the function makes; the client cannot add any.
         self._used_keys.add(key)
         question = Question(key, method, None if params is None else dict(params), timeout)
         self._questions[key] = question
@@ -189,7 +189,7 @@ class Task:
         try:
             return await question.response
         finally:
-            # Even after a cancellation: the client must not see a request whose function has continued.
+            # Also after a cancellation: the client must not see a request whose function has continued.
             self._questions.pop(key, None)
             if not self._questions:
                 self.change("working")

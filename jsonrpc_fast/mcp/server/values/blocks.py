@@ -311,6 +311,6 @@ def _base64(data: bytes | bytearray | memoryview) -> str:
 
 
 def _type_of_name(name: str) -> str | None:
-    # The suffix alone: `mimetypes` reads a whole name as a URL.
+    # Only the suffix, because `mimetypes` reads a whole name as a URL.
     suffix = os.path.splitext(name)[1].lower()
     return _BY_SUFFIX.get(suffix) or mimetypes.guess_type(f"name{suffix}")[0]

@@ -1,4 +1,4 @@
-"""Content blocks, messages and contents of resources, made from what functions return.
+"""Content blocks, messages and contents of resources, made from the return values of functions.
 
 Rules:
   - A block has one of the protocol's types and the members that the type requires.
@@ -43,7 +43,7 @@ def made_blocks(value: Any, revision: Revision) -> list[dict[str, Any]]:
 
 
 def listed_blocks(value: Any) -> list[Any]:
-    """Return the argument of `made_blocks` for a block, or for a list with blocks, whose other values become texts."""
+    """Return the argument of `made_blocks` for a block, or for a list with blocks, where other values become text."""
     items = value if isinstance(value, (list, tuple)) else [value]
     return [item if _is_block_like(item) else dumps(to_json(item)).decode() for item in items]
 
@@ -62,7 +62,7 @@ def made_messages(value: Any, revision: Revision) -> list[dict[str, Any]]:
     Raises:
         TypeError: The value is anything else.
     """
-    # A single message stands for a list of one.
+    # A single message is treated as a list of one.
     messages = value if isinstance(value, (list, tuple)) else [value]
     _check(items_fault([*messages], "/messages"))
     return [
@@ -158,7 +158,7 @@ def _made_contents(uri: str, item: Any, path: str, mime_type: str | None) -> dic
     if isinstance(item, (bytes, bytearray, memoryview)):
         return blob_contents(uri, bytes(item), mime_type)
     members = _members(item, path)
-    # An object with other members is data of the function, and is sent as JSON.
+    # An object with other members is data, and is sent as JSON.
     if "uri" in members and ("text" in members or "blob" in members):
         members = _present(members)
         _check(contents_fault(members, path))

@@ -75,7 +75,7 @@ class Form:
         try:
             return self._type.convert(content, strict=True)
         except Misfit:
-            pass  # the text of this error may show the value
+            pass  # not chained: the text of this error may show the value
         raise ValueError("the content of the form does not match its type")
 
 
@@ -117,7 +117,7 @@ def _form_schema(schema: dict[str, Any]) -> dict[str, Any]:
         fields[name] = _field(part, definitions)
         if not _is_field(fields[name]):
             raise TypeError(f"the field {name} of a form must be a string, a number, a boolean or an enum of strings")
-    # No `$defs` and no `additionalProperties`: the specification has neither in a form.
+    # Without `$defs` and `additionalProperties`, which the specification does not allow in a form.
     return {"type": "object", "properties": fields, "required": list(schema.get("required", ()))}
 
 
@@ -136,7 +136,7 @@ def _field(part: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, An
     if isinstance(part.get("enum"), list):
         part["enum"] = [value for value in part["enum"] if value is not None]
     if isinstance(part.get("const"), str):
-        # Clients know `enum` from the specification, but not `const`.
+        # The specification has `enum`, but not `const`, so clients may not know the latter.
         part["enum"] = [part.pop("const")]
     if "enum" in part and all(isinstance(value, str) for value in part["enum"]):
         part["type"] = "string"

@@ -46,7 +46,7 @@ class OutputType:
 
     Attributes:
         schema: The schema.
-        plain: The same as the argument.
+        plain: The class of the values, or None.
 
     Raises:
         ValueError: The schema is invalid.
@@ -73,7 +73,7 @@ class OutputType:
         """Return the text of a value, its structured content, and the faults of the content.
 
         Args:
-            value: What the tool returned.
+            value: The value that the tool returned.
 
         Raises:
             EncodeError: The value cannot be written as JSON.
@@ -135,7 +135,7 @@ def output_type(annotation: Any, *, is_required: bool = False) -> OutputType | N
             return OutputType(schema, value_type)
         plain = annotation if annotation in _PLAIN else None
         return OutputType(_wrapped(schema), value_type, is_wrapped=True, plain=plain)
-    except Exception as error:  # pydantic and msgspec have many for a type that has no schema
+    except Exception as error:  # pydantic and msgspec raise many kinds for a type that has no schema
         if is_required:
             raise TypeError(f"the result has no schema: {str(error).strip().rpartition(chr(10))[2]}") from error
         return None
@@ -148,7 +148,7 @@ def _value_of(annotation: Any) -> Any:
         return _value_of(arguments[-1])
     if origin is Annotated and annotation.__origin__ is ToolResult:
         return annotation.__metadata__[0]
-    # A function may return a whole result in some cases: the schema is that of the others.
+    # A function may return a whole result in some cases; the schema describes the other cases.
     if origin is typing.Union or origin is types.UnionType:
         parts = tuple(part for part in arguments if part is not WholeResult)
         if parts and len(parts) < len(arguments):
@@ -157,7 +157,7 @@ def _value_of(annotation: Any) -> Any:
 
 
 def _is_silent(annotation: Any) -> bool:
-    """Whether an annotation has no schema: it is of content, or says nothing."""
+    """Whether an annotation has no schema: it is content, or has no information."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _is_silent(annotation.__origin__)

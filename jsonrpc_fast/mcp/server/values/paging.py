@@ -35,7 +35,7 @@ def paginate(
     Raises:
         RpcError: The cursor is invalid (-32602).
     """
-    # By name: the order of registration changes when a tool is registered anew, and cursors would skip items.
+    # Sorted by name: the order of registration changes when a tool is registered again, and cursors would skip items.
     ordered = sorted(items, key=key)
     if cursor is not None:
         last = _read(cursor)
@@ -51,7 +51,7 @@ def _write(name: str) -> str:
 def _read(cursor: object) -> str:
     if isinstance(cursor, str):
         try:
-            # Strictly: a cursor that was altered must not become another one.
+            # Strict decoding: an altered cursor must not become another valid one.
             text = base64.b64decode(cursor.encode(), b"-_", validate=True)
             if text.startswith(_PREFIX):
                 return text[len(_PREFIX) :].decode()

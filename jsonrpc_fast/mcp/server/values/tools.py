@@ -29,7 +29,7 @@ from .contents import listed_blocks, made_blocks
 from .outputs import OutputType
 
 _MAX_ROUNDS: Final = 8
-"""How many times arguments are checked: each time shows some faults, at most MAX_FAULTS of `schemas.py`."""
+"""How many times arguments are checked. Each check finds at most MAX_FAULTS (`schemas.py`) faults."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")  # specification 2025-11-25, "Tool Names"
 
 
@@ -76,17 +76,17 @@ class CheckedTool:
         """
         first = faults = self._input.faults(arguments)
         read = arguments
-        # Several rounds: a value that was read from a string may hold strings to be read.
+        # Several rounds, because a value that was read from a string may contain such strings itself.
         for _ in range(0 if self._is_strict else _MAX_ROUNDS):
             before = read
-            # Only where there is a fault: a string that the schema accepts stays one.
+            # Only at a fault: a string that the schema accepts stays a string.
             for path in {fault.path for fault in faults}:
                 read = _with_text_read(read, parts_of(path))
             if read is before or not (faults := self._input.faults(read)):
                 break
         if not faults:
             return read, []
-        # The caller sent a string, not the value inside it: the fault is at the string.
+        # The caller sent a string, not the value inside it, so the fault is reported at the string.
         inside = [fault.path for fault in faults if not fault.path or _is_in_text(arguments, fault.path)]
         texts = [fault for fault in first if any(not path or path.startswith(f"{fault.path}/") for path in inside)]
         return arguments, [fault for fault in faults if fault.path not in inside] + texts
@@ -111,7 +111,7 @@ class CheckedTool:
             EncodeError: The value cannot be written as JSON.
             TypeError: A content block is invalid.
         """
-        if type(value) is str and self._is_text:  # what most tools return: a shorter path with the same result
+        if type(value) is str and self._is_text:  # the most frequent case: a shorter path to the same result
             result: dict[str, Any] = {"content": [{"type": "text", "text": value}]}
             if self._is_structured and (revision.structured_results or revision.any_structured_results):
                 result["structuredContent"] = {"result": value}
@@ -149,7 +149,7 @@ def tool_definition(tool: Tool, revision: Revision) -> dict[str, Any]:
     Before 2026-07-28 an output schema is left out unless its type is "object".
     """
     definition = tool.to_dict(revision.version)
-    # As it was registered: the record would copy it for each list.
+    # The schema as registered, because the record would copy it for each list.
     definition["inputSchema"] = tool.input_schema
     if not revision.any_structured_results and definition.get("outputSchema", {}).get("type") != "object":
         definition.pop("outputSchema", None)
@@ -177,7 +177,7 @@ def whole_result(value: ToolResult | Mapping[str, Any], revision: Revision) -> d
 
 def _with_structured(result: dict[str, Any], structured: Any, revision: Revision) -> dict[str, Any]:
     """Add the structured content, if there is any and the revision has it."""
-    # Up to 2025-11-25 it must be an object, and revisions before 2025-06-18 have none: the text says the same.
+    # Up to 2025-11-25 it must be an object, and revisions before 2025-06-18 have none. The text has the same content.
     if structured is not UNSET and (
         revision.any_structured_results or (revision.structured_results and isinstance(structured, dict))
     ):
