@@ -245,7 +245,7 @@ class HttpTransport(Transport):
     # Receiving.
 
     def open_stream(self, request: HttpRequest, ids: Collection[MessageId]) -> MessageStream:
-        """Return a new stream for a POST with these requests, none of them in flight. It has ended if there are none."""
+        """Return a new stream for a POST with these requests, none of them in flight. Without any, it has ended."""
         # A POST with only notifications gets no messages: its stream has ended already.
         stream = MessageStream(self, self._max_stream_bytes, set(ids), request, is_ended=not ids)
         self.streams |= dict.fromkeys(ids, stream)

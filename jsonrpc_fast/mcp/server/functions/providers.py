@@ -140,7 +140,7 @@ class Provider:
         return ()
 
     def lifespan(self) -> AbstractAsyncContextManager[Any] | None:
-        """Return a context manager, such as a connection, to enter before the server runs and leave afterwards; or None.
+        """Return a context manager, such as a connection, that is entered while the server runs, or None.
 
         It is called each time the server begins to run (see `Server.lifespan`), and when the provider is mounted.
         """
