@@ -79,8 +79,8 @@ class Batching:
         """Call a method and return its result.
 
         Args:
-            method: As in `HttpClient.call`; so are the arguments that are not described here. timeout: As in
-                `HttpClient.batch`: for the whole batch.
+            method: As in `HttpClient.call`; so are the arguments that are not described here.
+            timeout: As in `HttpClient.batch`: for the whole batch.
 
         Raises:
             Exception: As in `HttpClient.call`.

@@ -65,13 +65,13 @@ class ProgressQueue:
 
     Args:
         function: The function, sync or async.
-        report: Called with what an async function raises.
+        report: Called with an exception of an async function.
     """
 
     def __init__(self, function: Callable[[Any], object], report: Callable[[BaseException], object]) -> None:
         self._function = function
         self._report = report
-        # A full deque drops its oldest value: the newest progress is the one that matters.
+        # A full deque drops its oldest value, because only the newest progress matters.
         self._waiting: deque[Any] = deque(maxlen=MAX_WAITING)
         self._task: asyncio.Task[None] | None = None
 
@@ -92,13 +92,13 @@ class ProgressQueue:
         """Drop the values that wait, and cancel the running function."""
         self._waiting.clear()
         if self._task is not None:
-            # The call has ended: what the function still does would be about something that is over.
+            # The call has ended, so further work of the function would be useless.
             self._task.cancel()
 
     async def _run(self, result: Any) -> None:
         try:
             while True:
-                # A fault of the caller's function must not end the call that it only watches.
+                # A fault of a function that only watches the call must not end the call.
                 try:
                     if is_awaitable(result):
                         await result
@@ -130,7 +130,7 @@ class Client:
         transport: A transport that is not started, made with an MCP profile; None with `start`.
         start: Returns a new transport, not started, to a server that is a program.
         max_restarts: As in `connect`.
-        sign_in: Called before the client connects, outside of its timeout.
+        sign_in: Called before the client connects; its time does not count toward the timeout.
         options: Options of `Session`.
 
     The other arguments are those of `connect`.
@@ -172,7 +172,7 @@ class Client:
             check_transport(transport)
         info = Implementation(name="jsonrpc_fast", version=__version__) if info is None else info
         capabilities = capabilities_of(handlers or {}) if capabilities is None else capabilities
-        # A result of a type that no revision defines is only expected from an extension.
+        # A result type that no revision defines is expected only if this side declares an extension.
         self._declares_extensions = bool(capabilities.extensions)
         # Over HTTP a server always responds, but a person may have to authorize the client first.
         probe_seconds = None if transport is not None and transport.has_exchanges else PROBE_SECONDS
@@ -188,7 +188,7 @@ class Client:
         self._handshake = self._make_handshake()
         self.session: ClientSession = self._make_session(transport, self._handshake)
         self._restarts = Restarts(max_restarts)
-        # Calls that fail together must start the program once.
+        # Calls that fail together must start the program only once.
         self._restarting = asyncio.Lock()
         self._server: ServerContext | None = None
         self._is_closed = False
@@ -205,8 +205,8 @@ class Client:
     async def _connect(self, deadline: float) -> None:
         """Open the session and perform the handshake; close everything if that fails."""
         left = seconds_left(deadline)
-        # The whole of entering the block has one deadline: the handshake must leave time for ending a program, first by
-        # closing its stdin, then by signals.
+        # Entering the block has one deadline: the handshake must leave time for ending a program, first by closing its
+        # stdin, then by signals.
         kept = _MAX_EXIT_SECONDS if left is None else min(_MAX_EXIT_SECONDS, left / 10)
         async with on_failure(partial(self._end, deadline - kept / 2, kept / 2)):
             try:
@@ -215,7 +215,7 @@ class Client:
             except (ConnectionLost, HandshakeError) as error:
                 await _explain(error, self._program, kept / 4)
                 raise
-        # Not before: a restart that fails must not change what callers see.
+        # Set only now: a failed restart must not change what callers see.
         self._server = self._handshake.server
 
     async def _begin(self, deadline: float) -> None:
@@ -240,7 +240,7 @@ class Client:
         """Close the session until a deadline; then end a program within `kill_seconds`."""
         closing = asyncio.ensure_future(self.session.close())
         if self._program is not None:
-            # Not `wait_for`: it would cancel the close, which has to run to its end in any case.
+            # Not `wait_for`, which would cancel the close: it must always run to its end.
             await asyncio.wait([closing], timeout=seconds_left(deadline))
             if not closing.done():
                 await self._program.end(kill_seconds)
@@ -269,7 +269,7 @@ class Client:
 
     async def close(self) -> None:
         """Settle the calls in flight and close the connection. By then, a program that `connect` started has exited."""
-        # First: a call that fails because of the close must not start the program again.
+        # Set first: a call that fails because of the close must not start the program again.
         self._is_closed = True
         await self.session.close()
 
@@ -291,10 +291,9 @@ class Client:
     ) -> dict[str, Any]:
         """Send any request and return its result.
 
-        Use it for requests without a method of their own, for a single page of a list
-        (`call("tools/list", {"cursor": …})`) and, in 2026-07-28, for a subscription:
-        `call("subscriptions/listen", {"notifications": {…}}, timeout=None)`, in a task. Its notifications go to
-        `on_notification` until the task is cancelled.
+        Use it for requests without their own method, for a single page of a list (`call("tools/list", {"cursor": …})`)
+        and, in 2026-07-28, for a subscription: `call("subscriptions/listen", {"notifications": {…}}, timeout=None)`, in
+        a task. Its notifications go to `on_notification` until the task is cancelled.
 
         Args:
             method: The method of the request.
@@ -320,14 +319,14 @@ class Client:
         self, method: str, params: Mapping[str, Any] | None, deadline: float, **options: Any
     ) -> dict[str, Any]:
         server = self.server
-        # Before the request is sent, so no request is ever sent twice.
+        # Restarted before the request is sent, so no request is sent twice.
         if self._start is not None and not self._is_closed and not self.session.is_connected:
             await self._restart(deadline)
             server = self.server
         is_modern = server.revision.is_modern
         meta = {LOG_LEVEL_KEY: self._log_level} if is_modern and self._log_level is not None else {}
         given = dict(params or {})
-        # Kept: a restart meanwhile must not put another program's output into the error of this call.
+        # Kept here: after a restart, the error of this call must not contain another program's output.
         program = self._program
         repeats = 0
         while True:
@@ -402,7 +401,7 @@ class Client:
         From then on `call_tool` checks structured results against the `outputSchema` of these tools.
         """
         tools = await self._list("tools/list", timeout)
-        # Compiled on the first call: most tools of a list are never called.
+        # Compiled at the first call, because most tools of a list are never called.
         schemas = {tool["name"]: tool.get("outputSchema") for tool in tools}
         self._output_schemas = {name: schema for name, schema in schemas.items() if isinstance(schema, dict)}
         return tools
@@ -544,7 +543,7 @@ class Client:
             raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}")
         if not self.server.revision.is_modern:
             await self.call("logging/setLevel", {"level": level}, timeout=timeout)
-        # Not before: a level that the server has refused must not be remembered.
+        # Stored only now: a level that the server has refused must not be kept.
         self._log_level = level
 
     def _output_schema(self, tool: str) -> Schema | None:

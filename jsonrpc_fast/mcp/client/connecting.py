@@ -1,4 +1,4 @@
-"""`connect`: a client of a server that is a program, that has a URL, or that is reached by a transport."""
+"""`connect`: a client of a server that is a program, has a URL, or is reached by a transport."""
 
 from __future__ import annotations
 
@@ -67,8 +67,9 @@ def connect(
 
     Args:
         server: The program, searched for on PATH; a URL that begins with http:// or https://; a `Server`, which runs in
-            this process; or a transport that is not started. Or what hosts read: `{"mcpServers": {…}}`, or the path
-            of such a file, which ends in ".json": one server, or several behind a `Gateway` (see `read_servers`).
+            this process; or a transport that is not started. Or the configuration of hosts: `{"mcpServers": {…}}`, or
+            the path of such a file, which ends in ".json": one server, or several behind a `Gateway` (see
+            `read_servers`).
         arguments: The arguments of the program.
         mode: "auto": the latest revision that the server supports, found with a probe, and for several servers behind a
             gateway "legacy"; "legacy": the handshake with `initialize`, without a probe; "modern": no such handshake;
@@ -80,7 +81,7 @@ def connect(
         on_notification: Called with the method and the params of notifications without a handler; sync or async. The
             progress of a call with an `on_progress` goes there instead.
         info: The client's name and version.
-        capabilities: What the client supports, including extensions; by default what `handlers` has handlers for.
+        capabilities: What the client supports, including extensions; by default derived from `handlers`.
         env: Variables for the program in addition to those that every program gets: PATH, HOME, LOGNAME, SHELL, TERM
             and USER; on Windows PATH, APPDATA, SYSTEMROOT, TEMP, USERPROFILE and a few more. `os.environ` passes all.
         cwd: The working directory of the program; None: the current one.
@@ -89,7 +90,7 @@ def connect(
         max_restarts: How many times a program that ended on its own is started again within 60 seconds; 0: never.
         headers: Further headers of every HTTP request.
         auth: Authorization over HTTP. "oauth": a person signs in, in the browser (`oauth.browser`); any other str is a
-            bearer token. Or what the functions of `jsonrpc_fast.mcp.client.oauth` return, an `Auth` of httpx2 or httpx,
+            bearer token. Or the result of a function of `jsonrpc_fast.mcp.client.oauth`, an `Auth` of httpx2 or httpx,
             or user and password.
         http_client: The `AsyncClient` of httpx2 or httpx to use, with its own `auth`, proxies and certificates. It is
             not closed.
@@ -108,7 +109,7 @@ def connect(
     check_texts("env", env)
     found = _found(server)
     if isinstance(found, LocalServer):
-        # With a handshake the servers behind a gateway, of either era, may ask and notify this client at any time.
+        # With a handshake, all servers behind a gateway, modern or legacy, may ask and notify this client at any time.
         mode = "legacy" if mode == "auto" and not isinstance(server, LocalServer) else mode
         found = found.in_process()
     entry = found if isinstance(found, ServerEntry) else ServerEntry()
@@ -116,7 +117,7 @@ def connect(
         raise TypeError("headers, auth and http_client apply to a URL")
     if not entry.command and (arguments or env is not None or cwd is not None or stderr != "inherit"):
         raise TypeError("arguments, env, cwd and stderr apply to a program")
-    # The revision is not known yet, and one of them has batches.
+    # The revision is not known yet, and one revision has batches.
     profile = REVISIONS[mode].profile if mode in REVISIONS else MCP_2025_11_25.replace(name="mcp", batches=True)
     make = partial(
         Client,
@@ -142,7 +143,7 @@ def connect(
 
 
 def _found(server: object) -> ServerEntry | LocalServer | Transport:
-    """Return where a server is, or the server or transport that was given; a gateway for several servers."""
+    """Return the entry of a server, or the given server or transport; for several servers, a gateway."""
     if isinstance(server, LocalServer):
         return server
     if isinstance(server, Mapping) or (

@@ -39,7 +39,7 @@ class Proofs:
         if not isinstance(found, ec.EllipticCurvePrivateKey):
             raise ValueError("the key is of another kind")
         self._key = found
-        # Only the members of a public key are named: a private one must never be sent.
+        # Only the members of the public key are listed, because the private key must never be sent.
         public = json.loads(ECAlgorithm.to_jwk(found.public_key()))
         self._header = {"typ": "dpop+jwt", "jwk": {name: public[name] for name in ("kty", "crv", "x", "y")}}
         self._nonces: dict[str, str] = {}
@@ -76,10 +76,10 @@ class Proofs:
         origin, nonce = _origin_of(response.request), response.headers.get("dpop-nonce")
         if nonce is None or not _NONCE.fullmatch(nonce) or self._nonces.get(origin) == nonce:
             return False
-        # Metadata could name any number of origins.
+        # Bounded, because metadata could name any number of origins.
         if origin in self._nonces or len(self._nonces) < _MAX_ORIGINS:
             self._nonces[origin] = nonce
-        # With any other status the nonce is for the next request: this one was served.
+        # With any other status, this request was served, and the nonce is for the next one.
         return response.status_code in (400, 401)
 
 

@@ -7,8 +7,8 @@
 Rules:
   - `${NAME}` and `${NAME:-default}` are replaced from the environment in command, args, env, cwd, url, headers and
     auth, as Claude Code does; `${env:NAME}` means the same, as in VS Code and Cursor. A missing variable without a
-    default, and every other `${…}`, is an error: a host would ask its user, or knows a folder that this program does
-    not.
+    default, and every other `${…}`, is an error: such values come from the host's user, or name folders that only the
+    host knows.
   - Without a `type`, an entry with a `command` is a program, and one with a `url` is on Streamable HTTP. HTTP+SSE, the
     transport of 2024-11-05, is not supported.
   - `auth` is that of `connect`: "oauth" or a bearer token, as fastmcp writes it; in a program, also an `Auth`.
@@ -80,7 +80,7 @@ class LocalServer(Protocol):
 
 @runtime_checkable
 class SignsIn(Protocol):
-    """An `auth` for which a person may have to do something before the client connects."""
+    """An `auth` with which a person may have to sign in before the client connects."""
 
     async def sign_in(self, server: str) -> None:
         """Let the person sign in at a server, if that is necessary."""
@@ -93,7 +93,7 @@ Servers = Mapping[str, "str | os.PathLike[str] | Sequence[str | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class ServerEntry:
-    """Where a server is.
+    """The place of a server.
 
     Attributes:
         command: The program and its arguments; () for a URL.
@@ -197,7 +197,7 @@ def read_servers(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str
         if not isinstance(entry.get("disabled", False), bool):
             raise ValueError(f"the server {name!r} must have true or false as its member disabled")
         if not entry.get("disabled"):
-            # Only in members that are used: a variable of another host must not be missed.
+            # Only in used members, so that a variable for another host need not exist.
             used = {member: _expanded(name, entry[member]) for member in _MEMBERS if member in entry}
             found[name] = entry_of(name, used)
     return found

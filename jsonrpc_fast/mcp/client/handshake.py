@@ -1,4 +1,4 @@
-"""The client's side of the handshake, without IO: the next request, and what the responses tell about the server.
+"""The client's side of the handshake, without IO: the next request, and the facts about the server in the responses.
 
 Rules:
   - Mode "legacy": send `initialize` with the latest version that this client supports, and fail if the server chooses
@@ -81,7 +81,7 @@ class SendRequest:
         method: The method of the request.
         params: The params of the request.
         timeout_seconds: How long to wait for the response; None: the caller's own timeout.
-        is_probe: Whether there is something else to try if there is no response: some time must be left for that.
+        is_probe: Whether there is another step to try if there is no response, for which some time must be left.
     """
 
     method: str
@@ -98,7 +98,7 @@ class SendRequest:
 
 
 Step: TypeAlias = "SendRequest | Notification | None"
-"""What follows in the handshake: a request, or the last step: a notification, and None if the revision has none."""
+"""A step of the handshake: a request, or the last step: a notification, or None if the revision has none."""
 
 
 class ClientHandshake:
@@ -178,7 +178,7 @@ class ClientHandshake:
         if isinstance(error, RpcError) and error.code == McpErrorCode.UNSUPPORTED_PROTOCOL_VERSION:
             offered = _strings(object_members(error.data).get("supported"))
             common = latest_common(offered or (), self._modern_versions)
-            # Once only: a server that refuses the versions that it offers would be probed without end.
+            # Only once: a server that refuses the versions that it offers would be probed endlessly.
             if common is not None and not self._was_corrected:
                 self._was_corrected = True
                 return self._discover(common)
@@ -189,8 +189,8 @@ class ClientHandshake:
         is_unknown = isinstance(error, RpcError) and error.code == ErrorCode.METHOD_NOT_FOUND
         if is_unknown and self._modern_versions and not self._has_probed:
             return self._discover(self._modern_versions[-1])
-        # A legacy server responds to the probe with its error for unknown methods, or for requests before `initialize`:
-        # the code says nothing.
+        # A legacy server responds to the probe with any error, such as that for unknown methods or for requests before
+        # `initialize`, so the code is ignored.
         if self._asked == "server/discover" and self._legacy_versions:
             return self._initialize()
         raise HandshakeError(f"the server did not respond to {self._asked} with a result") from error
@@ -203,7 +203,7 @@ class ClientHandshake:
         """
         if self.server is not None or not self._modern_versions or not self._legacy_versions:
             return None
-        # The second process must not see the probe that has ended the first one.
+        # The second process must not get the probe that has ended the first one.
         self._modern_versions = []
         return self._initialize()
 
@@ -232,7 +232,7 @@ class ClientHandshake:
 
     def _initialize(self) -> SendRequest:
         self._asked = "initialize"
-        # The latest one: the server responds with the latest that it supports, which may be an older one.
+        # The latest version; the server responds with the latest that it supports, which may be an older one.
         version = self._legacy_versions[-1]
         params = {
             "protocolVersion": version,

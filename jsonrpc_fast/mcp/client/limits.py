@@ -13,7 +13,7 @@ from ...errors import CallTimeout
 T = TypeVar("T")
 
 RESTART_SECONDS: Final = 60.0
-"""The period that the maximum number of restarts applies to."""
+"""The period to which the maximum number of restarts applies."""
 
 
 def seconds_left(deadline: float) -> float | None:

@@ -42,7 +42,7 @@ async def redirect_to(port: int, state: str) -> AsyncIterator[asyncio.Future[dic
     writers: dict[asyncio.StreamWriter, None] = {}  # the oldest first
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Browsers open spare connections. The oldest goes, so that silent ones cannot keep the redirect out.
+        # Browsers open spare connections. The oldest one is closed, so that silent ones cannot block the redirect.
         if len(writers) >= _MAX_CONNECTIONS:
             oldest = next(iter(writers))
             del writers[oldest]
@@ -51,7 +51,7 @@ async def redirect_to(port: int, state: str) -> AsyncIterator[asyncio.Future[dic
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _HEAD_SECONDS)
             parameters = _parameters(head)
-            # In constant time, because any local program may guess at the state.
+            # Compared in constant time, because any local program may guess the state.
             is_ours = parameters is not None and secrets.compare_digest(
                 parameters.get("state", "").encode(), state.encode()
             )
@@ -91,6 +91,6 @@ def _parameters(head: bytes) -> dict[str, str] | None:
         query = parse_qsl(url.query, keep_blank_values=True, max_num_fields=32)
     except ValueError:
         return None
-    # A repeated parameter is refused: which of the values counts would depend on the reader.
+    # A repeated parameter is refused, because readers differ in which value they use.
     parameters = dict(query)
     return parameters if url.path == PATH and len(parameters) == len(query) else None

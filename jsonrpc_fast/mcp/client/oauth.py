@@ -12,7 +12,7 @@ module opens the browser, keeps tokens, and bounds what the SDK reads. PyJWT sig
 Rules:
   - Tokens go to the server and to the endpoints that its metadata names, over https. Plain http is allowed on this
     machine, if the server is on it.
-  - What an authorization server sends is checked before the SDK reads it: addresses, and tokens by the rule that
+  - Data from an authorization server is checked before the SDK reads it: addresses, and tokens by the rule that
     `connect` applies to a token of its caller.
   - An authorization server must support PKCE with S256 (specification 2025-11-25, "Authorization Code Protection").
   - No error, log or `repr` contains a token, a code, a secret, or data that a server sent.
@@ -92,7 +92,7 @@ SIGN_IN_SECONDS: Final = 300.0
 REQUEST_SECONDS: Final = 30.0
 """How long an authorization server may be silent."""
 MAX_RESPONSE_BYTES: Final = 256 * 1024
-"""Maximum size of what an authorization server sends."""
+"""Maximum size of a response of an authorization server."""
 
 _CODES: Final = frozenset(get_args(AuthorizationErrorCode) + get_args(TokenErrorCode))
 """The error codes of RFC 6749 and RFC 8707, the only text of a server that an exception may contain."""
@@ -106,9 +106,9 @@ _FAULTS: Final = {
     "redirect": "the browser came back without a code, or from an issuer other than the one requested",
     "token": "the authorization server gave no token that can be used",
 }
-"""What failed at each step of the SDK."""
+"""The fault at each step of the SDK."""
 _NO_SECRET: Final = secrets.token_hex()
-"""Stands for the secret of a client that has none: the SDK asks for one, and `_prepare` takes it from the request."""
+"""The placeholder for the secret of a client without one: the SDK requires a secret, and `_prepare` removes it."""
 _DPOP: Final = re.compile(r"(?:^|,)\s*DPoP(?:\s|$)", re.IGNORECASE)
 _logger: Final = logger_of("mcp")
 _stage: Final[ContextVar[list[str]]] = ContextVar("stage")
@@ -116,7 +116,7 @@ _stage: Final[ContextVar[list[str]]] = ContextVar("stage")
 
 
 def _drop_secrets(record: logging.LogRecord) -> bool:
-    """Remove exceptions from the SDK's log: their texts contain what the authorization server sent."""
+    """Remove exceptions from the SDK's log: their texts contain data from the authorization server."""
     if _stage.get(None):
         record.exc_info = record.exc_text = None
     return True
@@ -128,7 +128,7 @@ class OAuth(httpx2.Auth):
     Each server needs its own: a request to a server other than the first raises SignInError.
 
     Args:
-        make: Makes the provider of the SDK, from the URL of the server and what is kept.
+        make: Makes the provider of the SDK, from the URL of the server and the stored data.
         store: Keeps the tokens; None: in memory.
         sign_in_seconds: How long a person may take; None: no person is needed.
     """
@@ -141,7 +141,7 @@ class OAuth(httpx2.Auth):
         self._sign_in_seconds = sign_in_seconds
         self._provider: httpx2.Auth | None = None
         self._storage: _Storage
-        # The first requests may come together: the store is read once.
+        # The first requests may come together, but the store is read only once.
         self._opening = asyncio.Lock()
         self._header: str | None = None
         self._is_ready = False
@@ -164,7 +164,7 @@ class OAuth(httpx2.Auth):
         kept = await self._storage.get_tokens()
         if kept is not None and (kept.refresh_token is not None or kept.expires_in is None or kept.expires_in > 0):
             return
-        with contextlib.suppress(httpx2.HTTPError):  # the handshake will report what is wrong
+        with contextlib.suppress(httpx2.HTTPError):  # the handshake will report the fault
             try:
                 await asyncio.wait_for(self._ask(server), self._sign_in_seconds)
             except asyncio.TimeoutError:
@@ -172,7 +172,7 @@ class OAuth(httpx2.Auth):
 
     async def _ask(self, server: str) -> None:
         """Send a request without a token, which a server that needs one refuses."""
-        # The smallest possible request: only its refusal matters, which says where to sign in.
+        # The smallest possible request: only its refusal matters, which tells where to sign in.
         message = {"jsonrpc": "2.0", "id": "sign-in", "method": "ping"}
         accept = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
         client = httpx2.AsyncClient(auth=self, verify=tls_context(httpx2), timeout=REQUEST_SECONDS)
@@ -206,7 +206,7 @@ class OAuth(httpx2.Auth):
                 request.headers["authorization"] = self._header
             while True:
                 if outgoing is request:
-                    # `outgoing is request` distinguishes the caller's request from those that the SDK makes to get a
+                    # `outgoing is request` distinguishes the caller's request from those that the SDK sends to get a
                     # token.
                     sent = self._header = request.headers.get("authorization")
                     self._is_ready = True
@@ -215,7 +215,7 @@ class OAuth(httpx2.Auth):
                     outgoing = _prepare(outgoing, self._storage.server)
                 proofs = self._sign(outgoing, stage)
                 response = yield outgoing
-                # RFC 9449, section 8: the server may want its nonce in the proof. The request is repeated once.
+                # RFC 9449, section 8: the server may require its nonce in the proof. The request is repeated once.
                 if proofs is not None and proofs.take_nonce(response):
                     _bound(response)
                     self._sign(outgoing, stage)
@@ -261,7 +261,7 @@ class OAuth(httpx2.Auth):
         return proofs
 
     async def _read(self, response: httpx2.Response, outgoing: httpx2.Request, stage: str) -> httpx2.Response:
-        """Check what an authorization server sent. Return what the SDK, which has no DPoP, reads: {} if unusable."""
+        """Check a response of an authorization server. Return it in a form that the SDK reads; {} if unusable."""
         if response.status_code not in (200, 201):
             response.headers.pop("content-type", None)  # the charset is the server's choice, and some codecs are slow
             return response
@@ -293,7 +293,7 @@ class _Storage:
 
     Attributes:
         server: The URL of the server.
-        context: What the SDK knows; None for a provider that has no such object.
+        context: The context of the SDK; None for a provider that has no such object.
         client: The client, if it was registered in advance.
         port: The port of the redirect, if there is one.
         proofs: Makes the proofs of DPoP; None where no server asked for them.
@@ -320,7 +320,7 @@ class _Storage:
         tokens = _tokens(self._record.get("tokens"))
         until = self._record.get("until")
         if tokens is not None and isinstance(until, (int, float)):
-            # What is left of it: the SDK counts from the moment at which it gets the tokens.
+            # The remaining time: the SDK counts from the moment at which it gets the tokens.
             tokens.expires_in = int(until - time.time())
         if tokens is not None and self.context is not None:
             self.context.update_token_expiry(tokens)
@@ -333,7 +333,7 @@ class _Storage:
         return tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        # The time of day, not a duration: the record outlives the process.
+        # The time of expiry, not a duration, because the record outlives the process.
         until = None if tokens.expires_in is None else time.time() + tokens.expires_in
         key = self.proofs.pem if self.proofs is not None and self.is_bound else None
         self._record.update(tokens=_plain(tokens), until=until, key=key)
@@ -369,13 +369,13 @@ def browser(
     sign_in_seconds: float = SIGN_IN_SECONDS,
     open_browser: Callable[[str], object] = webbrowser.open,
 ) -> OAuth:
-    """Return an `auth` with which a person signs in, in the browser. The next connections use the tokens kept.
+    """Return an `auth` with which a person signs in, in the browser. Later connections use the stored tokens.
 
     Args:
         client_id: The id of this client, if the authorization server knows it; by default the client registers itself.
         client_secret: Its secret, if it has one.
-        client_metadata_url: An https URL of a document about this client, which stands for an id where the
-            authorization server supports that.
+        client_metadata_url: The https URL of a document about this client, used as its id if the authorization server
+            supports that.
         client_name: The name that the person sees, of a client that registers itself.
         store: Keeps the tokens; by default a `FileStore`.
         redirect_port: The port of 127.0.0.1 to which the browser returns (`http://127.0.0.1:PORT/callback`); None: a
@@ -396,7 +396,7 @@ def browser(
         raise ValueError("client_secret needs a client_id")
 
     def make(server: str, storage: _Storage) -> httpx2.Auth:
-        # The port used last time: authorization servers compare the whole address with the registered one.
+        # The same port as last time: authorization servers compare the whole address with the registered one.
         port = storage.port = redirect_port or storage.kept_port() or _free_port()
         redirect_uri = f"http://{HOST}:{port}{PATH}"
         if client_id is not None:
@@ -422,12 +422,12 @@ def browser(
 
 
 def client_credentials(client_id: str, client_secret: str, *, issuer: str, store: TokenStore | None = None) -> OAuth:
-    """Return an `auth` for a program that has an id and a secret of its own, and acts for no user.
+    """Return an `auth` for a program that has its own id and secret, and acts for no user.
 
     Args:
         client_id: The id by which the authorization server knows the program.
         client_secret: Its secret.
-        issuer: The issuer that they belong to. No other server gets them, whatever the MCP server says.
+        issuer: The issuer to which they belong. No other server gets them, even if the MCP server names one.
         store: Keeps the tokens; by default in memory.
 
     Raises:
@@ -450,13 +450,13 @@ def private_key(
     algorithm: str = "ES256",
     store: TokenStore | None = None,
 ) -> OAuth:
-    """Return an `auth` for a program that proves who it is with a signed JWT instead of a secret (RFC 7523).
+    """Return an `auth` for a program that proves its identity with a signed JWT instead of a secret (RFC 7523).
 
     Args:
         client_id: The id by which the authorization server knows the program.
         key: The private key, as PEM. Or an async function that takes the audience and returns the JWT, for a key that
             must not leave its store.
-        issuer: The issuer that they belong to. No other server gets a JWT.
+        issuer: The issuer to which they belong. No other server gets a JWT.
         algorithm: The algorithm of the signature.
         store: Keeps the tokens; by default in memory.
 
@@ -588,7 +588,7 @@ class _Redirect:
             if await asyncio.to_thread(self._open_browser, self._address) is False:
                 print(f"Open this address to sign in:\n{self._address}", file=sys.stderr)
             try:
-                # `wait`, not `wait_for`, which would cancel the future that the listener sets.
+                # Not `wait_for`, which would cancel the future that the listener sets.
                 await asyncio.wait([redirect], timeout=self._seconds)
             except asyncio.CancelledError:
                 _logger.warning("a sign-in in the browser was cut off by the timeout of a call, or by its cancellation")
@@ -615,12 +615,12 @@ async def _step(step: Awaitable[httpx2.Request], stage: str, response: httpx2.Re
     token = _stage.set(stages)
     try:
         return await step
-    # A new exception, without a cause: the texts of these contain what the server sent.
+    # A new exception without a cause, because the texts of the SDK's exceptions contain data from the server.
     except (OAuthFlowError, ValueError, httpx2.InvalidURL):
         reason = ""
         if response is not None and stage == "token":
             with contextlib.suppress(Exception):
-                # Of the whole response only a code of the standard is shown.
+                # Only a standard error code of the response is shown.
                 reason = _reason(response.json()["error"])
         fault = SignInError(f"sign-in failed: {_FAULTS[stages[-1]]}{reason}")
     finally:
@@ -656,11 +656,11 @@ def _check_server(url: httpx2.URL, server: httpx2.URL) -> None:
 
 
 def _check_address(address: httpx2.URL | str, server: str) -> None:
-    """Check where a secret, or the person, is to go: over https, or on this machine for a server on this machine."""
+    """Check an address to which a secret or the person is sent: https, or this machine for a server on this machine."""
     with contextlib.suppress(httpx2.InvalidURL, UnicodeError):
         url = httpx2.URL(address)
         is_local = url.host in _LOCAL and httpx2.URL(server).host in _LOCAL
-        # The fragment would be lost, and user information can hide the host from a person who reads the address.
+        # A fragment would be lost, and user information can hide the host from a person who reads the address.
         is_plain = not url.fragment and not url.userinfo
         if is_plain and (url.scheme == "https" or (url.scheme == "http" and is_local)):
             return

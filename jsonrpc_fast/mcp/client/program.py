@@ -1,4 +1,4 @@
-"""A server that is a program. Its last output goes into the error if it ends or does not respond."""
+"""A server that is a program. Its last output is added to the error if it ends or does not respond."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Channel(ChildChannel):
             raise fault from error
 
     def received(self, data: bytes) -> None:
-        # Only the beginning: a program that is not a server prints that at once.
+        # The beginning is enough: a program that is not a server prints its text at once.
         if len(self.printed) < _PRINTED_BYTES:
             self.printed += data[: _PRINTED_BYTES - len(self.printed)]
         super().received(data)
@@ -80,7 +80,7 @@ class ProgramTransport(StdioClient):
     @property
     def has_read(self) -> bool:
         """Whether the program has read any input, as far as the system reports it."""
-        # Unread bytes are in the pipe: the program has read if fewer are there than were sent.
+        # The pipe holds the unread bytes: if these are fewer than were sent, the program has read.
         unread = self.channel.unread_bytes
         return unread is None or unread < self.channel.sent_bytes
 
@@ -94,7 +94,7 @@ class ProgramTransport(StdioClient):
         )
 
     async def end(self, seconds: float) -> None:
-        """End the program within some seconds: by SIGTERM, finally by SIGKILL."""
+        """End the program within this time: by SIGTERM, then by SIGKILL."""
         ending = asyncio.ensure_future(self.disconnect())
         await asyncio.wait([ending], timeout=seconds)
         if not ending.done():
@@ -123,7 +123,7 @@ def explained(fault: str, report: ProgramReport) -> str:
     status = report.exit_status
     if status is not None:
         fault = f"the server ended with exit code {status}" if status >= 0 else f"signal {-status} ended the server"
-    # A line break in an argument must not look like a line of the report.
+    # Escaped, so that a line break in an argument does not look like a line of the report.
     command = shlex.join(report.command).replace("\n", "\\n")
     lines = [fault, f"command: {_cut(command, _COMMAND_CHARACTERS)}"]
     for name, text in (("stdout", report.noise), ("stderr", report.stderr)):

@@ -110,7 +110,7 @@ async def all_pages(
             raise invalid_result(method, "a page is nested too deeply") from None
         if size > MAX_LIST_BYTES:
             raise invalid_result(method, f"the pages have more than {MAX_LIST_BYTES} bytes")
-        # All of them and not the last one: a cycle may have any length.
+        # All cursors are kept, not only the last one, because a cycle may have any length.
         cursors.add(cursor)
         params = {"cursor": cursor}
     raise invalid_result(method, f"there are more than {MAX_PAGES} pages")

@@ -42,9 +42,10 @@ NotificationHandler = Callable[[dict[str, Any]], object]
 
 _validator: Final = JsonRpcValidator(MCP_2025_11_25)
 _FINAL_STATUSES: Final = (401, 403, 407, 429)
-"""HTTP statuses that no revision of the protocol explains: the handshake ends with them."""
+"""HTTP statuses that end the handshake: no revision of the protocol explains them."""
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.25)
-"""Seconds before each repetition of a request that the server wants repeated without input. The last one repeats."""
+"""Seconds before each repetition of a request that the server wants repeated without input. The last value is
+reused."""
 
 
 class ClientSession(McpSession):
@@ -101,7 +102,7 @@ class ClientSession(McpSession):
             timeout = step.seconds(seconds_left(deadline))
             try:
                 result = await self.call(step.method, step.params, timeout=timeout)
-            # A malformed response shows that the server does not know the request: for the handshake it is an error
+            # A malformed response shows that the server does not know the request, so it is treated as an error
             # response.
             except ParseError as fault:
                 step = self._handshake.failed(RpcError(fault.rpc_code, fault.message))
@@ -151,12 +152,12 @@ class ClientSession(McpSession):
         function = self._request_handlers.get(context.method)
         if function is None:
             raise method_not_found()
-        # The function is called inside the coroutine: if the request is cancelled before that, the function has not
-        # made a coroutine that nothing awaits.
+        # The function is called inside the coroutine: if the request is cancelled before, there is no coroutine that is
+        # never awaited.
         return _called(function, params)
 
     async def inputs(self, method: str, result: dict[str, Any], repeats: int) -> dict[str, Any]:
-        """Return the params to repeat a request with, after a result that asks for input.
+        """Return the params for repeating a request after a result that asks for input.
 
         Args:
             method: The method of the request.
@@ -169,7 +170,7 @@ class ClientSession(McpSession):
             TypeError: A handler did not return a dict.
         """
         requests, state = result.get("inputRequests", {}), result.get("requestState")
-        # Each member calls a handler, which may ask a person.
+        # Bounded, because each member calls a handler, which may ask a person.
         if isinstance(requests, dict) and len(requests) > MAX_INPUTS:
             raise invalid_result(method, f"/inputRequests has more than {MAX_INPUTS} members")
         if not isinstance(requests, dict) or not all(
@@ -178,13 +179,13 @@ class ClientSession(McpSession):
             raise invalid_result(method, "/inputRequests must be an object of requests")
         if state is not None and not isinstance(state, str):
             raise invalid_result(method, "/requestState must be a string")
-        # The repeated request would be the same, and so would its result, without end.
+        # The repeated request would be the same, and so would its result, endlessly.
         if not requests and state is None:
             raise invalid_result(method, "it asks for input without inputRequests or requestState")
         inputs: dict[str, Any] = {} if state is None else {"requestState": state}
         if not requests:
-            # The server wants the request again with only its state, for example because it is not ready: the pauses
-            # keep this from becoming a busy loop.
+            # The server wants the request again with only its state, for example because it is not ready. The pauses
+            # prevent a busy loop.
             await asyncio.sleep(_PAUSES[min(repeats, len(_PAUSES) - 1)])
             return inputs
         responses: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Where a client keeps its tokens of OAuth between connections.
+"""Stores for the OAuth tokens of a client between connections.
 
     connect(url, auth=oauth.browser(store=MemoryStore()))
 
@@ -86,7 +86,8 @@ class FileStore:
         await asyncio.to_thread(self._save, self._path(server), text.encode())
 
     def _path(self, server: str) -> Path:
-        # A URL has characters that file names do not, and may hold what others should not see in a listing.
+        # Hashed: a URL has characters that are not allowed in file names, and may contain data that a listing must not
+        # show.
         return self.folder / f"{hashlib.sha256(server.encode()).hexdigest()[:32]}.json"
 
     def _load(self, path: Path) -> str | None:
@@ -113,7 +114,7 @@ class FileStore:
         with _explained(f"{path} cannot be written"):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check_folder()
-            # A new file that takes the place of the old one: a reader, or a crash, never finds half a record.
+            # A new file replaces the old one, so that a reader never finds half a record, even after a crash.
             number, name = tempfile.mkstemp(dir=self.folder)  # with the mode 0600
             with on_failure(lambda: os.unlink(name)):
                 with open(number, "wb") as file:

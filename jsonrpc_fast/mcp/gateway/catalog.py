@@ -1,4 +1,4 @@
-"""What the servers of one client have: the owner of each name and URI, and the lists.
+"""The features of the servers of one client: the owner of each name and URI, and the lists.
 
 Rules:
   - The names of tools and prompts begin with the names of their servers. URIs are not changed, because results of tools
@@ -55,7 +55,7 @@ _logger: Final = logger_of("gateway")
 
 
 class CatalogClient(Protocol):
-    """The client whose servers a `Catalog` has."""
+    """The client to which the servers of a `Catalog` belong."""
 
     async def forward(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Any:
         """Send a request of the client to a server, and return the result."""
@@ -79,7 +79,7 @@ class Catalog:
     """The servers of one client.
 
     Args:
-        entries: Where the servers are, by name.
+        entries: The places of the servers, by name.
         prefixes: The prefixes of the servers in the names of tools and prompts.
         places: The bounds of the gateway.
         is_modern: Whether the client is one of 2026-07-28.
@@ -144,7 +144,7 @@ class Catalog:
         path = ("name",) if method in _NAMED else ("ref", "name")
         found = self._prefixes.split(text_member(params, *path))
         if found is None:
-            # "tools/call" becomes "Unknown tool", as servers say it themselves.
+            # "tools/call" becomes "Unknown tool", the text that servers use.
             raise invalid_params(f"Unknown {method.partition('/')[0][:-1]}" if method in _NAMED else "ref is unknown")
         server, name = found
         return self.upstreams[server], replaced(params, path, name)
@@ -182,15 +182,15 @@ class Catalog:
                     return await upstream.subscribe(method, params, origin)
                 return await self._client.forward(upstream, method, params, origin)
             except RpcError as error:
-                # Perhaps another server has the resource. If none has, the client gets the last error, or that of a
-                # server that could not be asked.
+                # Another server may have the resource. If none has, the client gets the last error, or that of a server
+                # that could not be asked.
                 if last is None or last.code != RELAY_ERROR:
                     last = error
         raise not_found(uri, revision) if last is None else last
 
     def _possible_owners(self, uri: str) -> list[Upstream]:
-        """Return the servers that may have a URI that is not listed, the likeliest first."""
-        # A template only says that the server may have the URI, so all others are asked after it.
+        """Return the servers that may have an unlisted URI, the most likely first."""
+        # A template shows only that the server may have the URI, so all other servers follow.
         first = [upstream for template, upstream in self._templates if template.match(uri) is not None]
         return list(dict.fromkeys([*first, *self.upstreams.values()]))
 
@@ -203,7 +203,7 @@ class Catalog:
             RpcError: There is a cursor: every list has a single page (-32602).
         """
         _, name, key, _ = LIST_METHODS[method]
-        # No cursor was ever given out: the pages of all servers are read before the list is sent.
+        # The gateway never gives out a cursor: it reads all pages of all servers before it sends the list.
         if params.get(("cursor",)) is not None:
             raise invalid_params("Invalid cursor")
         found: dict[str, Raw] = {}
@@ -213,10 +213,11 @@ class Catalog:
                 identity = item[key]
                 if key == "name":
                     identity = self._prefixes.join(upstream.name, identity)
-                # The first server wins: of two items with one name the client could call only one.
+                # The first server wins: of two items with the same name, the client could call only one.
                 if identity not in found:
                     try:
-                        # An item may be deeper than JSON can be written, or hold a wide integer: only it is left out.
+                        # An item may be too deep to be written as JSON, or contain a wide integer: only this item is
+                        # left out.
                         found[identity] = Raw(dumps({**item, key: identity}))
                     except (EncodeError, ValueError):
                         _logger.warning("%s: an item of %s is left out", upstream.name, method)
@@ -226,7 +227,7 @@ class Catalog:
 
     def _note_schema(self, method: str, name: str, item: dict[str, Any], raw: Raw) -> None:
         schemas = self._places.schemas
-        # A search in the bytes: nearly no tool asks for headers, and the schemas may be large.
+        # Searched in the bytes: few tools ask for headers, and the schemas may be large.
         if method == "tools/list" and HEADER_KEY.encode() in bytes(raw) and len(schemas) < _MAX_SCHEMAS:
             schemas[name] = item.get("inputSchema")
         else:
@@ -235,7 +236,7 @@ class Catalog:
     async def _listed(self, method: str) -> list[tuple[Upstream, list[dict[str, Any]]]]:
         """Return the list of each server that responds in time."""
         listings = {upstream: self._listing(method, upstream) for upstream in self.upstreams.values()}
-        # A server that was late once is not waited for again until its listing has ended.
+        # A late server is not awaited again before its listing has ended.
         if awaited := [task for task in listings.values() if task not in self._late]:
             with waiting():
                 await asyncio.wait(awaited, timeout=self._places.list_seconds)
@@ -279,8 +280,8 @@ class Catalog:
 
     async def _ask(self, upstream: Upstream, method: str, params: Raw, origin: Any) -> Any:
         needed = _CAPABILITIES.get(method)
-        # MCP: a server must not send requests for which the client has not declared a capability. The server is told so
-        # in place of the client.
+        # MCP: a server must not send requests for which the client has not declared a capability. The gateway refuses
+        # them in place of the client.
         if needed is None or not self._capabilities.supports(needed):
             raise method_not_found()
         return await self._client.ask(upstream, method, params, origin)
@@ -306,7 +307,7 @@ async def _list_of(upstream: Upstream, method: str) -> list[dict[str, Any]] | No
     try:
         return await upstream.list(method)
     except (RpcError, ValueError) as error:
-        # Not the text of the error, which the server has chosen.
+        # The text of the error is not logged, because the server has chosen it.
         code = f", error {error.code}" if isinstance(error, RpcError) else ""
         _logger.warning("%s: is left out of %s%s", upstream.name, method, code)
         return None

@@ -10,9 +10,10 @@ Rules:
   - Params, results and errors are passed on as the bytes that arrived; only the name of a tool or a prompt, and a
     progress token, are replaced. Lists are decoded.
   - Clients and servers speak any revision, with a handshake or without; either side may be the newer one.
-  - A client with a handshake may be asked at any time. Over HTTP the requests of 2026-07-28 belong to no connection.
-  - Messages that a server sends while the client does not read are dropped, except that a list or a resource has
-    changed: that is sent later, once.
+  - Servers may send requests to a client with a handshake at any time. Over HTTP the requests of 2026-07-28 belong to
+    no connection.
+  - Messages that a server sends while the client does not read are dropped, except notifications that a list or a
+    resource has changed, which are sent later, once.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ TIMEOUT_SECONDS: Final = 3600.0
 """How long a server, or a client that is asked, may take to respond, by default: for a peer that does not cancel."""
 
 _END_SECONDS: Final = 30.0
-"""How long a server may take to respond to a client that has ended its stream but may keep reading, as on stdout."""
+"""How long a server may take to respond to a client that has ended its stream but may still read, as on stdout."""
 _MAX_CHANGES: Final = 10_000
 """The maximum number of changes that wait until the client reads again."""
 _CHANGE_SECONDS: Final = 0.05
@@ -104,13 +105,14 @@ class Gateway(Served):
         list_seconds: How long a list waits for a server. One that is slower, as it may be at its first start, is left
             out; the client is notified that the list has changed when it has responded.
         state_key: As in `Server`: signs or encrypts the `requestState` of clients of 2026-07-28.
-        timeout: Seconds until a request is given up that neither side cancels; None: never.
+        timeout: Seconds until the gateway gives up a request that neither side cancels; None: never.
         max_message_bytes: Maximum size of a message of either side; by default that of the profile.
 
     Attributes:
         profile: The rules for the messages of both sides.
         places: The bounds of the servers, and those that run.
-        make: Makes the catalog of a client: of 2026-07-28 or not, its name, its capabilities, where it is asked.
+        make: Makes the catalog of a client. Its arguments are whether the client is of 2026-07-28, its name, its
+            capabilities, and its `CatalogClient`.
         http_clients: The clients of 2026-07-28 over HTTP.
 
     Raises:
@@ -204,11 +206,11 @@ class Gateway(Served):
         return ServerHandshake(self._info, _CAPABILITIES, versions=self.versions, instructions=self._instructions)
 
     def modern_clients(self) -> ModernClients:
-        """Return the clients of 2026-07-28 of a connection, or of HTTP; none yet."""
+        """Return a new, empty set of the clients of 2026-07-28, for one connection or for HTTP."""
         return ModernClients(partial(self.make, True), self._info, self._rounds)
 
     def on_signal(self) -> None:
-        # A client gives the gateway 2 seconds to end: too few for the servers to end in their own time.
+        # A client gives the gateway 2 seconds to end, which may be too short for the servers to end by themselves.
         super().on_signal()
         self.places.is_ending = True
         signal_children("SIGTERM")
@@ -229,8 +231,8 @@ class GatewayConnection(FrontSession):
     def __init__(self, gateway: Gateway, transport: Transport, options: SessionOptions) -> None:
         self._gateway = gateway
         self._own = gateway.modern_clients()
-        # A client on pipes may close its side and still read the responses. It is not known how long it reads, so the
-        # wait has a bound.
+        # A client on pipes may close its side and still read the responses. How long it reads is unknown, so the wait
+        # is bounded.
         if transport.responds_after_end:
             options = {"end_seconds": _END_SECONDS, **options}
         super().__init__(gateway.handshake(), transport, options)
@@ -242,14 +244,14 @@ class GatewayConnection(FrontSession):
 
     async def close(self, grace_seconds: float | Unset | None = 0.0) -> None:
         """Let the requests in flight end, close the connection, and end the servers."""
-        # First: their responses must be written before the session closes.
+        # These come first, because their responses must be written before the session closes.
         self.end_streams()
         try:
             await super().close(grace_seconds)
         finally:
             if self._telling is not None:
                 self._telling.cancel()
-            # Last, because requests in flight may still use the servers.
+            # The servers end last, because requests in flight may still use them.
             if self._catalog is not None:
                 await self._catalog.close()
             await self._own.aclose()
@@ -274,7 +276,8 @@ class GatewayConnection(FrontSession):
         if isinstance(rules, HandshakeResult):
             session = self._handshake.session
             if method == "initialize" and session is not None and session.client_info is not None:
-                # Not before: servers are told the name and the capabilities of the client, which `initialize` brings.
+                # Made only now, because servers get the name and the capabilities of the client, which are in
+                # `initialize`.
                 info, capabilities = session.client_info, session.client_capabilities
                 self._catalog = self._gateway.make(False, info, capabilities, self)
             return rules.result
@@ -316,7 +319,7 @@ class GatewayConnection(FrontSession):
     def _serve_modern(self, method: str, params: Raw, context: SessionContext, rules: RequestRules) -> Any:
         exchange = cast("HttpExchange | None", context.destination)
         http = None if exchange is None else exchange.request
-        # Over HTTP the requests of one client come by any number of connections.
+        # Over HTTP the requests of one client may use any number of connections.
         clients = self._own if http is None else self._gateway.http_clients
         client = clients.of(None if http is None else http.subject, params, rules)
         call = ModernCall(method, params, rules, self, context.destination, None if http is None else http.subject)
@@ -331,7 +334,7 @@ class GatewayConnection(FrontSession):
         payload = as_raw(result)
         members = self._handshake.complete(call.rules.revision, call.method, {})
         if payload.get(("_meta",)) is not None:
-            # It names the server's result: the gateway does not put its own name next to it.
+            # `_meta` belongs to the server's result, so the gateway does not add its own name.
             del members["_meta"]
         return with_members(payload, members)
 
@@ -339,7 +342,7 @@ class GatewayConnection(FrontSession):
         """Serve a subscription until it is cancelled or the gateway ends it."""
         stream = self._subscriptions.open(context.id, member(call.params, ("notifications",)), call.destination)
         client.listeners[stream] = self.changed
-        # The acknowledgement names only the resources that a server has: the others are not waited for longer than a
+        # The acknowledgement names only the resources that a server has. The wait for the servers is as long as for a
         # list.
         wanted = dict.fromkeys(stream.filter.pop(URIS, ()), False)
 
@@ -357,7 +360,7 @@ class GatewayConnection(FrontSession):
                 await stream.ended.wait()
             return self.completed(call, {"_meta": stream.meta()})
         finally:
-            # Whatever ends the request, the servers must stop sending notifications that no client gets.
+            # However the request ends, the servers must stop sending notifications that no client gets.
             self._subscriptions.close(stream)
             del client.listeners[stream]
             client.unwatch([uri for uri, is_watched in wanted.items() if is_watched])
@@ -395,21 +398,21 @@ class GatewayConnection(FrontSession):
             self.send(method, params, origin)
 
     def send(self, method: str, params: Any, destination: Destination | None) -> None:
-        """Send a notification, unless the client does not read: it cannot make the gateway store what servers log."""
+        """Send a notification, unless the client does not read, because the gateway must not store logs for it."""
         if self._transport.write_buffer_bytes <= HIGH_WATER_BYTES:
             with suppress(ConnectionLost, StateError):
                 self.notify_soon(method, params, destination=destination)
 
     def changed(self, method: str, params: Raw) -> None:
         if len(self._changes) < _MAX_CHANGES and self._handshake.may_send(Notification(method)):
-            # A dict for its order: the client is notified of each change once, the oldest first.
+            # A dict keeps the order: the client is notified of each change once, the oldest first.
             self._changes[method, bytes(params)] = None
             if self._telling is None or self._telling.done():
                 self._telling = asyncio.ensure_future(self._tell_changes())
 
     async def _tell_changes(self) -> None:
         with suppress(ConnectionLost, StateError):
-            # One task for all changes: what changes while it waits goes into the next round.
+            # One task sends all changes; those that come while it waits are sent in the next round.
             while self._changes:
                 await asyncio.sleep(_CHANGE_SECONDS)
                 changes, self._changes = self._changes, {}
@@ -427,7 +430,7 @@ class GatewayConnection(FrontSession):
 
 
 async def _within(seconds: float, tasks: list[asyncio.Task[Any]]) -> None:
-    """Wait until tasks are done, at most for a time; then cancel the others."""
+    """Wait until tasks are done, but at most for this time; then cancel the others."""
     if tasks:
         with waiting():
             try:

@@ -2,15 +2,15 @@
 
 Rules:
   - Requests with the same name and capabilities of the client, and the same subject of the token, belong to one client
-    for the servers: such clients share them, and whatever state a server with a handshake keeps. Over stdio there is
-    one.
+    for the servers: such clients share the servers, and any state that a server with a handshake keeps. Over stdio
+    there is one client.
   - A server of 2026-07-28 may ask for input in its result. Its state is sealed with the name of the server, for the
     same request of the same subject.
-  - A server with a handshake asks with requests, which do not say for which call. So a call for which the client could
-    be asked has a process of the server for itself, of up to MAX_PROCESSES. What the server asks is the result, the
-    call waits for INPUT_SECONDS, and the client's next round brings the responses. Further calls share a process, and
-    a server that asks there gets an error.
-  - Log messages go to the latest request in flight that asks for them, if that has their level.
+  - A server with a handshake asks with requests, which do not say to which call they belong. So a call that may ask the
+    client gets its own process of the server, of up to MAX_PROCESSES. The questions become the result, the call waits
+    for INPUT_SECONDS, and the client's next round brings the responses. Further calls share a process, and a server
+    that asks there gets an error.
+  - Log messages go to the latest request in flight that asks for log messages, if its level includes them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ CALLS: Final = frozenset({"completion/complete", "prompts/get", "resources/read"
 INPUT_SECONDS: Final = 600.0
 """How long a call to a server with a handshake waits for the client's input."""
 MAX_CLIENTS: Final = 256
-"""Maximum number of clients of 2026-07-28 that are known. One for which nothing runs is forgotten for a new one."""
+"""Maximum number of clients of 2026-07-28 that are known. An idle one is forgotten to make room for a new one."""
 MAX_CLIENT_BYTES: Final = 64 * 1024
 """Maximum size of the client's description of itself in each request, as JSON."""
 
@@ -62,7 +62,7 @@ _MAX_WATCHES: Final = 16
 
 
 class Answering(Protocol):
-    """The connection that a request came by."""
+    """The connection on which a request arrived."""
 
     def send(self, method: str, params: Any, destination: Destination | None) -> None:
         """Send a notification that belongs to the request."""
@@ -78,10 +78,10 @@ class ModernCall:
     Attributes:
         method: The method.
         params: The params.
-        rules: What its `_meta` says.
-        connection: The connection that it came by.
-        destination: Where its response goes.
-        subject: Who sent it, as far as it is known.
+        rules: The rules in its `_meta`.
+        connection: The connection on which it arrived.
+        destination: The place for its response.
+        subject: The sender, as far as it is known.
     """
 
     method: str
@@ -125,7 +125,7 @@ class LongCall:
             self.asked.pop(key, None)
 
     async def next_round(self) -> bool:
-        """Wait until the call is done (True), or its server asks something (False). If cancelled, cancel the call."""
+        """Wait until the call is done (True), or its server asks for input (False). If cancelled, cancel the call."""
         with waiting(), on_failure(self.task.cancel):
             while not self.task.done() and not self.asked:
                 self._is_asking.clear()
@@ -139,7 +139,7 @@ class LongCall:
                 response.set_exception(RpcError(RELAY_ERROR, "the client did not respond in time"))
 
     def requests(self) -> Raw:
-        """Return what the server asks as `inputRequests`."""
+        """Return the requests of the server as `inputRequests`."""
         return object_of(
             {key: object_of({"method": method, "params": params}) for key, (method, params, _) in self.asked.items()}
         )
@@ -189,7 +189,7 @@ class Rounds:
         return with_members(result, {"requestState": self._sealed(call, server, None, state)})
 
     def opened(self, call: ModernCall) -> tuple[str, int | None, str | None] | None:
-        """Return what the state of a request holds: the server, the call that waits, the server's state.
+        """Return the content of a request's state: the server, the number of the waiting call, the server's state.
 
         Raises:
             RpcError: The state is not valid for the request (-32602).
@@ -208,7 +208,7 @@ class Rounds:
         """
         number = next(self._numbers)
         with on_failure(long.task.cancel):
-            # Half of the processes at most: calls that wait for people must not keep out those that do not.
+            # At most half of the processes: calls that wait for people must not block the others.
             if len(self._waiting) >= self._max_calls:
                 raise RpcError(RELAY_ERROR, "too many calls wait for input")
             state = self._sealed(long.call, server, number, None)
@@ -225,7 +225,7 @@ class Rounds:
         long = self._waiting.get(number)
         if long is None:
             raise refusal("belongs to a call that no longer waits for it")
-        # First: if a response is invalid, the call keeps waiting.
+        # Checked first: if a response is invalid, the call keeps waiting.
         long.resume(call)
         del self._waiting[number]
         return long
@@ -248,7 +248,7 @@ class Rounds:
 
 
 class ModernClient(CatalogClient):
-    """A client, or several that look the same.
+    """A client, or several that cannot be distinguished.
 
     Args:
         make: Makes the catalog of the client.
@@ -258,7 +258,7 @@ class ModernClient(CatalogClient):
     Attributes:
         catalog: The servers.
         listeners: By subscription: the function that is called with changes.
-        used: When a request of it came last, by the loop's clock.
+        used: When its last request arrived, by the loop's clock.
     """
 
     def __init__(
@@ -286,7 +286,7 @@ class ModernClient(CatalogClient):
         await asyncio.gather(self.catalog.close(), *[upstream.close() for upstream in more])
 
     def is_idle(self, now: float) -> bool:
-        """Whether it may be forgotten: none of its calls and servers runs."""
+        """Whether it may be forgotten: none of its calls or servers is running."""
         upstreams = itertools.chain(self.catalog.upstreams.values(), *self._more.values())
         # A request that has just come may not have reached a server yet.
         is_recent = now - self.used < _START_SECONDS
@@ -307,7 +307,7 @@ class ModernClient(CatalogClient):
         except RpcError as error:
             if call.method != "resources/read" or error.code != McpErrorCode.RESOURCE_NOT_FOUND:
                 raise
-            # 2026-07-28 has no code of its own for that.
+            # 2026-07-28 has no code for an unknown resource.
             raise RpcError(ErrorCode.INVALID_PARAMS, error.message, error.data) from None
 
     async def _serve(self, call: ModernCall) -> Raw:
@@ -320,10 +320,10 @@ class ModernClient(CatalogClient):
             long = self._rounds.resumed(number, call)
             return await long.client.go_on(long, server)
         upstream = self.catalog.upstreams.get(server)
-        if upstream is None:  # of a gateway with the same key and other servers
+        if upstream is None:  # the state is of a gateway with the same key but other servers
             raise refusal("names a server that is unknown")
         params = with_members(call.params, {} if text is None else {"requestState": text}, ("requestState",))
-        # The URI has no prefix, and the state says which server is meant.
+        # The URI has no prefix, so the state tells which server is meant.
         if call.method != "resources/read":
             _, params = self.catalog.find(call.method, params)
         return await self.forward(upstream, call.method, params, call)
@@ -335,7 +335,7 @@ class ModernClient(CatalogClient):
         if not upstream.is_modern and self._may_be_asked and method in MAY_NEED_INPUT:
             alone = self._process(upstream, lambda each: not each.requests and each not in self._calls)
         if alone is None:
-            # The server has no cause to ask during this call, or no process is free for only this call: it shares one.
+            # The call shares a process: the server has no reason to ask during it, or no process is free.
             upstream = self._process(upstream, lambda each: not each.is_full and each not in self._calls) or upstream
             if not upstream.is_modern:
                 await self._set_level(upstream, call)
@@ -355,13 +355,13 @@ class ModernClient(CatalogClient):
         return await upstream.call(method, params, long)
 
     def _on_done(self, upstream: Upstream, long: LongCall, task: asyncio.Future[Any]) -> None:
-        # Not in the coroutine, which does not run if it is cancelled before it begins.
+        # A callback, because the coroutine does not run if it is cancelled before it begins.
         del self._calls[upstream]
         long.end()
         retrieve(task)
 
     async def go_on(self, long: LongCall, server: str) -> Raw:
-        """Return the result of a call, or what its server asks the client."""
+        """Return the result of a call, or the requests of its server for input."""
         if await long.next_round():
             return long.call.connection.completed(long.call, long.task.result())
         return self._rounds.suspend(long, server)
@@ -378,7 +378,7 @@ class ModernClient(CatalogClient):
     async def _set_level(self, upstream: Upstream, call: ModernCall) -> None:
         """Let a server with a handshake send the log messages that a request asks for."""
         level = call.rules.log_level
-        # Without a level the client wants no log messages, which `tell` drops.
+        # Without a level the client wants no log messages, and `tell` drops them.
         if level is None:
             return
         await upstream.start()
@@ -391,7 +391,7 @@ class ModernClient(CatalogClient):
     # Subscriptions.
 
     async def watch(self, uri: str, call: ModernCall) -> None:
-        """Subscribe to a resource, for one more subscription of the client.
+        """Subscribe to a resource, for another subscription of the client.
 
         Raises:
             RpcError: No server has it.
@@ -400,7 +400,7 @@ class ModernClient(CatalogClient):
             async with self._watching:
                 params = Raw(dumps({"uri": uri}))
                 await self.catalog.call("resources/subscribe", params, None, call.rules.revision)
-        # Counted: several subscriptions of the client may name one resource, and the server is asked once.
+        # Counted, because several subscriptions of the client may name one resource, but the server is asked once.
         self._watched[uri] += 1
 
     def unwatch(self, uris: Iterable[str]) -> None:
@@ -412,7 +412,7 @@ class ModernClient(CatalogClient):
             del self._watched[uri]
             for upstream in self.catalog.upstreams.values():
                 if uri in upstream.subscriptions:
-                    # At once, although the request is still to be sent: announcements that come meanwhile are useless.
+                    # Removed at once, before the request is sent: notifications that arrive meanwhile are useless.
                     upstream.subscriptions.pop(uri)
                     if upstream.is_running:
                         ending = upstream.subscribe("resources/unsubscribe", Raw(dumps({"uri": uri})))
@@ -445,7 +445,7 @@ class ModernClient(CatalogClient):
                 call.connection.send(method, params, call.destination)
 
     def changed(self, method: str, params: Raw) -> None:
-        # A connection with several subscriptions is notified once: it knows which of them asked.
+        # A connection with several subscriptions is notified once, because it knows its subscriptions.
         for tell in set(self.listeners.values()):
             tell(method, params)
 
@@ -475,7 +475,7 @@ class ModernClients:
         name, capabilities = [b"" if each is None else bytes(each) for each in found]
         if len(name) + len(capabilities) > MAX_CLIENT_BYTES:
             raise invalid_params(f"_meta describes the client in more than {MAX_CLIENT_BYTES} bytes")
-        # The bytes as sent, not the records: two requests are compared without reading them.
+        # The bytes as sent, not the records, so that requests are compared without being decoded.
         key = repr(subject), name, capabilities
         now = asyncio.get_running_loop().time()
         client = self._clients.get(key)

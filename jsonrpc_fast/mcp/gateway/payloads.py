@@ -1,4 +1,4 @@
-"""Members of payloads that are passed on raw: read without decoding the rest, and replaced in the text."""
+"""Members of raw payloads: read without decoding the rest, and replaced in the text."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ class Tokens(Generic[T]):
 
         Args:
             params: The params; without a token they do not change.
-            owner: What `restored` returns with the token.
+            owner: The object that `restored` returns with the token.
         """
         token = params.get(TOKEN) if type(params) is Raw else None
         if token is None:
             yield params
             return
-        # Never used twice: a late progress must not reach another request.
+        # Never reused, so that late progress does not reach another request.
         number = next(self._count)
         self._tokens[number] = token, owner
         try:

@@ -68,9 +68,9 @@ MAX_SUBSCRIPTIONS: Final = 1000
 INPUT_MEMBERS: Final = ("inputResponses", "requestState")
 """The members of params by which a client of 2026-07-28 repeats a request."""
 _PAUSE_SECONDS: Final = 0.25
-"""How long to wait before repeating a request that the server wants again without input."""
+"""How long to wait before repeating a request that the server wants repeated without input."""
 _LISTEN_SECONDS: Final = 5.0
-"""The least time between two openings of a subscription, and how long the old one is kept while the new one opens."""
+"""The minimum time between two openings of a subscription, and how long the old one is kept while the new one opens."""
 _SESSION: Final[SessionOptions] = {"max_inbox": 1000, "inbox_bytes": 16 * 1024 * 1024, "max_handlers": 100}
 """How many requests to its client a server may have in flight."""
 
@@ -102,7 +102,7 @@ class Places:
         timeout: Seconds until a request is given up; None: never.
         running: The servers that run or start.
         schemas: The input schemas of tools that require headers over HTTP, by their names for the clients.
-        legacy: The names of servers that turned out to have only a handshake: they are not probed again.
+        legacy: The names of servers that were found to have only a handshake; they are not probed again.
         is_ending: Whether the process ends: no server is started.
     """
 
@@ -118,14 +118,14 @@ class Places:
     is_ending: bool = False
 
     async def enter(self, upstream: Upstream) -> None:
-        """Give a server a place to run, if necessary that of the one that has been idle longest.
+        """Give a server a place to run, if necessary by ending the one that has been idle longest.
 
         Raises:
             RpcError: Too many servers run, or the process ends.
         """
         while len(self.running) >= self.max_servers:
             now = asyncio.get_running_loop().time()
-            # Servers of other clients may have to leave. `MIN_IDLE_SECONDS` keeps two clients from ending each other's
+            # Servers of other clients may have to end. `MIN_IDLE_SECONDS` prevents two clients from ending each other's
             # servers at every request.
             idle = [other for other in self.running if other.is_idle and now - other.used >= MIN_IDLE_SECONDS]
             if not idle:
@@ -166,7 +166,7 @@ class Upstream:
 
     Args:
         name: The name of the server.
-        entry: Where it is.
+        entry: The place of the server.
         places: The bounds of the gateway.
         info: The client's name and version.
         capabilities: What the client supports.
@@ -222,7 +222,7 @@ class Upstream:
         Raises:
             RpcError: The server's error; or -32000 if the server cannot be started, was lost or is too busy.
         """
-        # Refused, not queued: what waits here would be memory that no peer bounds.
+        # Refused, not queued: no peer would bound the memory of requests that wait here.
         if self.is_full:
             raise self._error("has too many requests in flight")
         # An object, not a number: only its identity and its place in the order matter.
@@ -236,7 +236,7 @@ class Upstream:
             if self.is_modern:
                 return await self._call_modern(session, method, as_raw(params), origin)
             if self._is_modern:
-                # A server with a handshake knows no rounds: the members that only 2026-07-28 has stay here.
+                # A server with a handshake does not know rounds, so the members of 2026-07-28 are not passed on.
                 params = with_meta(as_raw(params), {}, INPUT_MEMBERS)
             return await self._send(session, method, params, origin)
         except _FAULTS as error:
@@ -253,7 +253,7 @@ class Upstream:
     async def _call_modern(self, session: ClientSession, method: str, params: Raw, origin: Any) -> Any:
         assert self.server is not None
         meta = self.server.meta if self.level is None else {**self.server.meta, LOG_LEVEL_KEY: self.level}
-        # A modern client gives the level with each request, and one with a handshake has set it once.
+        # A modern client sends the level with each request; one with a handshake has set it once.
         found = params.get(("_meta", LOG_LEVEL_KEY)) if self._is_modern else None
         params = with_meta(params, meta if found is None else {**meta, LOG_LEVEL_KEY: found})
         # Over stdio there are no headers.
@@ -291,7 +291,7 @@ class Upstream:
             for method, request in zip(methods, asked.values(), strict=True)
         ]
         try:
-            # All at once, as the server asked for them: the client may show them together.
+            # Sent together, as the server has asked, so that the client may show them together.
             responses = await asyncio.gather(*tasks)
         finally:
             for task in tasks:
@@ -416,10 +416,10 @@ class Upstream:
                 if wanted := self._wanted():
                     self._acknowledged.clear()
                     params = self.server.params({"notifications": wanted})
-                    # Without a timeout: the response comes when the subscription ends.
+                    # Without a timeout, because the response comes when the subscription ends.
                     stream = asyncio.ensure_future(session.call(LISTEN_METHOD, params, timeout=None))
                     stream.add_done_callback(retrieve)
-                    if before is not None and not before.done():  # it stays in use until the new one is open
+                    if before is not None and not before.done():  # the old one stays in use until the new one is open
                         await first(self._acknowledged, stream, _LISTEN_SECONDS)
                 if before is not None:
                     before.cancel()
@@ -444,11 +444,11 @@ class Upstream:
         if self._session is not None and self._session.is_connected:
             return self._session
         if self._starting is None or self._starting.done():
-            # The task does not belong to the request that starts it: others wait for it, too, and must not lose it if
-            # that request is cancelled.
+            # The task does not belong to the request that starts it: other requests wait for it, too, and its
+            # cancellation would affect them.
             self._starting = detached(asyncio.ensure_future, self._start())
             self._starting.add_done_callback(retrieve)
-        # `shield`: a cancelled request stops waiting, and the start continues.
+        # Shielded: a cancelled request stops waiting, but the start continues.
         return await asyncio.shield(self._starting)
 
     async def _start(self) -> _Session:
@@ -457,34 +457,35 @@ class Upstream:
         if self._is_closed:
             raise self._error("is closed")
         if self._session is not None and self._ending is None:
-            # The connection has ended, and its close callback has not run yet.
+            # The connection has ended, but its close callback has not run yet.
             self._on_loss(self._session)
         if self._ending is not None:
             await asyncio.shield(self._ending)  # `close` may cancel this
-        # Only starts after a failure count. A server that was ended for idleness may start any number of times.
+        # Only starts after a failure are counted. A server that was ended because it was idle may start any number of
+        # times.
         if self._has_failed and not self._restarts.take(now):
             raise self._error("has ended too many times")
-        # Before the place is taken: a person may take minutes, and other servers could run meanwhile.
+        # Done before the place is taken: signing in may take minutes, in which other servers could run.
         try:
             await self._entry.sign_in()
-        except SignInError as error:  # whose text shows nothing that was sent
+        except SignInError as error:  # its text shows no data that was sent
             _logger.warning("%s: %s", self.name, error)
             raise self._error(_reason(error)) from None
         await self._places.enter(self)
-        self._has_failed = True  # until it runs: whatever is raised below is a failure
+        self._has_failed = True  # until it runs: any exception below is a failure
         try:
             async with on_failure(partial(self._places.leave, self)):
                 session = await self._connect(now + START_SECONDS)
         except (*_FAULTS, OSError, ValueError, ImportError, RpcError) as error:
             _logger.warning("%s: cannot be started: %s", self.name, _reason(error))
             raise self._error("cannot be started") from None
-        self._session = session  # not before: no request may overtake the handshake
+        self._session = session  # set only now: no request may overtake the handshake
         session.add_close_callback(partial(self._on_loss, session))
         self._has_failed = False
         return session
 
     async def _connect(self, deadline: float) -> _Session:
-        # A client with a handshake is served by one, so that the server may ask it at any time.
+        # For a client with a handshake, the server gets a handshake, so that it may ask the client at any time.
         probes = self._is_modern and self.name not in self._places.legacy
         # A server over HTTP always responds.
         handshake = ClientHandshake(
@@ -518,13 +519,13 @@ class Upstream:
             return
         if self.level is not None and self.supports("logging"):
             await session.call("logging/setLevel", {"level": self.level})
-        # State that the client has set in an earlier process of the server.
+        # Restore the state that the client has set in an earlier process of the server.
         for uri in self.subscriptions:
             await session.call("resources/subscribe", {"uri": uri})
 
     def _on_loss(self, session: _Session) -> None:
         """Give the place back after a loss."""
-        # Ignore the loss of an earlier session, and the end that this side has begun.
+        # Ignore the loss of an earlier session, and an end that this side has begun.
         if self._session is session and not self._is_closed and self._ending is None:
             if not self._places.is_ending:
                 _logger.warning("%s: has ended", self.name)
@@ -532,7 +533,7 @@ class Upstream:
             self._end_soon()
 
     def _watch(self) -> None:
-        """End the server later, if it has nothing to do until then."""
+        """End the server later, if it is idle until then."""
         seconds = self._places.idle_seconds
         # One timer for any number of requests: when it expires, it checks the time of the last one.
         if seconds is None or self._timer is not None or self.requests or not self.is_running:
@@ -543,7 +544,7 @@ class Upstream:
     def _end_if_idle(self) -> None:
         self._timer = None
         seconds = self._places.idle_seconds or 0.0
-        # The server was used after the timer was set: one timer is enough for any number of requests.
+        # The server was used after the timer was set, so set the timer again.
         if asyncio.get_running_loop().time() < self.used + seconds:
             self._watch()
         elif self.is_idle:
@@ -579,12 +580,12 @@ class Upstream:
             self._ending = None
 
     async def close(self) -> None:
-        """End the server for good."""
-        # First, so that a request which waits for the end does not start the server again.
+        """End the server permanently."""
+        # Set first, so that a request that waits for the end does not start the server again.
         self._is_closed = True
         if self._starting is not None and not self._starting.done():
             self._starting.cancel()
-            # A cancelled start still has to end the program that it has begun.
+            # A cancelled start still has to end the program that it has started.
             await asyncio.wait([self._starting])
         await self.end()
 
@@ -599,7 +600,7 @@ def is_input_required(result: Any) -> bool:
 
 
 async def first(event: asyncio.Event, task: asyncio.Future[Any] | None, seconds: float | None = None) -> None:
-    """Wait for an event or the end of a task, at most for some seconds."""
+    """Wait for an event or the end of a task, at most for this many seconds."""
     waiter = asyncio.ensure_future(event.wait())
     try:
         await asyncio.wait([waiter] if task is None else [waiter, task], timeout=seconds, return_when="FIRST_COMPLETED")
@@ -608,7 +609,7 @@ async def first(event: asyncio.Event, task: asyncio.Future[Any] | None, seconds:
 
 
 def _reason(error: Exception) -> str:
-    """Describe an error without what the server sent and without the command that starts it."""
+    """Describe an error without data from the server and without the server's command."""
     if isinstance(error, HttpStatusError):
         return f"responded with the HTTP status {error.status}"
     if isinstance(error, CallTimeout):

@@ -1,4 +1,4 @@
-"""The records of the handshake: the capabilities of a client and a server, and who they are.
+"""The records of the handshake: the capabilities and the names of a client and a server.
 
     if context.client_capabilities.supports("elicitation.url"): …
 
@@ -27,7 +27,7 @@ class Icon(Record, frozen=True, kw_only=True, eq=False):
 
 
 class Implementation(Record, frozen=True, kw_only=True, eq=False):
-    """The name and version of a client or a server (`clientInfo`, `serverInfo`). Nothing verifies them."""
+    """The name and version of a client or a server (`clientInfo`, `serverInfo`). They are not verified."""
 
     since: ClassVar[dict[str, str]] = {
         "title": "2025-06-18",
@@ -85,7 +85,7 @@ class Elicitation(Record, frozen=True, kw_only=True, eq=False):
     def member(self, name: str) -> Any:
         """Return a member. Without a mode, `form` is present: before 2025-11-25 it was the only one."""
         value = super().member(name)
-        # `elicitation: {}` of an older client means a form; with `url` alone it does not.
+        # `elicitation: {}` of an older client means a form; `url` alone excludes it.
         if name == "form" and value is UNSET and super().member("url") is UNSET:
             return EmptyObject()
         return value
@@ -159,7 +159,7 @@ class Capabilities(Record, frozen=True, kw_only=True, eq=False):
                 value = value.member(name)
             else:
                 value = value.get(name, UNSET) if isinstance(value, dict) else UNSET
-        # An empty object is present: only its absence, null and false say that there is no such capability.
+        # An empty object is present. Only an absent member, null and false mean that there is no such capability.
         return value is not UNSET and value is not False and value is not None
 
 

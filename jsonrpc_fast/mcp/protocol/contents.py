@@ -47,11 +47,11 @@ def block_fault(block: Any, path: str, *, allow_unknown: bool = True) -> str | N
     kind = block.get("type")
     if not isinstance(kind, str):
         return f"{path}/type must be a string"
-    # Extensions bring types of their own, which a client passes on unread.
+    # Extensions define further types, which a client passes on unread.
     required = _REQUIRED.get(kind)
     if required is None:
         return None if allow_unknown else f"{path}/type must be one of {', '.join(_REQUIRED)}"
-    # The inner object first: its members are what a client reads.
+    # The inner object comes first, because a client reads its members.
     if kind == "resource" and (fault := contents_fault(block.get("resource"), f"{path}/resource")) is not None:
         return fault
     return members_fault(block, required, path)

@@ -3,8 +3,8 @@
 Rules:
   - A fault names the place and the keyword. It may show the schema, never the value, and its length is limited.
   - A union (`anyOf`, `oneOf`) has the faults of the alternative that was probably meant: the one for the type of the
-    value, or for its tag, a member with other constants in each alternative. If several remain, one fault lists what
-    each of them lacks.
+    value, or for its tag, a member with different constants in each alternative. If several remain, one fault lists the
+    faults of each of them.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _message(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) -> st
     keyword = error.kind.name
     if keyword in _SHOWN_KEYWORDS:
         return error.message.removeprefix(MASK).strip()
-    # The path leads to the missing member: the message need not name it.
+    # The path points to the missing member, so the message need not name it.
     if keyword == "required":
         return "is required"
     if keyword == "not":
@@ -122,16 +122,16 @@ def _union_faults(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) 
     alternatives = []
     for index, errors in enumerate(error.kind.as_dict()["context"]):
         part = _part(schema, [*error.schema_path, index])
-        # Bounded for each alternative: unions may contain unions.
+        # Bounded for each alternative, because unions may contain unions.
         faults = [fault for inner in errors[:_MAX_ERRORS] for fault in faults_of(inner, schema)]
         alternatives.append(_Alternative(_name(part, index), _tags(_target_of(part, schema)), faults))
     # Only `oneOf` refuses a value that an alternative accepts.
     if not all(each.faults for each in alternatives):
         return [SchemaFault(place, error.kind.name, "matches more than one alternative")]
-    # Such as the fault of "x" for `int | bool`: one text for all alternatives is shorter than one for each.
+    # For example "x" for `int | bool`: one text for all alternatives is shorter than one for each.
     if all(fault.path == place for each in alternatives for fault in each.faults):
         return [_joined(place, error.kind.name, [fault for each in alternatives for fault in each.faults])]
-    # An alternative for another type says nothing about how to fix the value.
+    # An alternative for another type does not help to fix the value.
     meant = [each for each in alternatives if not each.is_refused_at(place, "type")] or alternatives
     # Sorted, so that the same value gets the same text.
     for tag in sorted(set.intersection(*[{*each.tags} for each in meant])):
@@ -144,7 +144,7 @@ def _union_faults(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) 
                 SchemaFault(path, "enum", f"is required, one of {values}" if is_missing else f"is not one of {values}")
             ]
         meant = tagged
-    # A fault that every alternative has must be fixed whichever is meant.
+    # A fault of all alternatives must be fixed in any case.
     shared = [fault for fault in meant[0].faults if all(fault in each.faults for each in meant)]
     if shared:
         return shared
@@ -154,7 +154,7 @@ def _union_faults(error: jsonschema_rs.ValidationError, schema: dict[str, Any]) 
 
 def _joined(place: str, keyword: str, faults: list[SchemaFault]) -> SchemaFault:
     """Return one fault for alternatives that all refuse the value itself, such as those of `int | str`."""
-    # A dict for its order: the text is the same for the same schema.
+    # A dict keeps the order: the text is the same for the same schema.
     types = dict.fromkeys(name for fault in faults if fault.keyword == "type" for name in _TYPE.findall(fault.message))
     messages = dict.fromkeys(fault.message for fault in faults if fault.keyword != "type")
     if types:

@@ -87,7 +87,7 @@ class HandshakeResult:
 
 def object_members(value: object) -> dict[str, Any]:
     """Return the members of an object, decoded or raw; {} for a value that is not an object."""
-    if type(value) is dict:  # as it nearly always is
+    if type(value) is dict:  # the usual case
         return value
     value = decoded(value)
     return value if isinstance(value, dict) else {}
@@ -100,7 +100,7 @@ def member_of(payload: object, name: str) -> Any:
     """
     if type(payload) is dict:
         return payload.get(name)
-    # A gateway asks for one name in payloads of any size.
+    # A gateway reads single members of payloads of any size.
     found = payload.get((name,)) if type(payload) is Raw else None
     return None if found is None else found.decode()
 

@@ -1,6 +1,6 @@
 """Names of tools and prompts in the list of several servers: the server's name, a separator, the name at that server.
 
-No name is ambiguous: no server name with the separator is the beginning of another one.
+No name is ambiguous: no server's name with the separator is a prefix of another server's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Prefixes:
             ValueError: The names of two servers make the names of their tools ambiguous.
         """
         prefix = server + self._separator
-        # One prefix inside another would give a tool two names: `a_b_c` of `a` and of `a_b`.
+        # If one prefix began with another, a name would have two meanings: `a_b_c` could be of `a` or of `a_b`.
         for other, known in self._prefixes.items():
             if prefix.startswith(known) or known.startswith(prefix):
                 raise ValueError(
@@ -38,7 +38,7 @@ class Prefixes:
 
     def split(self, name: str) -> tuple[str, str] | None:
         """Return the server of a name in the common list, and the name at that server; None if no server has it."""
-        # At most one fits: `add` has refused prefixes that begin with each other.
+        # At most one fits, because `add` refuses a prefix that begins with another.
         for server, prefix in self._prefixes.items():
             if name.startswith(prefix):
                 return server, name[len(prefix) :]

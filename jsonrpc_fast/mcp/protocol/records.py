@@ -36,9 +36,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defaults=
     """
 
     since: ClassVar[Mapping[str, str]] = {}
-    """By member: the first revision that defines it, if that is not the oldest one."""
+    """The first revision that defines a member, unless it is the oldest revision."""
     until: ClassVar[Mapping[str, str]] = {}
-    """By member: the last revision that defines it, if that is not the latest one."""
+    """The last revision that defines a member, unless it is the latest revision."""
 
     extra: dict[str, Any] = {}
     order: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defaults=
                 values[member.attribute] = value
             elif value is not None:
                 values[member.attribute] = _read(member, value, version, f"{path}/{name}")
-        # After the members: a wrong type is named before a missing member, in the order of the text.
+        # Checked after the members: a wrong type is reported before a missing member.
         for name in required:
             if obj.get(name) is None:
                 raise ValueError(f"{path}/{name} is missing")
@@ -182,7 +182,7 @@ _EXPECTED: dict[Any, str] = {
 
 def _read(member: RecordMember, value: Any, version: str | None, path: str) -> Any:
     kind = member.type
-    # Before msgspec reads it: a peer must not make this side build an object that it then refuses.
+    # Checked before msgspec reads it, so that a peer cannot make this side build an object that it then refuses.
     if isinstance(value, (dict, list)) and len(value) > MAX_MEMBERS:
         raise ValueError(f"{path} has more than {MAX_MEMBERS} entries")
     if isinstance(kind, type) and issubclass(kind, Record):
@@ -197,7 +197,7 @@ def _read(member: RecordMember, value: Any, version: str | None, path: str) -> A
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:
-        pass  # raised outside this block: the text of this error may show the value
+        pass  # not chained to the exception below: the text of this error may show the value
     if get_origin(kind) is Literal:
         raise ValueError(f"{path} must be one of {', '.join(get_args(kind))}")
     raise ValueError(f"{path} must be {_EXPECTED[kind]}")

@@ -65,7 +65,7 @@ class Schema:
     def __init__(self, schema: dict[str, Any]) -> None:
         if not isinstance(schema, dict):
             raise ValueError("a schema must be an object")
-        # First: everything that follows recurses into the schema, or compiles it.
+        # Checked first, because all later steps recurse into the schema, or compile it.
         depth, count = measure(schema, MAX_SCHEMA_DEPTH, MAX_SCHEMA_VALUES)
         if depth > MAX_SCHEMA_DEPTH:
             raise ValueError(f"the schema nests deeper than {MAX_SCHEMA_DEPTH}")
@@ -92,7 +92,7 @@ class Schema:
         self._slow_patterns = len(powers)
         self._growth = max(powers, default=1)
         self._work = _Work(schema)
-        # For a flat value already: such a schema could not be used for any.
+        # Too much work even for a flat value: such a schema could not be used for any value.
         if self._work.at(1) > _COMPILED_WORK:
             raise ValueError("the schema cannot be used: it branches too much")
 
@@ -109,7 +109,7 @@ class Schema:
         if self._slow_patterns and self._slow_patterns * _pattern_work(value, self._growth) > _PATTERN_WORK:
             return [SchemaFault("", "pattern", "has a string that is too long for the patterns of the schema")]
         try:
-            # The usual case is decided at once; listing faults is slower and comes only after it.
+            # Most values are valid, which is found quickly. Listing faults is slower, and done only for invalid ones.
             if self._validator.is_valid(value):
                 return []
             if work <= _LISTING_WORK:
@@ -196,7 +196,7 @@ _INTO_EACH: Final = (
     "contains",
 )
 _COMPARED: Final = ("enum", "const", "required", "dependentRequired", "dependencies", "pattern")
-"""Keywords whose entries are compared with a value one by one, or repeated in the text of a fault."""
+"""Keywords whose entries are compared with a value one by one, or are repeated in the text of a fault."""
 _CHARACTERS_PER_VALUE: Final = 64  # a string has the weight of one value for every 64 characters
 _MAX_WORK: Final = 1 << 60
 
@@ -214,7 +214,7 @@ class _Work:
 
     def at(self, depth: int) -> int:
         try:
-            # From the shallowest level on, so that each step of the recursion finds the level below it done.
+            # From the shallowest level up, so that each step of the recursion finds the level below it computed.
             for level in range(len(self._levels), depth + 1):
                 self._levels.append({})
                 self._of(self._schema, level)
@@ -239,7 +239,7 @@ class _Work:
                     )
                 for name in _INTO_EACH:
                     work += sum(self._of(inner, depth - 1) for inner in _subschemas(schema.get(name), name))
-            # Bounded: the products would otherwise grow to numbers of thousands of digits.
+            # Bounded, because the products would otherwise grow to numbers of thousands of digits.
             known[id(schema)] = min(work, _MAX_WORK)
         return known[id(schema)]
 

@@ -16,7 +16,7 @@ _TRIPLET: Final = re.compile(r"(%[0-9A-Fa-f]{2})")
 
 
 def expand_uri_template(template: str, values: Mapping[str, TemplateValue]) -> str:
-    """Return the URI that a template stands for.
+    """Return the expansion of a template.
 
         uri = expand_uri_template("repo://{owner}{/path*}{?ref}", {"owner": "ann", "path": ["src", "a.py"]})
         assert uri == "repo://ann/src/a.py"
@@ -31,7 +31,7 @@ def expand_uri_template(template: str, values: Mapping[str, TemplateValue]) -> s
         TypeError: A value has another type, or a list or a dict has a maximum length in the template.
     """
     parts = EXPRESSION.split(template)
-    # Text that only looks like an expression would otherwise stand in the URI.
+    # Otherwise text that only looks like an expression would become a part of the URI.
     if any(brace in literal for literal in parts[::2] for brace in "{}"):
         raise ValueError("not a URI template (RFC 6570)")
     expanded = [
@@ -63,7 +63,7 @@ def _expand(expression: Expression, values: Mapping[str, TemplateValue]) -> str:
 
 
 def _pairs(variable: Variable, value: object, keeps_reserved: bool) -> list[tuple[str, str]]:
-    """Return the names and the values as which a list or a dict is written."""
+    """Return the names and values for writing a list or a dict."""
     if variable.maximum is not None:
         raise TypeError(f"{variable.name} must be a str: the template limits its length")
     if isinstance(value, Mapping):

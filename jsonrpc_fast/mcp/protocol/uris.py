@@ -98,14 +98,14 @@ class UnsafePart(ValueError):
 
 def is_unsafe_part(value: str) -> bool:
     """Return whether a decoded part of a URI is unsafe, with `/` and `\\` as separators."""
-    # On every system: a path of Windows may come to a server that passes it on.
+    # Checked on every system: a server may pass a Windows path on to another system.
     is_absolute = value.startswith(("/", "\\")) or _DRIVE.match(value) is not None
     return is_absolute or "\0" in value or ".." in _SEPARATORS.split(value) or has_surrogates(value)
 
 
 def is_unsafe_uri(uri: str) -> bool:
     """Return whether a whole URI has `..` as a segment, a NUL, or bytes that are not UTF-8."""
-    # Decoded once, as servers do: `%252e` is a name with a percent sign.
+    # Decoded once, as servers do, so `%252e` is a name with a percent sign.
     text = unquote(uri, errors="surrogateescape")
     return "\0" in text or ".." in _URI_SEPARATORS.split(text) or has_surrogates(text)
 
@@ -207,7 +207,7 @@ class Expression:
             if not _UNRESERVED.fullmatch(name) or not _UNRESERVED.fullmatch(value):
                 return None
             if name in known:
-                # The first or the last value would be a guess.
+                # Choosing the first or the last value would be a guess.
                 if name in found:
                     return None
                 found[name] = [(name, equals, value)]
@@ -271,13 +271,13 @@ class UriTemplate:
         expressions = [part for part in self._parts if isinstance(part, Expression)]
         variables = [variable for expression in expressions for variable in expression.variables]
         self.names: tuple[str, ...] = tuple(variable.name for variable in variables)
-        # RFC 6570 allows it. Matching would have to compare the two values.
+        # RFC 6570 allows this, but matching would have to compare the two values.
         if len(set(self.names)) != len(self.names):
             raise ValueError("the URI template names a variable twice")
         for expression in expressions:
             if any(variable.explodes for variable in expression.variables[:-1]):
                 raise ValueError("in the URI template, a variable follows one with * in the same expression")
-        # Without a separator there are many ways to divide a URI, and finding one takes more than linear time.
+        # Without a separator there are many ways to split a URI, and finding one takes more than linear time.
         for first, second in zip(self._parts, self._parts[1:]):  # noqa: B905  # pairs
             if isinstance(first, Expression) and isinstance(second, Expression):
                 next_first = second.operator.first
@@ -310,7 +310,7 @@ class UriTemplate:
             start = end
         if start != len(uri):
             return None
-        # After the match: a URI that another template serves must not be refused by this one.
+        # Checked after the match: a template must not refuse a URI that another template serves.
         if not self.unsafe_parts:
             for name, value in values.items():
                 if any(map(is_unsafe_part, _texts_of(value))):
@@ -318,7 +318,7 @@ class UriTemplate:
         return values
 
     def _end(self, uri: str, start: int, index: int) -> int:
-        """Where the expansion of an expression ends: where the next part begins; -1 if it does not occur."""
+        """Return where the expansion of an expression ends: where the next part begins; -1 if that does not occur."""
         expression = self._parts[index]
         assert isinstance(expression, Expression)
         first = expression.operator.first
@@ -328,7 +328,7 @@ class UriTemplate:
         end = len(uri)
         for number, part in enumerate(self._parts[index + 1 :], index + 1):
             if isinstance(part, Expression):
-                # The next expression may be left out of the URI, so what comes after it may be where this one ends.
+                # The next expression may be left out of the URI, so this one may end where the part after that begins.
                 found = uri.find(part.operator.first, searched)
                 end = end if found < 0 else min(end, found)
             elif number == len(self._parts) - 1:

@@ -146,7 +146,7 @@ def negotiate(requested: str, supported: Sequence[str] = HANDSHAKE_VERSIONS) -> 
         requested: `protocolVersion` of the request.
         supported: The legacy versions that the server supports, the oldest first; at least one.
     """
-    # Not an error: the client closes the connection if it cannot use that one ("Lifecycle").
+    # Not an error: the client closes the connection if it cannot use this version ("Lifecycle").
     return requested if requested in supported else supported[-1]
 
 

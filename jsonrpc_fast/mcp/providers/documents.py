@@ -66,7 +66,7 @@ class Document:
         Raises:
             ValueError: It is not an object, or a reference leads nowhere, out of the document or back to itself.
         """
-        # Bounded: references may form a circle.
+        # Bounded, because references may form a cycle.
         for _ in range(MAX_REFERENCES):
             if not isinstance(value, dict):
                 raise ValueError("a part of the document must be an object")

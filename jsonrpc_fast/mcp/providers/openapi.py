@@ -94,7 +94,7 @@ def openapi_server(
 
 
 class _Operation:
-    """One operation: where its arguments go, and how it is called."""
+    """One operation: the places of its arguments, and how it is called."""
 
     def __init__(
         self, parts: Document, operation: Mapping[str, Any], base: str, http_client: Any, max_bytes: int
@@ -111,7 +111,7 @@ class _Operation:
             name, place = parameter.get("name"), parameter.get("in")
             if not isinstance(name, str) or place not in ("path", "query", "header", "cookie"):
                 raise ValueError("a parameter is invalid")
-            # A path without one of its parts would be another path.
+            # Always required: a path without one of its parts would be another path.
             is_required = parameter.get("required") is True or place == "path"
             # OpenAPI 3.1: these three header parameters are ignored, because other parts of the document describe them.
             if (place == "header" and name.lower() in _OWN_HEADERS) or (place == "cookie" and not is_required):
@@ -169,11 +169,11 @@ class _Operation:
         if self._body and self._body in arguments:
             content = dumps(arguments[self._body])
             headers["Content-Type"] = self._media
-        # Built and sent in two steps, so that the body can be read up to a limit.
+        # Built and sent in two steps, so that the body of the response can be read up to a limit.
         request = self._http.build_request(
             self._method, self._base + path, params=query or None, headers=headers, content=content
         )
-        # A redirect could lead the credentials of the HTTP client to another server.
+        # Redirects are not followed, because they could send the HTTP client's credentials to another server.
         response = await self._http.send(request, stream=True, follow_redirects=False)
         try:
             received = bytearray()
@@ -190,7 +190,7 @@ def _read(status: int, content_type: str, body: bytes) -> Any:
     kind = content_type.partition(";")[0].strip().lower()
     is_text = kind.startswith("text/") or _JSON.fullmatch(kind) is not None
     if not 200 <= status < 300:
-        # The model gets the reason, which is often what it needs to correct its call.
+        # The model gets the reason, which often helps it to correct its call.
         shown = body.decode("utf-8", "replace")[:_SHOWN_CHARACTERS] if is_text else ""
         raise ToolError(f"HTTP status {status}" + (f": {shown}" if shown else ""))
     if not body:
@@ -255,7 +255,7 @@ def _query(name: str, value: Any, parameter: Mapping[str, Any]) -> list[tuple[st
             return [(name, _text(each)) for each in value]
         separator = {"spaceDelimited": " ", "pipeDelimited": "|"}.get(str(parameter.get("style")), ",")
         return [(name, separator.join(map(_text, value)))]
-    # With `content` the value is one JSON text in the query.
+    # With `content`, the value is one JSON text in the query.
     if isinstance(value, dict) and "content" not in parameter:
         is_deep = parameter.get("style") == "deepObject"
         return [(f"{name}[{key}]" if is_deep else key, _text(each)) for key, each in value.items()]

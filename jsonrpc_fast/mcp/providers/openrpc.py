@@ -52,7 +52,7 @@ def openrpc_server(
         method = parts.resolved(item)
         if not isinstance(name := method.get("name"), str):
             raise ValueError("a method of the document has no name")
-        # Such as `rpc.discover`, which describes the service.
+        # For example `rpc.discover`, which describes the service.
         if name.startswith("rpc.") or (include is not None and not include(tool_name(name), method)):
             continue
         try:
@@ -83,13 +83,13 @@ def _add(
     async def run(**arguments: Any) -> Any:
         given: Any = arguments
         if is_by_position:
-            # Up to the last one given: those before it that are missing are null.
+            # Up to the last given param; missing ones before it are null.
             count = max((index + 1 for index, each in enumerate(names) if each in arguments), default=0)
             given = [arguments.get(each) for each in names[:count]]
         try:
             return await call(name, given)
         except RpcError as error:
-            # The model gets the reason, which is often what it needs to correct its call.
+            # The model gets the reason, which often helps it to correct its call.
             raise ToolError(f"error {error.code}: {error.message}") from error
 
     schema = parts.object_schema(properties, required)

@@ -6,8 +6,9 @@ Rules:
   - The client connects when the server begins to run, and closes when it ends.
   - Each list is requested again. The name of a tool or a prompt that was not in the last list is looked up in a new one
     before the call.
-  - Progress goes to the client that called; so do requests of the remote server (roots, sampling, elicitation), if the
-    call that they belong to is certain: from 2026-07-28 on, or if it is the only one in flight. Others are refused.
+  - Progress goes to the client that called. So do requests of the remote server (roots, sampling, elicitation), if it
+    is certain to which call they belong: from 2026-07-28 on, or if there is only one call in flight. Others are
+    refused.
   - Changes of lists are announced. Subscriptions to single resources and log messages are not passed on.
 
 To pass on all messages of many clients without decoding them, use the gateway.
@@ -60,7 +61,7 @@ class Proxy(Provider):
         self.kinds = kinds
         self._connect = connect
         self._client: Client | None = None
-        # A list: one context may have several calls in flight.
+        # A list, because one context may have several calls in flight.
         self._calls: list[Context] = []  # in flight
         self._known: dict[str, set[str]] = {}  # the names of the last lists, by method
 
@@ -73,7 +74,7 @@ class Proxy(Provider):
         handlers |= {method: partial(self._ask, method) for method in _ASKED}
         async with self._connect(handlers) as client:
             self._client = client
-            # A legacy server announces changes without being asked.
+            # Not needed for a legacy server, which announces changes without a subscription.
             listening = asyncio.ensure_future(_listen(client)) if client.server.revision.is_modern else None
             try:
                 yield
@@ -93,7 +94,7 @@ class Proxy(Provider):
         self.list_changed(kind)
 
     async def _ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Pass a request of the remote server on to the client whose call it belongs to."""
+        """Pass a request of the remote server on to the client to whose call it belongs."""
         context = _current.get()
         # Up to 2025-11-25 a request of the server does not say which call it belongs to. With one call in flight there
         # is no other.
@@ -105,7 +106,7 @@ class Proxy(Provider):
 
     @contextmanager
     def _call(self, context: Context) -> Any:
-        # The handlers of a modern server's requests run inside the call, and find its context here.
+        # The handlers of a modern server's requests run inside the call, and find their context here.
         token = _current.set(context)
         self._calls.append(context)
         try:
@@ -174,7 +175,7 @@ class Proxy(Provider):
         return self._connected.server.capabilities.supports(capability)
 
     async def _knows(self, method: str, name: str) -> bool:
-        # The name may be new, or the server may show each user other tools.
+        # The name may be new, or the server may show each user different tools.
         if name not in self._known.get(method, ()):
             await self._list(method)
         return name in self._known.get(method, ())
@@ -197,7 +198,7 @@ class Proxy(Provider):
                 found.append(type_.from_dict({name: each for name, each in item.items() if name != "execution"}))
             except ValueError as fault:
                 _logger.warning("one of the %s of a remote server is invalid, and left out: %s", member, fault)
-        # Unknown names cost one list each; known ones none.
+        # Only unknown names cost a request of the list.
         self._known[method] = {item.name for item in found}
         return found
 

@@ -114,7 +114,7 @@ def read_folder(directory: Path, limits: FolderLimits, known: Mapping[str, Templ
             skipped[name] = file
             continue
         size += file.signature[1]
-        # All texts are kept in memory, here and in each rendering process.
+        # Bounded, because all texts are kept in memory, here and in each rendering process.
         if size > limits.folder_bytes:
             skipped[name] = f"the templates have more than {limits.folder_bytes} bytes in total; no more are read"
             break
@@ -126,8 +126,8 @@ def _candidates(root: str) -> Iterator[tuple[str, str]]:
     """Yield the name and the path of each file with the name of a template."""
     entries = 0
     for directory, folders, names in os.walk(root):
-        # Sorted, so that a limit leaves out the same files each time.
-        # Hidden folders contain no templates: `.git` may contain thousands of files.
+        # Sorted, so that a limit always leaves out the same files. Hidden folders contain no templates: `.git` may
+        # contain thousands of files.
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for file in sorted(names):
             entries += 1
@@ -147,7 +147,7 @@ def _read(root: str, name: str, path: str, limits: FolderLimits, known: Template
     if not Path(target).is_relative_to(root):
         return "it is a link to a file outside the folder"
     try:
-        # The path was resolved a moment ago, and a folder in it may have become a link since.
+        # A folder in the path may have become a link since the path was resolved.
         descriptor = _open(root, os.path.relpath(target, root).split(os.sep))
     except OSError as error:
         return f"it cannot be opened: {error.strerror}"
@@ -159,7 +159,7 @@ def _read(root: str, name: str, path: str, limits: FolderLimits, known: Template
         if known is not None and known.signature == signature:
             return known
         try:
-            # One byte more shows that the file is too large.
+            # One byte more than the limit shows that the file is too large.
             data = stream.read(limits.file_bytes + 1)
         except OSError as error:
             return f"it cannot be read: {error.strerror}"

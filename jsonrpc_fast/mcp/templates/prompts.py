@@ -96,7 +96,7 @@ class TemplatePrompts:
 
     Args:
         directory: The folder.
-        render_limits: What rendering one template may use.
+        render_limits: The limits for rendering one template.
 
     Raises:
         NotADirectoryError: `directory` is not a folder.
@@ -113,18 +113,18 @@ class TemplatePrompts:
 
     def refresh(self) -> Changes:
         """Read the files that have changed, and return the differences."""
-        # One at a time: the file watcher and a first request may both read the folder.
+        # Locked, because the file watcher and a first request may both read the folder.
         with self._refreshing:
             old = self._snapshot
             folder = read_folder(self._directory, FolderLimits(), old.folder.files)
-            # Only what is new: polling would repeat the warnings every ten seconds.
+            # Only new warnings, because polling would repeat them every ten seconds.
             skipped = folder.skipped.items() - old.folder.skipped.items()
             _warn([f"template {name!a} is skipped: {why}" for name, why in sorted(skipped)])
             if folder == old.folder and _NO_TIME not in old.analyses.values():
                 return Changes()
             new = self._read(folder, old)
             self._snapshot = new
-        # A new or a removed one is a change of the list.
+        # A new or removed resource is a change of the list.
         kept = new.resources.keys() & old.resources.keys()
         return Changes(
             prompts=[*new.prompts.values()] != [*old.prompts.values()],
@@ -170,7 +170,7 @@ class TemplatePrompts:
         prompt = self._snapshot.prompts.get(name)
         if prompt is None:
             return None
-        # Known from the template: what it compares the argument with.
+        # The known values are the strings with which the template compares the argument.
         options = prompt.values.get(argument["name"])
         # A person may still be typing the name of the argument.
         begun = argument["name"] if options is None else argument["value"]
@@ -215,7 +215,7 @@ class TemplatePrompts:
         # `close` kills the processes, which is not a fault of the template.
         if not self._is_closed:
             _logger.error("template %s %s", ascii(prompt.template), why)
-        # The class of an exception, or a line, may reveal to the client what the template hides.
+        # The class of an exception, or a line, may reveal hidden parts of the template to the client.
         shown = "failed" if response["error"] in ("failed", "missing") else why
         raise RpcError(ErrorCode.INTERNAL_ERROR, f"the template {shown}")
 
@@ -224,7 +224,7 @@ class TemplatePrompts:
         sources = Sources(old.sources.key + 1, {name: file.text for name, file in files.items()})
         shown = [name for name, file in files.items() if not file.is_partial]
         analyses = self._analyse(sources, shown, folder, old)
-        # Of all shown files, even those that do not compile: a name must not change when one is fixed.
+        # Includes files that do not compile: names must not change when such a file is fixed.
         stems = Counter(map(stem_of, shown))
         prompts = {}
         for name, found in analyses.items():
@@ -266,7 +266,7 @@ class TemplatePrompts:
 
 
 def _warn(warnings: list[str]) -> None:
-    """Log only the first few: a reader of stderr that does not read must not block this process."""
+    """Log only the first few, so that this process does not block if stderr is not read."""
     for warning in warnings[:_MAX_WARNINGS]:
         _logger.warning("%s", warning)
     if len(warnings) > _MAX_WARNINGS:
@@ -297,7 +297,7 @@ def _check(prompt: _TemplatePrompt, given: dict[str, str]) -> None:
 
 
 def _resource(file: TemplateFile) -> Resource:
-    # In bytes, and without the byte order mark: as clients get it.
+    # The size in bytes, without the byte order mark, as clients get the text.
     size = len(file.text.encode())
     return Resource(uri=_URI_PREFIX + quote(file.name), name=file.name, mime_type=file.mime_type, size=size)
 

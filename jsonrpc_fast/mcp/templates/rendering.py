@@ -37,7 +37,7 @@ _CHARACTER_BYTES: Final = 6  # maximum size of an escaped character
 
 @dataclass(frozen=True, slots=True)
 class RenderLimits:
-    """What rendering one template may use.
+    """The limits for rendering one template.
 
     Attributes:
         seconds: Maximum time to render.
@@ -73,7 +73,7 @@ class Renderer:
     """Render and analyse templates. Call `close` at the end.
 
     Args:
-        limits: What rendering one template may use.
+        limits: The limits for rendering one template.
     """
 
     def __init__(self, limits: RenderLimits | None = None) -> None:
@@ -174,7 +174,7 @@ class _Process:
             [sys.executable, "-I", "-c", _COMMAND, paths, str(memory_bytes)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            # A template can raise warnings without end.
+            # A template can cause an endless stream of warnings.
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C at the terminal reaches only the server
         )
@@ -205,12 +205,12 @@ class _Process:
         timer.daemon = True  # the interpreter must not wait for a deadline at its exit
         end = time.monotonic() + seconds
         timer.start()
-        with contextlib.suppress(OSError):  # it has ended: reading reports that
+        with contextlib.suppress(OSError):  # the process has ended; the read below reports this
             self._process.stdin.write(request)
             self._process.stdin.flush()
         line = self._process.stdout.readline(max_bytes)
         timer.cancel()
-        # Even if the line is whole: the timer may kill the process now, and the next call would fail.
+        # Checked even after a complete line: the timer may be killing the process, and the next call would fail.
         if time.monotonic() >= end:
             raise RenderTimeout
         if not line.endswith(b"\n"):

@@ -28,7 +28,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import missing
 
 _DESCRIPTION: Final = re.compile(r"\s*\{#-?(.*?)-?#\}", re.DOTALL)
-# Its first line break is not a part of the prompt. `-#}` and `+#}` override this.
+# The line break after this comment is not a part of the prompt. `-#}` and `+#}` override this.
 _DESCRIPTION_LINE: Final = re.compile(r"(\s*\{#(?:(?!#\}).)*)(?<![-+])#\}([ \t]*\r?\n)", re.DOTALL)
 _DESCRIPTION_CHARACTERS: Final = 1000
 _GUARDS: Final = ("default", "d", "defined", "undefined")
@@ -90,7 +90,7 @@ class Sandbox:
         self._environment = _environment({})
 
     def serve(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the response to a request; `error` in it says what went wrong."""
+        """Return the response to a request; its `error` tells what went wrong."""
         try:
             match request["do"]:
                 case "load":
@@ -114,7 +114,7 @@ class Sandbox:
     def _render(self, template: str, arguments: dict[str, str], characters: int) -> str:
         parts = []
         length = 0
-        # Piece by piece: a text without end stops at the limit.
+        # Generated piece by piece, so that an endless text stops at the limit.
         for part in self._environment.get_template(template).generate(arguments):
             length += len(part)
             if length > characters:
@@ -137,7 +137,7 @@ def _line(error: BaseException) -> int | None:
 
 
 def _environment(sources: dict[str, str]) -> Environment:
-    # The line break goes into the comment, so that the numbers of lines in errors stay.
+    # The line break is moved into the comment, so that line numbers in errors stay correct.
     loader = DictLoader({name: _without_line_break(source) for name, source in sources.items()})
     environment = ImmutableSandboxedEnvironment(loader=loader, undefined=_Missing, auto_reload=False)
     del environment.globals["lipsum"]  # random text
@@ -188,7 +188,7 @@ class _Analysis:
         if template in self._seen or template not in self._sources:
             return
         self._seen.add(template)
-        # Parsed only: no part of the template runs.
+        # The template is only parsed; no part of it runs.
         tree = self._environment.parse(self._sources[template], template)
         compared = [*_compared(tree)]  # first: the next line folds constants in the tree
         undeclared = meta.find_undeclared_variables(tree) - assigned

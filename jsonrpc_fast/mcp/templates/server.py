@@ -24,7 +24,7 @@ from ..server.request.context import Context
 from ..server.server import Server
 from .prompts import TemplatePrompts
 
-_DEBOUNCE_MS: Final = 200  # changes that follow each other closer than this are one
+_DEBOUNCE_MS: Final = 200  # changes within this time are treated as one
 _WATCHER_STEP_MS: Final = 50
 _POLL_MS: Final = 10_000
 _GRACE_SECONDS: Final = 1.0  # after a signal; nearly every template renders in less
@@ -64,8 +64,8 @@ class TemplateFolder(Provider):
             yield
         finally:
             stop.set()
-            # Each running render occupies a thread that the loop waits for at the end. Not in a thread: all of them may
-            # be occupied until their renders time out.
+            # Each running render occupies a thread for which the loop waits at the end. Closed in this thread, because
+            # all others may be occupied until their renders time out.
             templates.close()
             await watching
 
@@ -99,18 +99,18 @@ class TemplateFolder(Provider):
     async def _watch(self, stop: asyncio.Event) -> None:
         """Notify clients of changes until `stop` is set; return early if the folder cannot be watched."""
         try:
-            # No filter: the default one would leave out folders such as `node_modules`.
+            # Without a filter: the default one would leave out folders such as `node_modules`.
             async for _ in watchfiles.awatch(
                 self._directory,
                 watch_filter=None,
                 debounce=_DEBOUNCE_MS,
                 step=_WATCHER_STEP_MS,
-                # Polling: some file systems do not notify, and a removed folder may return.
+                # Polls as well: some file systems do not send notifications, and a removed folder may return.
                 rust_timeout=_POLL_MS,
                 yield_on_timeout=True,
                 stop_event=stop,
             ):
-                # The first reading may still be in progress: two at once would do the work twice.
+                # The first reading may still be in progress; a second one would do the work twice.
                 await self._read()
                 changes = await asyncio.to_thread(self._templates.refresh)
                 if changes.prompts:
