@@ -52,6 +52,7 @@ INTERNAL = (
     "GroupMember",
     "HttpExchange",
     "InboundBatch",
+    "Items",
     "Lifespan",
     "ModernClients",
     "OutboundBatch",

@@ -40,7 +40,7 @@ from .requests import Destination, InboundRequest
 from .room import Bounds, SessionGroup
 from .running import Run
 from .session import Session
-from .streams import ReconnectingStream, Stream
+from .streams import Stream
 from .subscriptions import Gap, Subscription, Subscriptions
 
 __all__ = [
@@ -70,7 +70,6 @@ __all__ = [
     "Outcome",
     "Progress",
     "ReconnectingSession",
-    "ReconnectingStream",
     "RequestReceivedHook",
     "RequestServedHook",
     "RequestStartedHook",

@@ -42,7 +42,7 @@ from .engine import Engine
 from .loop_driver import LoopDriver
 from .requests import Destination, InboundRequest
 from .running import running, waiting
-from .streams import Stream
+from .streams import Items, Stream
 from .threads import lock, run_threadsafe
 from .wait_queue import WaitQueue
 
@@ -434,11 +434,15 @@ class Caller:
             raise TypeError("the params must be an object or None, to carry the token of a stream")
         idle_seconds = self.seconds_of(idle_timeout)
 
-        async def begin(on_item: Callable[[Any], object], settle: Callable[..., object]) -> Call:
+        async def begin() -> Items:
             seconds = await self.wait_for_room(1, timeout)
-            return engine.call(method, params, seconds, idle_seconds, on_item, destination, settle, is_stream=True)
+            items = Items(engine, loop, lambda: bool(self._wait_queue.waiters), max_items)
+            items.call = engine.call(
+                method, params, seconds, idle_seconds, items.add, destination, items.settle, is_stream=True
+            )
+            return items
 
-        return Stream(engine, loop, begin, lambda: bool(self._wait_queue.waiters), max_items)
+        return Stream(begin)
 
     async def send_item(self, request: InboundRequest, item: Any) -> bool:
         """Send a part of the result of a request to the peer: see `RequestContext.send_item`."""

@@ -47,7 +47,7 @@ from .calling import CallOptions
 from .options import SessionOptions, check_options
 from .running import detached, waiting
 from .session import Session
-from .streams import ReconnectingStream, Stream
+from .streams import Items, Stream, begun
 
 T = TypeVar("T")
 
@@ -334,7 +334,7 @@ class ReconnectingSession:
         timeout: float | None = None,
         idle_timeout: float | Unset | None = UNSET,
         max_items: int = 1000,
-    ) -> ReconnectingStream:
+    ) -> Stream:
         """Call a method whose result comes in parts, like `Session.stream`.
 
         The call begins in the session of a connection. If it was certainly not served, it begins again in the next one.
@@ -350,14 +350,13 @@ class ReconnectingSession:
         """
         check_count("max_items", max_items, 1, may_be_none=False)
 
-        async def begin(session: Session, left: float | None) -> tuple[Stream, list[Any]]:
+        async def begin(session: Session, left: float | None) -> Items:
             seconds = None if timeout is None else left
-            stream = session.stream(method, params, timeout=seconds, idle_timeout=idle_timeout, max_items=max_items)
-            async for item in stream:
-                return stream, [item]
-            return stream, []
+            return await begun(
+                session.stream(method, params, timeout=seconds, idle_timeout=idle_timeout, max_items=max_items)
+            )
 
-        return ReconnectingStream(lambda: self.use(begin, idle_timeout if timeout is None else timeout))
+        return Stream(lambda: self.use(begin, idle_timeout if timeout is None else timeout))
 
     async def notify(self, method: str, params: Params = None, *, timeout: float | Unset | None = UNSET) -> None:
         """Send a notification, like `Session.notify`.

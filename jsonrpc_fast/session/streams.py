@@ -37,7 +37,7 @@ CHECK_SECONDS: Final = 0.05
 """How often a full stream checks whether this side waits for something else."""
 
 
-class _Items:
+class Items:
     """The items that a call has brought. The call refers to it, not to the `Stream`, so that a lost stream is freed."""
 
     def __init__(
@@ -47,7 +47,7 @@ class _Items:
         self.has_ended = False
         self.error: Exception | None = None
         self._engine = engine
-        self._loop = loop
+        self.loop: asyncio.AbstractEventLoop = loop
         self._is_writing = is_writing
         self._max_items = max_items
         self._queue: deque[tuple[Any, int]] = deque()  # with their sizes in bytes
@@ -77,11 +77,11 @@ class _Items:
         engine = self._engine
         reading, call = engine.inbox.reading, self.call
         if call is not None and self._is_resting:
-            call.progressed = self._loop.time()  # nothing arrives, because this side does not read
+            call.progressed = self.loop.time()  # nothing arrives, because this side does not read
         # Not counting this call and those of full streams, whose responses may come after the items.
         others = len(engine.calls) - reading.full_streams - (not self._is_resting)
         self._rest(others <= 0 and not self._is_writing())
-        self._timer = self._loop.call_later(CHECK_SECONDS, self._check)
+        self._timer = self.loop.call_later(CHECK_SECONDS, self._check)
 
     def _rest(self, wanted: bool) -> None:
         if wanted is not self._is_resting:
@@ -115,13 +115,17 @@ class _Items:
         self._queue.clear()
         self.end(None)
 
-    async def next(self) -> Any:
-        while not self._queue:
-            if self.has_ended:
-                if self.error is not None:
-                    raise self.error
-                raise StopAsyncIteration
+    async def first(self) -> None:
+        """Wait for the next item, or the end. Raises the error that has ended the call, if no item is left."""
+        while not self._queue and not self.has_ended:
             await self._waiters.wait()
+        if not self._queue and self.error is not None:
+            raise self.error
+
+    async def next(self) -> Any:
+        await self.first()
+        if not self._queue:
+            raise StopAsyncIteration
         item, size = self._queue.popleft()
         self._size -= size
         # Resumes at half of the bound, so that reading does not stop and resume with each item.
@@ -133,19 +137,10 @@ class _Items:
 class Stream:
     """An async iterator over the parts of one result, which `Session.stream` makes; also an async context manager."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        loop: asyncio.AbstractEventLoop,
-        begin: Callable[[Callable[[Any], object], Callable[..., object]], Awaitable[Call]],
-        is_writing: Callable[[], bool],
-        max_items: int,
-    ) -> None:
-        self._items = _Items(engine, loop, is_writing, max_items)
-        self._loop = loop
+    def __init__(self, begin: Callable[[], Awaitable[Items]]) -> None:
         self._begin = begin
-        self._is_begun = False
-        self._is_read = False
+        self._items: Items | None = None  # of a call that has begun
+        self._is_begun = self._is_closed = self._is_read = False
 
     def __aiter__(self) -> Self:
         return self
@@ -156,21 +151,23 @@ class Stream:
         Raises:
             StopAsyncIteration: The peer has responded; see `result`. Or the stream was closed.
             StateError: Too many parts were not read, or another task is reading.
-            Exception: What `Session.call` raises.
+            Exception: What the `call` of the session raises.
         """
         if self._is_read:
             raise StateError("another task reads this stream")
-        items = self._items
         self._is_read = True
         try:
             with waiting():
-                if not self._is_begun and not items.has_ended:
+                if not self._is_begun and not self._is_closed:
                     self._is_begun = True
-                    with on_failure(items.leave):
-                        items.call = await self._begin(items.add, items.settle)
-                return await items.next()
+                    self._items = await self._begin()
+                    if self._is_closed:  # meanwhile
+                        self._items.leave()
+                if self._items is None:
+                    raise StopAsyncIteration
+                return await self._items.next()
         except asyncio.CancelledError:
-            items.leave()
+            self.close()
             raise
         finally:
             self._is_read = False
@@ -184,14 +181,16 @@ class Stream:
         Raises:
             StateError: The peer has not responded with a result.
         """
-        call = self._items.call
+        call = None if self._items is None else self._items.call
         if call is None or call.outcome is not Outcome.RESULT:
             raise StateError("there is no result")
         return call.settled_by
 
     def close(self) -> None:
         """End the iteration, and cancel the request unless there is a response. A second call does nothing."""
-        self._items.leave()
+        self._is_closed = True
+        if self._items is not None:
+            self._items.leave()
 
     async def __aenter__(self) -> Self:
         return self
@@ -201,63 +200,18 @@ class Stream:
 
     def __del__(self) -> None:
         # The collector may run this in any thread.
-        if self._is_begun and not self._items.has_ended:
+        if self._items is not None and not self._items.has_ended:
             with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._items.leave)
+                self._items.loop.call_soon_threadsafe(self._items.leave)
 
 
-class ReconnectingStream:
-    """An async iterator like `Stream`, which `ReconnectingSession.stream` makes."""
+async def begun(stream: Stream) -> Items:
+    """Begin a stream, and return its items when the first one, or the result, has arrived.
 
-    def __init__(self, begin: Callable[[], Awaitable[tuple[Stream, list[Any]]]]) -> None:
-        self._begin = begin
-        self._stream: Stream | None = None
-        self._first: list[Any] = []  # the item that `begin` has read
-        self._is_closed = False
-        self._is_begun = False
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        """Return the next part.
-
-        Raises:
-            StopAsyncIteration: The peer has responded; see `result`. Or the stream was closed.
-            StateError: Too many parts were not read, or another task is reading.
-            Exception: What `ReconnectingSession.call` raises.
-        """
-        if self._is_closed:
-            raise StopAsyncIteration
-        if self._stream is None:
-            if self._is_begun:
-                raise StateError("another task reads this stream, or it has failed to begin")
-            self._is_begun = True
-            self._stream, self._first = await self._begin()
-            if self._is_closed:  # meanwhile
-                self._stream.close()
-                raise StopAsyncIteration
-        return self._first.pop() if self._first else await anext(self._stream)
-
-    @property
-    def result(self) -> Any:
-        """The result in the response, like `Stream.result`.
-
-        Raises:
-            StateError: The peer has not responded with a result.
-        """
-        if self._stream is None:
-            raise StateError("there is no result")
-        return self._stream.result
-
-    def close(self) -> None:
-        """End the iteration, and cancel the request unless there is a response. A second call does nothing."""
-        self._is_closed = True
-        if self._stream is not None:
-            self._stream.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.close()
+    Raises:
+        Exception: As `Stream.__anext__`.
+    """
+    items = await stream._begin()
+    with on_failure(items.leave):
+        await items.first()
+    return items

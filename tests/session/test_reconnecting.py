@@ -133,13 +133,22 @@ async def test_a_stream_waits_for_a_connection() -> None:
     stream = client.stream("primes", {"below": 6})
     with pytest.raises(StateError, match="no result"):
         _ = stream.result
+    left = client.stream("primes", {"below": 6})
+    reading = asyncio.ensure_future(anext(left))
+    await asyncio.sleep(0)
+    with pytest.raises(StateError, match="another task"):
+        await anext(left)
+    left.close()
     assert ends == []
     assert [item async for item in stream] == [2, 3, 5]
     assert stream.result is None
+    with pytest.raises(StopAsyncIteration):
+        await reading
     await starting
     assert [item async for item in client.stream("primes", {"below": 1})] == []
     with pytest.raises(RpcError, match="Method not found"):
-        await anext(client.stream("none"))
+        await anext(failed := client.stream("none"))
+    assert [item async for item in failed] == []
     async with client.stream("primes", {"below": 9}) as left:
         assert await anext(left) == 2
     with pytest.raises(StopAsyncIteration):
