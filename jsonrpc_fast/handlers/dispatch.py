@@ -20,7 +20,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final, TypeAlias, TypedDict
 
-from .._checks import check_seconds
+from .._checks import check_callable, check_seconds, check_type
 from ..codec import Notification, ParseError, Raw, Request, Response, decode
 from ..codec._json import Default, check_option
 from ..codec.encoders import Encoders, has_jsonrpc
@@ -90,6 +90,7 @@ class Dispatch:
         raw: See `DispatchOptions`; so for the other options.
 
     Raises:
+        TypeError: An option has the wrong type.
         ValueError: `option` adds line breaks.
     """
 
@@ -118,6 +119,8 @@ class Dispatch:
         option: int = 0,
     ) -> None:
         check_option(option)
+        check_callable("default", default)
+        check_type("profile", profile, Profile)
         self._find = find
         self._reading = reading
         self._profile = profile

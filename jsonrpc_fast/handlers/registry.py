@@ -176,7 +176,7 @@ class Handlers:
             options: See `DispatchOptions`.
 
         Raises:
-            TypeError: An option does not exist, or a hook is not callable or is async.
+            TypeError: An option does not exist or has the wrong type, or a hook is not callable or is async.
             ValueError: `option` adds line breaks.
         """
         dispatch: Dispatch

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeAlias, TypedDict
 
 from .._checks import check_callable, check_count, check_type
-from ..codec._json import Default, check_option
+from ..codec._json import Default
 from ..handlers import Handlers
 from ..handlers.dispatch import Dispatch
 from ..hooks import Hooks, trace_in_headers
@@ -103,9 +103,6 @@ class BaseEndpoint:
         option: int = 0,
         hooks: Hooks | None = None,
     ) -> None:
-        check_option(option)
-        check_callable("default", default)
-        check_type("profile", profile, Profile)
         check_type("health", health, str, may_be_none=True)
         check_count("max_body_bytes", max_body_bytes, 1)
         check_function("context", context, may_be_async=self._is_async)

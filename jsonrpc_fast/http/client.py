@@ -6,7 +6,7 @@
 Rules:
   - Every call settles with a result, an `RpcError` from the server, or a local exception: `CallTimeout`,
     `ConnectionLost`, `HttpStatusError`, `InvalidResponse`.
-  - responses.py says which response settles a call.
+  - exchanges.py says which response settles a call.
   - library.py says which of the two libraries a client uses.
   - No request is sent a second time, and redirects are followed only if the library is configured to follow them.
 """
@@ -15,20 +15,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Coroutine, Iterable, Mapping
-from functools import partial
-from itertools import count
-from typing import Any, ClassVar, Final, Generic, TypeAlias, TypedDict, TypeVar, overload
+from typing import Any, ClassVar, Final, Generic, TypedDict, TypeVar, overload
 
-from .._checks import check_callable, check_count, check_headers, check_seconds, check_type
+from .._checks import check_count, check_headers, check_seconds
 from .._typing import Self, Unpack
-from ..codec import Notification, Params
-from ..codec._json import Default, check_option
-from ..codec.encoders import Encoders
+from ..codec import Params
+from ..codec._json import Default
 from ..errors import CallTimeout, InvalidResponse
-from ..handlers.returned import result_reader, results_reader
-from ..hooks import FoundHooks, Hooks, exchange
-from ..profile import JSONRPC, Profile, check_batches
+from ..hooks import Hooks
+from ..profile import JSONRPC, Profile
 from ..types import TIMEOUT_SECONDS, UNSET, Unset
+from .exchanges import BatchItem as BatchItem
+from .exchanges import ExchangeClient, ReadResponse
 from .inflating import ACCEPTED, Inflater
 from .library import (
     AsyncClient,
@@ -42,7 +40,6 @@ from .library import (
     translated,
     url_of,
 )
-from .responses import ReadResponse, ResponseReader
 
 try:
     import anyio
@@ -53,9 +50,6 @@ library_of()  # raises ImportError here, not only when a client is made
 
 T = TypeVar("T")
 C = TypeVar("C")  # a client of the library
-
-BatchItem: TypeAlias = "tuple[str, Params] | Notification[Any]"
-"""An item of `batch`: method and params of a call, or a notification."""
 
 MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 """The maximum size of a response, by default."""
@@ -80,8 +74,8 @@ class PostOptions(TypedDict, total=False):
     headers: Mapping[str, str] | None
 
 
-class _BaseClient(ResponseReader, Generic[C]):
-    """The part that both clients share: all except IO."""
+class _BaseClient(ExchangeClient, Generic[C]):
+    """The part that both clients share: all except IO. The `_post` of the sync client never suspends; see `done`."""
 
     _kind: ClassVar[str]
     """The name of the client class of the library."""
@@ -100,23 +94,16 @@ class _BaseClient(ResponseReader, Generic[C]):
         hooks: Hooks | None = None,
         **options: Any,
     ) -> None:
-        check_option(option)
         check_seconds("timeout", timeout, may_be_zero=False)
         check_count("max_response_bytes", max_response_bytes, 1, may_be_none=False)
-        check_callable("default", default)
-        check_type("profile", profile, Profile)
-        super().__init__(profile, raw)
+        super().__init__(timeout, profile, raw, default, option, hooks)
         self._library = library = library_of(client, *options.values())
         check_client(client, library, self._kind)
         if client is not None and options:
             raise TypeError("pass an HTTP client or its options, not both")
         self._errors = errors_of(library)
         self._url = url_of(url, library, may_be_relative=client is not None or "base_url" in options)
-        self._timeout = timeout
         self._max_response_bytes = max_response_bytes
-        self._encode_call = partial(Encoders(profile).encode_call, delimited=False, default=default, option=option)
-        self._ids = count(1)
-        self._hooks = None if hooks is None else FoundHooks(hooks)
         self._is_owner = client is None
         self._client: Any = getattr(library, self._kind)(**options) if client is None else client
 
@@ -126,13 +113,6 @@ class _BaseClient(ResponseReader, Generic[C]):
         sent = self._library.Headers(_HEADERS)
         sent.update(headers)
         return {"method": "POST", "url": self._url, "content": body, "headers": sent, "timeout": seconds}
-
-    def _seconds_of(self, timeout: float | Unset | None) -> float | None:
-        """Return the seconds until a call times out."""
-        if isinstance(timeout, Unset):
-            return self._timeout
-        check_seconds("timeout", timeout, may_be_zero=False)
-        return timeout
 
     def _inflater(self, response: Any) -> Inflater:
         """Return the decompressor for the body of a response."""
@@ -144,79 +124,6 @@ class _BaseClient(ResponseReader, Generic[C]):
     def _check_size(self, size: int) -> None:
         if size > self._max_response_bytes:
             raise InvalidResponse(f"the response is larger than {self._max_response_bytes} bytes")
-
-    def _encode_batch(self, items: Iterable[BatchItem]) -> tuple[dict[int | None, str], bytes]:
-        """Return the methods of the calls in a batch by id, and its text."""
-        calls: dict[int | None, str] = {}
-        texts = []
-        for item in items:
-            if isinstance(item, Notification):
-                texts.append(self._encode_call(item.method, item.params))
-            else:
-                method, params = item
-                id = next(self._ids)
-                calls[id] = method
-                texts.append(self._encode_call(method, params, id))
-        if not texts:
-            raise ValueError("a batch must not be empty")
-        if calls:
-            check_batches(self._profile)
-        return calls, b"[" + b",".join(texts) + b"]"
-
-    # Coroutines around `_post`, which does the IO. The `_post` of the sync client never suspends, so its coroutines are
-    # `done` in one step.
-
-    async def _post(self, body: bytes, seconds: float | None, headers: Mapping[str, str] | None) -> ReadResponse:
-        raise NotImplementedError
-
-    async def _call(
-        self,
-        method: str,
-        params: Params,
-        returns: Any,
-        timeout: float | Unset | None = UNSET,
-        headers: Mapping[str, str] | None = None,
-    ) -> Any:
-        """Call a method and return its result."""
-        read = None if returns is UNSET else result_reader(returns)
-        seconds = self._seconds_of(timeout)
-        id = next(self._ids)
-        text = self._encode_call(method, params, id)
-        with exchange(self._hooks, {id: method}) as sent:
-            response = await self._post(text, seconds, sent.headers(headers))
-            result = self._read_result(response, id, read is not None)
-        return result if read is None else read(method, result)
-
-    async def _notify(
-        self,
-        method: str,
-        params: Params,
-        timeout: float | Unset | None = UNSET,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        """Send a notification."""
-        seconds = self._seconds_of(timeout)
-        text = self._encode_call(method, params)
-        with exchange(self._hooks, {None: method}) as sent:
-            response = await self._post(text, seconds, sent.headers(headers))
-        if not response.is_success:
-            raise response.status_error()
-
-    async def _batch(
-        self,
-        items: Iterable[BatchItem],
-        returns: Any,
-        timeout: float | Unset | None = UNSET,
-        headers: Mapping[str, str] | None = None,
-    ) -> list[Any]:
-        """Send calls and notifications in one request."""
-        seconds = self._seconds_of(timeout)
-        calls, text = self._encode_batch(items)
-        read = None if returns is UNSET else results_reader(returns, list(calls.values()))
-        with exchange(self._hooks, calls) as sent:
-            response = await self._post(text, seconds, sent.headers(headers))
-            found = sent.settled(self._read_results(response, calls, read is not None))
-        return found if read is None else read(found)
 
 
 def done(work: Coroutine[Any, Any, T]) -> T:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from functools import partial
-from itertools import count
 from typing import Any, TypedDict, TypeVar, overload
 
 from nats.aio.client import Client
@@ -20,15 +19,13 @@ from nats.errors import Error as NatsError
 from nats.errors import TimeoutError as NatsTimeout
 from nats.js import JetStreamContext
 
-from ..._checks import check_callable, check_header_names, check_seconds, check_type
+from ..._checks import check_header_names, check_seconds, check_type
 from ..._typing import Unpack
 from ...codec import Params
-from ...codec._json import Default, check_option
-from ...codec.encoders import Encoders
+from ...codec._json import Default
 from ...errors import CallTimeout, ConnectionLost
-from ...handlers.returned import result_reader
-from ...hooks import FoundHooks, Hooks, exchange
-from ...http.responses import ReadResponse, ResponseReader
+from ...hooks import Hooks, exchange
+from ...http.exchanges import ExchangeClient, ReadResponse
 from ...profile import JSONRPC, Profile
 from ...types import TIMEOUT_SECONDS, UNSET
 from .connection import check_subject
@@ -45,7 +42,7 @@ class PublishOptions(TypedDict, total=False):
     headers: Mapping[str, str] | None
 
 
-class ServiceClient(ResponseReader):
+class ServiceClient(ExchangeClient):
     """A client of the services on a subject.
 
     Args:
@@ -84,17 +81,10 @@ class ServiceClient(ResponseReader):
         check_type("jetstream", jetstream, JetStreamContext, may_be_none=True)
         check_seconds("timeout", timeout, may_be_none=False)
         self._headers = _checked(headers)
-        check_type("profile", profile, Profile)
-        check_callable("default", default)
-        check_option(option)
-        super().__init__(profile, raw)
+        super().__init__(timeout, profile, raw, default, option, hooks)
         self._connection = connection
         self._subject = subject
         self._jetstream = jetstream
-        self._timeout = timeout
-        self._encode_call = partial(Encoders(profile).encode_call, delimited=False, default=default, option=option)
-        self._ids = count(1)
-        self._hooks = None if hooks is None else FoundHooks(hooks)
 
     @overload
     async def call(
@@ -137,22 +127,7 @@ class ServiceClient(ResponseReader):
             ValueError: The message is larger than the broker allows, `timeout` is negative or NaN, a header has a wrong
                 name, or one is Jsonrpc-Reply-To, which the client sets itself.
         """
-        read = None if returns is UNSET else result_reader(returns)
-        seconds = self._timeout if timeout is None else timeout
-        check_seconds("timeout", seconds, may_be_none=False)
-        # The response comes on its own subject, so the id need not be unique among clients.
-        id = next(self._ids)
-        text = self._encode_call(method, params, id)
-        found = {**self._headers, **_checked(headers)}
-        with exchange(self._hooks, {id: method}) as sent:
-            send = partial(self._send, text, dict(sent.headers(found) or {}), seconds)
-            try:
-                inbox = await inbox_of(self._connection)
-                response = await inbox.request(send, seconds)
-            except NatsError as error:
-                raise _translated(error) from error
-            result = self._read_result(ReadResponse(200, {}, response), id, read is not None)
-        return result if read is None else read(method, result)
+        return await self._call(method, params, returns, timeout, {**self._headers, **_checked(headers)})
 
     async def notify(self, method: str, params: Params = None, *, headers: Mapping[str, str] | None = None) -> None:
         """Send a notification. With JetStream it is stored when this returns; otherwise it may be lost.
@@ -174,6 +149,20 @@ class ServiceClient(ResponseReader):
             else:
                 await self._jetstream.publish(self._subject, text, timeout=self._timeout, headers=sent)
         except (NatsError, asyncio.TimeoutError) as error:
+            raise _translated(error) from error
+
+    def _seconds_of(self, timeout: Any) -> float:
+        seconds: Any = self._timeout if timeout is None else timeout
+        check_seconds("timeout", seconds, may_be_none=False)
+        return float(seconds)
+
+    async def _post(self, body: bytes, seconds: float | None, headers: Mapping[str, str] | None) -> ReadResponse:
+        assert seconds is not None
+        send = partial(self._send, body, dict(headers or {}), seconds)
+        try:
+            inbox = await inbox_of(self._connection)
+            return ReadResponse(200, {}, await inbox.request(send, seconds))
+        except NatsError as error:
             raise _translated(error) from error
 
     async def _send(self, data: bytes, headers: dict[str, str], seconds: float, inbox: str) -> None:

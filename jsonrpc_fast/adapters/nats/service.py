@@ -18,7 +18,7 @@ from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig
 from nats.js.errors import NotFoundError
 
-from ..._checks import check_callable, check_count, check_seconds, check_type
+from ..._checks import check_count, check_seconds, check_type
 from ..._logs import logger_of
 from ..._typing import Self
 from ...codec import Error, Request, Response, decode, encode
@@ -98,8 +98,6 @@ class Service:
         check_subject("subject", subject, may_have_wildcards=True)
         check_name("queue", queue)
         check_type("jetstream", jetstream, JetStreamContext, may_be_none=True)
-        check_type("profile", profile, Profile)
-        check_callable("default", default)
         check_seconds("ack_seconds", ack_seconds, may_be_none=False)
         check_seconds("timeout", timeout)
         check_count("max_handlers", max_handlers, 1, may_be_none=False)

@@ -1,4 +1,4 @@
-"""Read the results of calls from the body of an HTTP response, without IO.
+"""Clients each of whose calls is an exchange: one request and its response, over HTTP or another carrier. No IO.
 
 Rules:
   - A response settles a call only if it has the id of the call. So does an error with the id null: the server could not
@@ -9,14 +9,22 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from itertools import count
+from typing import Any, Final, TypeAlias
 
-from ..codec import ParseError, Response, decode
+from .._checks import check_callable, check_seconds, check_type
+from ..codec import Notification, Params, ParseError, Response, decode
 from ..codec._backend import decoded
+from ..codec._json import Default, check_option
+from ..codec.encoders import Encoders
 from ..errors import HttpStatusError, InvalidResponse, RpcError
-from ..profile import Profile
+from ..handlers.returned import result_reader, results_reader
+from ..hooks import FoundHooks, Hooks, exchange
+from ..profile import Profile, check_batches
+from ..types import UNSET, Unset
 
 _SHOWN_BYTES: Final = 4096
 
@@ -45,17 +53,112 @@ class ReadResponse:
         return InvalidResponse(reason) if self.is_success else self.status_error()
 
 
-class ResponseReader:
-    """Reads the results in HTTP responses.
+BatchItem: TypeAlias = "tuple[str, Params] | Notification[Any]"
+"""An item of `batch`: method and params of a call, or a notification."""
 
-    Args:
-        profile: The rules for decoding.
-        raw: Whether results and error data are left as `Raw`.
+
+class ExchangeClient:
+    """What such clients share: coroutines around `_post`, which does the IO. `HttpClient` describes the options.
+
+    Raises:
+        TypeError, ValueError: An option has the wrong type or value.
     """
 
-    def __init__(self, profile: Profile, raw: bool) -> None:
+    def __init__(
+        self,
+        timeout: float | None,
+        profile: Profile,
+        raw: bool,
+        default: Default,
+        option: int,
+        hooks: Hooks | None,
+    ) -> None:
+        check_option(option)
+        check_callable("default", default)
+        check_type("profile", profile, Profile)
+        self._timeout = timeout
         self._profile = profile
         self._raw = raw
+        self._encode_call = partial(Encoders(profile).encode_call, delimited=False, default=default, option=option)
+        self._ids = count(1)
+        self._hooks = None if hooks is None else FoundHooks(hooks)
+
+    def _seconds_of(self, timeout: float | Unset | None) -> float | None:
+        """Return the seconds until a call times out."""
+        if isinstance(timeout, Unset):
+            return self._timeout
+        check_seconds("timeout", timeout, may_be_zero=False)
+        return timeout
+
+    async def _post(self, body: bytes, seconds: float | None, headers: Mapping[str, str] | None) -> ReadResponse:
+        raise NotImplementedError
+
+    async def _call(
+        self,
+        method: str,
+        params: Params,
+        returns: Any,
+        timeout: float | Unset | None = UNSET,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Call a method and return its result."""
+        read = None if returns is UNSET else result_reader(returns)
+        seconds = self._seconds_of(timeout)
+        id = next(self._ids)
+        text = self._encode_call(method, params, id)
+        with exchange(self._hooks, {id: method}) as sent:
+            response = await self._post(text, seconds, sent.headers(headers))
+            result = self._read_result(response, id, read is not None)
+        return result if read is None else read(method, result)
+
+    async def _notify(
+        self,
+        method: str,
+        params: Params,
+        timeout: float | Unset | None = UNSET,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Send a notification."""
+        seconds = self._seconds_of(timeout)
+        text = self._encode_call(method, params)
+        with exchange(self._hooks, {None: method}) as sent:
+            response = await self._post(text, seconds, sent.headers(headers))
+        if not response.is_success:
+            raise response.status_error()
+
+    async def _batch(
+        self,
+        items: Iterable[BatchItem],
+        returns: Any,
+        timeout: float | Unset | None = UNSET,
+        headers: Mapping[str, str] | None = None,
+    ) -> list[Any]:
+        """Send calls and notifications in one request."""
+        seconds = self._seconds_of(timeout)
+        calls, text = self._encode_batch(items)
+        read = None if returns is UNSET else results_reader(returns, list(calls.values()))
+        with exchange(self._hooks, calls) as sent:
+            response = await self._post(text, seconds, sent.headers(headers))
+            found = sent.settled(self._read_results(response, calls, read is not None))
+        return found if read is None else read(found)
+
+    def _encode_batch(self, items: Iterable[BatchItem]) -> tuple[dict[int | None, str], bytes]:
+        """Return the methods of the calls in a batch by id, and its text."""
+        calls: dict[int | None, str] = {}
+        texts = []
+        for item in items:
+            if isinstance(item, Notification):
+                texts.append(self._encode_call(item.method, item.params))
+            else:
+                method, params = item
+                id = next(self._ids)
+                calls[id] = method
+                texts.append(self._encode_call(method, params, id))
+        if not texts:
+            raise ValueError("a batch must not be empty")
+        if calls:
+            check_batches(self._profile)
+        return calls, b"[" + b",".join(texts) + b"]"
 
     def _decode(self, http_response: ReadResponse, raw: bool) -> Any:
         if not http_response.body:
