@@ -249,13 +249,7 @@ class Caller:
                 of types; or the profile of the transport does not allow batches, so the results could not be read.
             StateError, ConnectionLost, EncodeError, TypeError: As in `call`, before sending.
         """
-        items = list(items)
-        # Checked before the wait for room: an invalid item must not take a place in the wait queue.
-        for item in items:
-            if not isinstance(item, Notification) and not (isinstance(item, (tuple, list)) and len(item) == 2):
-                raise TypeError("an item of a batch must be a tuple (method, params) or a Notification")
-        methods = [None if isinstance(item, Notification) else item[0] for item in items]
-        read = None if returns is UNSET else results_reader(returns, methods)
+        items, read = read_batch(items, returns)
         count = sum(not isinstance(item, Notification) for item in items)
         if count:
             check_batches(self._transport.profile)
@@ -567,3 +561,22 @@ class Caller:
         self._wait_queue.wake()
         if not self._left.done():
             self._left.set_result(None)
+
+
+def read_batch(
+    items: Iterable[tuple[str, Any] | Notification], returns: Any
+) -> tuple[list[tuple[str, Any] | Notification], Callable[[list[Any]], list[Any]] | None]:
+    """Return the items of a batch, and what converts its results, as `Caller.call_batch` describes the arguments.
+
+    Called before any wait: an invalid item must not take a place in the wait queue.
+
+    Raises:
+        TypeError: An item is neither a tuple nor a Notification, or a type is not supported.
+        ValueError: There are not as many types as items.
+    """
+    items = list(items)
+    for item in items:
+        if not isinstance(item, Notification) and not (isinstance(item, (tuple, list)) and len(item) == 2):
+            raise TypeError("an item of a batch must be a tuple (method, params) or a Notification")
+    methods = [None if isinstance(item, Notification) else item[0] for item in items]
+    return items, None if returns is UNSET else results_reader(returns, methods)

@@ -39,11 +39,12 @@ from ..codes import SessionErrorCode
 from ..errors import CallTimeout, ConnectionLost, RpcError, StateError, run_callback
 from ..handlers import Handlers
 from ..handlers.failures import is_failure, on_failure
+from ..handlers.returned import result_reader
 from ..hooks import FoundHooks, logger
 from ..transports.protocol import Transport
 from ..transports.stream.tls import is_certificate_fault
 from ..types import TIMEOUT_SECONDS, UNSET, Unset
-from .calling import CallOptions
+from .calling import CallOptions, read_batch
 from .options import SessionOptions, check_options
 from .running import detached, waiting
 from .session import Session
@@ -290,13 +291,13 @@ class ReconnectingSession:
         on_progress: Callable[[Any], object] | None = None,
     ) -> Any:
         """Call a method of the peer, like `Session.call`. The timeout includes the wait for a connection."""
+        read = None if returns is UNSET else result_reader(returns)
 
         def call(session: Session, left: float | None) -> Awaitable[Any]:
-            return session.call(
-                method, params, returns=returns, timeout=left, idle_timeout=idle_timeout, on_progress=on_progress
-            )
+            return session.call(method, params, timeout=left, idle_timeout=idle_timeout, on_progress=on_progress)
 
-        return await self.use(call, timeout)
+        result = await self.use(call, timeout)
+        return result if read is None else read(method, result)
 
     async def call_batch(
         self,
@@ -306,12 +307,11 @@ class ReconnectingSession:
         timeout: float | Unset | None = UNSET,
     ) -> list[Any]:
         """Send several calls in a batch, like `Session.call_batch`. The timeout includes the wait for a connection."""
-        items = list(items)
-
+        items, read = read_batch(items, returns)
         results: list[Any] = []
 
         async def call(session: Session, left: float | None) -> None:
-            results[:] = await session.call_batch(items, returns=returns, timeout=left)
+            results[:] = await session.call_batch(items, timeout=left)
             outcomes = [
                 result for item, result in zip(items, results, strict=True) if not isinstance(item, Notification)
             ]
@@ -324,7 +324,7 @@ class ReconnectingSession:
         except (ConnectionLost, CallTimeout, RpcError):
             if not results:
                 raise
-        return results
+        return results if read is None else read(results)
 
     def stream(
         self,

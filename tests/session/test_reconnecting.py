@@ -213,6 +213,10 @@ async def test_waiting_counts_in_the_timeout() -> None:
             await client.notify("note", [1], timeout=0.01)
         with pytest.raises(CallTimeout):
             await client.call_batch([("note", [1])], timeout=0)
+        with pytest.raises(TypeError, match="an item of a batch"):  # at once, without a connection
+            await client.call_batch([1], timeout=None)  # type: ignore[list-item]
+        with pytest.raises(ValueError, match="2 types for 1 items"):
+            await client.call_batch([("note", [1])], returns=[int, int], timeout=None)
         await server.start()
         await client.connected()
         with pytest.raises(CallTimeout):
