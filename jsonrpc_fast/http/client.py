@@ -54,11 +54,7 @@ C = TypeVar("C")  # a client of the library
 MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 """The maximum size of a response, by default."""
 
-_HEADERS: Final = {
-    "accept": "application/json",
-    "accept-encoding": ACCEPTED,
-    "content-type": "application/json",
-}
+_HEADERS: Final = {"accept": "application/json", "accept-encoding": ACCEPTED, "content-type": "application/json"}
 
 
 class PostOptions(TypedDict, total=False):
@@ -297,31 +293,17 @@ class AsyncHttpClient(_BaseClient[AsyncClient]):
     ) -> Any: ...
 
     async def call(
-        self,
-        method: str,
-        params: Params = None,
-        *,
-        returns: Any = UNSET,
-        **options: Unpack[PostOptions],
+        self, method: str, params: Params = None, *, returns: Any = UNSET, **options: Unpack[PostOptions]
     ) -> Any:
         """Call a method and return its result. Arguments and exceptions are those of `HttpClient.call`."""
         return await self._call(method, params, returns, **options)
 
-    async def notify(
-        self,
-        method: str,
-        params: Params = None,
-        **options: Unpack[PostOptions],
-    ) -> None:
+    async def notify(self, method: str, params: Params = None, **options: Unpack[PostOptions]) -> None:
         """Send a notification. Arguments and exceptions are those of `HttpClient.notify`."""
         await self._notify(method, params, **options)
 
     async def batch(
-        self,
-        items: Iterable[BatchItem],
-        *,
-        returns: Any = UNSET,
-        **options: Unpack[PostOptions],
+        self, items: Iterable[BatchItem], *, returns: Any = UNSET, **options: Unpack[PostOptions]
     ) -> list[Any]:
         """Send calls and notifications in one request. Arguments and results are those of `HttpClient.batch`."""
         return await self._batch(items, returns, **options)

@@ -65,13 +65,7 @@ class ExchangeClient:
     """
 
     def __init__(
-        self,
-        timeout: float | None,
-        profile: Profile,
-        raw: bool,
-        default: Default,
-        option: int,
-        hooks: Hooks | None,
+        self, timeout: float | None, profile: Profile, raw: bool, default: Default, option: int, hooks: Hooks | None
     ) -> None:
         check_option(option)
         check_callable("default", default)

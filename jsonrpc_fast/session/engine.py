@@ -37,14 +37,7 @@ from ..codec._backend import decoded
 from ..codec._json import Default
 from ..codec.encoders import PLAIN, Encoders
 from ..codes import RPC_MESSAGES, ErrorCode
-from ..errors import (
-    CallCancelled,
-    CallTimeout,
-    ConnectionLost,
-    RpcError,
-    StateError,
-    run_callback,
-)
+from ..errors import CallCancelled, CallTimeout, ConnectionLost, RpcError, StateError, run_callback
 from ..handlers import Handlers, RequestContext
 from ..handlers.failures import CancelledError
 from ..hooks import FoundHooks, Hooks, Outcome
@@ -269,11 +262,7 @@ class Engine:
                 self._settled(call)
 
     def _receive_request(
-        self,
-        message: Request,
-        destination: Destination | None,
-        batch: InboundBatch | None,
-        is_withdrawn: bool = False,
+        self, message: Request, destination: Destination | None, batch: InboundBatch | None, is_withdrawn: bool = False
     ) -> None:
         request = self.requests.begin(message, destination, batch)
         if request is None:

@@ -55,10 +55,7 @@ class InboundRequest:
     __slots__ = ("batch", "destination", "extra", "id", "index", "is_cancelled", "key", "method", "params", "run")
 
     def __init__(
-        self,
-        message: Request,
-        destination: Destination | None = None,
-        batch: InboundBatch | None = None,
+        self, message: Request, destination: Destination | None = None, batch: InboundBatch | None = None
     ) -> None:
         self.id: MessageId = message.id
         kind = type(message.id)
@@ -138,10 +135,7 @@ class Requests:
         self._encoders = encoders
 
     def begin(
-        self,
-        message: Request,
-        destination: Destination | None = None,
-        batch: InboundBatch | None = None,
+        self, message: Request, destination: Destination | None = None, batch: InboundBatch | None = None
     ) -> InboundRequest | None:
         """Register a request. Returns None, and keeps the first request, if its id is in flight already."""
         request = InboundRequest(message, destination, batch)

@@ -90,12 +90,7 @@ class Session(Caller):
             response_policy = "always" if transport.responds_to_faults else "never"
         self._idle = Waiters()  # woken when handlers have finished, or when `close` stops waiting for them
         super().__init__(
-            transport,
-            checked["timeout"],
-            checked["context"],
-            checked["max_calls"],
-            self._idle.wake,
-            self._abort_soon,
+            transport, checked["timeout"], checked["context"], checked["max_calls"], self._idle.wake, self._abort_soon
         )
         self.handlers: Handlers = handlers if isinstance(handlers, Handlers) else Handlers(handlers)
         self._engine = Engine(

@@ -27,14 +27,7 @@ from .admission import MAX_BUFFERED_BYTES, MAX_CONNECTIONS, Admission
 from .listening import BACKLOG, MAX_BACKLOG, bind_path, check_socket, inode_of, listen_on, listen_on_port
 from .tls import HANDSHAKE_SECONDS, TlsChannel, check_context
 from .tls import ssl as tls
-from .transport import (
-    SocketChannel,
-    SocketOptions,
-    SocketOrLayer,
-    SocketTransport,
-    StreamTransport,
-    socket_path,
-)
+from .transport import SocketChannel, SocketOptions, SocketOrLayer, SocketTransport, StreamTransport, socket_path
 
 
 class ListeningOptions(TypedDict, total=False):

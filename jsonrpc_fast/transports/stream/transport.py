@@ -351,11 +351,7 @@ class SocketTransport(Connection):
     _connect_seconds: float | None = None  # of clients
 
     def __init__(
-        self,
-        channel: SocketOrLayer,
-        *,
-        idle_seconds: float | None = None,
-        **options: Unpack[TransportOptions],
+        self, channel: SocketOrLayer, *, idle_seconds: float | None = None, **options: Unpack[TransportOptions]
     ) -> None:
         options.setdefault("max_faults", MAX_FAULTS)
         super().__init__(channel, **options)
