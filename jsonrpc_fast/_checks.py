@@ -13,9 +13,9 @@ MAX_PORT: Final = 65535
 MISSING: Final = object()
 """Stands for an argument that is not given. Unlike UNSET it is never passed."""
 
-HEADER_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+HEADER_NAME: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 """The name of an HTTP header (RFC 9110, section 5.1)."""
-HEADER_VALUE: Final = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")
+HEADER_VALUE: Final = r"(?:[!-~](?:[ -~]*[!-~])?)?"
 """The value of an HTTP header, in ASCII only (RFC 9110, section 5.5)."""
 
 
@@ -172,7 +172,7 @@ def check_header_names(headers: Mapping[str, str] | None) -> None:
         ValueError: A name is not one. The text contains no name.
     """
     check_texts("headers", headers)
-    if not all(HEADER_NAME.fullmatch(name) for name in headers or ()):
+    if not all(re.fullmatch(HEADER_NAME, name) for name in headers or ()):
         raise ValueError("the names of headers must consist of letters, digits, - and _")
 
 
@@ -185,7 +185,7 @@ def check_headers(headers: Mapping[str, str] | None) -> None:
     """
     check_header_names(headers)
     for name, value in (headers or {}).items():
-        if not HEADER_VALUE.fullmatch(value):
+        if not re.fullmatch(HEADER_VALUE, value):
             raise ValueError(f"the header {name} must be one line of ASCII characters, without blanks around it")
 
 

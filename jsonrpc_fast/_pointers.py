@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from .types import UNSET
 
-INDEX: Final = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
-"""An index of an array (section 4). `int` takes it in constant time, and it fits into a Py_ssize_t."""
+INDEX_DIGITS: Final = 18
+"""The maximum number of digits of an index of an array: it fits into a Py_ssize_t."""
 
 
 def pointer_to(parts: Iterable[str | int]) -> str:
@@ -22,12 +21,18 @@ def parts_of(pointer: str) -> list[str]:
     return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
 
 
+def index_of(part: str) -> int:
+    """Return the index of an array that a part of a pointer is (section 4); -1 if it is none."""
+    is_index = part.isascii() and part.isdigit() and len(part) <= INDEX_DIGITS and (part[0] != "0" or part == "0")
+    return int(part) if is_index else -1
+
+
 def child_of(value: Any, part: str) -> Any:
     """Return the member or the item that one part of a pointer leads to; UNSET if it leads nowhere."""
     if isinstance(value, Mapping):
         return value.get(part, UNSET)
-    if isinstance(value, list) and INDEX.fullmatch(part) and int(part) < len(value):
-        return value[int(part)]
+    if isinstance(value, list) and 0 <= (index := index_of(part)) < len(value):
+        return value[index]
     return UNSET
 
 

@@ -45,7 +45,7 @@ def headers_of(given: Sequence[str], environment: Mapping[str, str]) -> dict[str
         if missing:
             raise ValueError(f"the environment has no variable {missing[0]}")
         value = _VARIABLE.sub(lambda found: environment[found[1]], value).strip(" \t")
-        if not (colon and HEADER_NAME.fullmatch(name) and HEADER_VALUE.fullmatch(value)):
+        if not (colon and re.fullmatch(HEADER_NAME, name) and re.fullmatch(HEADER_VALUE, value)):
             raise ValueError("a header must be NAME: VALUE")
         headers[name] = value
     return headers

@@ -238,7 +238,7 @@ def on_one_line(text: bytes) -> bytes:
 
 
 # An integer of 19 digits or more, which may be wider than 64 bits, or in a string.
-_WIDE_INTEGER: Final = re.compile(rb"(?<![0-9.eE+-])(-?[0-9]{19,})(?![0-9.eE])")
+_WIDE_INTEGER: Final = rb"(?<![0-9.eE+-])-?[0-9]{19,}(?![0-9.eE])"
 
 
 def loads_valid(text: bytes) -> Any:
@@ -259,7 +259,7 @@ def loads_exact(text: bytes) -> Any:
     Raises:
         ValueError: An integer has more digits than CPython converts (`sys.set_int_max_str_digits`).
     """
-    if _WIDE_INTEGER.search(text) is None:
+    if re.search(_WIDE_INTEGER, text) is None:
         return loads_valid(text)
     from ._standard import loads_exact  # orjson makes floats of wide integers
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from .._pointers import INDEX, parts_of
+from .._pointers import INDEX_DIGITS, index_of, parts_of
 
 T = TypeVar("T")
 """A `Raw` of either backend."""
-
-_BAD_ESCAPE: Final = re.compile(r"~(?![01])")
 
 
 def find(
@@ -39,9 +37,9 @@ def _steps_of(path: object) -> list[tuple[str | None, int]]:
     if isinstance(path, str):
         if path and not path.startswith("/"):
             raise ValueError('path must be "" or begin with "/"; or pass a list of names')
-        if _BAD_ESCAPE.search(path):
+        if "~" in path and re.search(r"~(?![01])", path):
             raise ValueError('a "~" in a path must be written "~0"')
-        return [(part, int(part) if INDEX.fullmatch(part) else -1) for part in parts_of(path)]
+        return [(part, index_of(part)) for part in parts_of(path)]
     if not isinstance(path, (list, tuple)):
         raise TypeError(f"path must be a str, a list or a tuple, not {type(path).__name__}")
     steps: list[tuple[str | None, int]] = []
@@ -49,8 +47,7 @@ def _steps_of(path: object) -> list[tuple[str | None, int]]:
         if isinstance(step, str):
             steps.append((step, -1))
         elif type(step) is int:
-            # The maximum number of digits of an index in a pointer (`INDEX`).
-            steps.append((None, step if 0 <= step < 10**18 else -1))
+            steps.append((None, step if 0 <= step < 10**INDEX_DIGITS else -1))
         else:
             raise TypeError(f"a step of a path must be a str or an int, not {type(step).__name__}")
     return steps

@@ -36,8 +36,8 @@ def loads_as(text: bytes, numbers: int) -> Any:
 def check_numbers(text: bytes, numbers: int) -> None:
     """Raise ValueError if `loads_as` would: for an integer with more digits than CPython converts, or an exponent that
     is too large."""
-    if (numbers & EXACT_INTEGERS and has_long_digits(text)) or (numbers & DECIMALS and _LONG_EXPONENT.search(text)):
+    if (numbers & EXACT_INTEGERS and has_long_digits(text)) or (numbers & DECIMALS and re.search(_LONG_EXPONENT, text)):
         loads_as(text, numbers)
 
 
-_LONG_EXPONENT: Final = re.compile(rb"[0-9][eE][+-]?[0-9]{%d}" % (MAX_EXPONENT_DIGITS + 1))
+_LONG_EXPONENT: Final = rb"[0-9][eE][+-]?[0-9]{%d}" % (MAX_EXPONENT_DIGITS + 1)

@@ -6,11 +6,10 @@ other stream is read as newline framing, in which a bad line affects no other li
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from ..types import BYTE_ORDER_MARK
-from .content_length import HEADER_NAME, ContentLengthFrames
+from .content_length import HEADER_NAME, ContentLengthFrames, compiled
 from .events import EventFrames
 from .frames import MAX_HEADER_BYTES
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from .lines import LineFrames
 
 # Both framings ignore blank lines at the start.
-_BLANKS: Final = re.compile(rb"[ \t\r\n]*")
+_BLANKS: Final = rb"[ \t\r\n]*"
 
 
 class FramingDetector:
@@ -71,9 +70,9 @@ class FramingDetector:
         return "newline" if end == MAX_HEADER_BYTES else None
 
 
-def _end_of(pattern: re.Pattern[bytes], text: bytearray, start: int, end: int) -> int:
+def _end_of(pattern: bytes, text: bytearray, start: int, end: int) -> int:
     """Return where the match of a pattern at `start` ends."""
-    match = pattern.match(text, start, end)
+    match = compiled(pattern).match(text, start, end)
     return start if match is None else match.end()
 
 

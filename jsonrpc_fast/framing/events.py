@@ -9,8 +9,6 @@ from .frames import Frame
 from .hints import looks_like
 from .sse import Event, EventDecoder, OversizedEvent
 
-EVENT_FIELDS: Final = frozenset({b"data", b"event", b"id", b"retry"})
-
 
 class EventFrames:
     """Split a stream of server-sent events into the data of its events of type "message".

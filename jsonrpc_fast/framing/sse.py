@@ -23,10 +23,8 @@ from typing import Final, NamedTuple
 from ..profile import HEAD_BYTES
 from ..types import BYTE_ORDER_MARK
 
-_KNOWN_FIELD: Final = re.compile(rb"(?:data|event|id|retry):")
+KNOWN_FIELDS: Final = (b"data:", b"event:", b"id:", b"retry:")
 _FIELD_BYTES: Final = 6  # of the longest names and their colon
-_DATA_NAME: Final = re.compile(rb"data: ?")
-_LINE_ENDING: Final = re.compile(rb"\r\n|\r|\n")
 _LINE_ENDINGS: Final = re.compile(rb"[\r\n]+")
 
 SHOWN_BYTES: Final = 64
@@ -197,7 +195,7 @@ class EventDecoder:
             value = line[len(b"data:") :].removeprefix(b" ")
             has_value = True
         if self._too_large or not (self._data or has_value):
-            return [(line, self._line_offset)] if line and not _KNOWN_FIELD.match(line) else []
+            return [(line, self._line_offset)] if line and not line.startswith(KNOWN_FIELDS) else []
         data = bytes(self._data) + value if has_value else bytes(memoryview(self._data)[:-1])
         offset = self._line_offset + len(line) - len(value) if self._data_offset is None else self._data_offset
         return [(Event(self._type or "message", data, self._id, self._retry), offset)]
@@ -231,7 +229,7 @@ class EventDecoder:
                 self._drop_byte_order_mark()
                 line = self._line
         # Fields with other names are ignored (9.2.6), so their lines are dropped beyond what a report shows.
-        if len(line) >= _FIELD_BYTES and not _KNOWN_FIELD.match(line):
+        if len(line) >= _FIELD_BYTES and not line.startswith(KNOWN_FIELDS):
             self._dropping = len(line) == SHOWN_BYTES
             return
         is_data = line.startswith(b"data:")
@@ -256,7 +254,7 @@ class EventDecoder:
         self._line = bytearray()
         if self._dropping:
             self._dropping = False
-            if not line.startswith(b":") and not _KNOWN_FIELD.match(line):
+            if not line.startswith(b":") and not line.startswith(KNOWN_FIELDS):
                 found.append((line, self._line_offset))
         else:
             self._read_line(line, found)
@@ -349,15 +347,16 @@ def encode_event(data: bytes, *, type: str | None = None, id: str | None = None,
         if retry < 0:
             raise ValueError("retry must be 0 or more")
         head += b"retry: %d\n" % retry
-    if b"\n" in data or b"\r" in data:
-        data = _LINE_ENDING.sub(b"\ndata: ", data)
-    return b"%bdata: %b\n\n" % (head, data)
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return b"%bdata: %b\n\n" % (head, data.replace(b"\n", b"\ndata: "))
 
 
 def _end_of_name(line: bytearray) -> int:
     """Return where the value of a data field begins; 0 for any other field."""
-    match = _DATA_NAME.match(line)
-    return 0 if match is None else match.end()
+    if not line.startswith(b"data:"):
+        return 0
+    return len(b"data: ") if line.startswith(b"data: ") else len(b"data:")
 
 
 def _one_line(name: str, value: str) -> bytes:

@@ -96,7 +96,7 @@ def value_of(headers: Mapping[bytes, bytes], name: bytes) -> bytes | None:
 def encode_value(value: str | int | bool) -> str:
     """Return a value as text for a header: unchanged if that is safe, otherwise in Base64 between markers."""
     text = value if isinstance(value, str) else str(value).lower()
-    if HEADER_VALUE.fullmatch(text) and not (text.startswith(_BASE64) and text.endswith(_BASE64_END)):
+    if re.fullmatch(HEADER_VALUE, text) and not (text.startswith(_BASE64) and text.endswith(_BASE64_END)):
         return text
     return f"{_BASE64}{base64.b64encode(text.encode()).decode()}{_BASE64_END}"
 
@@ -110,7 +110,7 @@ def decode_value(text: str) -> str:
     # Most names pass without the regular expression.
     if text.isascii() and text.isidentifier():
         return text
-    if not HEADER_VALUE.fullmatch(text):
+    if not re.fullmatch(HEADER_VALUE, text):
         raise ValueError("the header has forbidden characters")
     if not (text.startswith(_BASE64) and text.endswith(_BASE64_END)):
         return text
@@ -137,7 +137,7 @@ def parameter_headers(schema: Any) -> dict[str, Path]:
         if HEADER_KEY not in part:
             continue
         name = part[HEADER_KEY]
-        if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
+        if not isinstance(name, str) or not re.fullmatch(HEADER_NAME, name):
             raise ValueError(f"{HEADER_KEY} must be the name of a header")
         # An argument below `items` or `oneOf` has no single place in the call.
         if not path:

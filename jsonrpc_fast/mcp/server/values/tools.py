@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from ...._pointers import INDEX, child_of, parts_of
+from ...._pointers import child_of, index_of, parts_of
 from ....codec._backend import dumps
 from ....handlers.json_values import json_of, to_json
 from ...protocol.definitions import Tool
@@ -202,8 +202,7 @@ def _with_text_read(value: Any, path: list[str]) -> Any:
     if isinstance(value, dict) and name in value:
         read = _with_text_read(value[name], rest)
         return value if read is value[name] else {**value, name: read}
-    if isinstance(value, list) and INDEX.fullmatch(name) and int(name) < len(value):
-        index = int(name)
+    if isinstance(value, list) and 0 <= (index := index_of(name)) < len(value):
         read = _with_text_read(value[index], rest)
         return value if read is value[index] else [*value[:index], read, *value[index + 1 :]]
     return value
