@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import platform
 from collections.abc import Iterator
@@ -41,10 +40,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _rules(profile: Profile) -> dict[str, str | int]:
     """Return the fields of a profile and of its limits."""
-    rules = dataclasses.asdict(profile)
-    limits = rules.pop("limits")
-    del rules["name"]
-    return {**rules, **limits}
+    rules = {name: getattr(profile, name) for name in profile.FIELDS if name not in ("name", "limits")}
+    return rules | {name: getattr(profile.limits, name) for name in profile.limits.FIELDS}
 
 
 def _table(profiles: dict[str, dict[str, str | int]]) -> Iterator[str]:

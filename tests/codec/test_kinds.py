@@ -19,7 +19,7 @@ from jsonrpc_fast.profile import JSONRPC, MCP_2025_11_25, PRESETS, Profile
 
 from ..support.tables import rows
 
-SWITCHES: Final = [name for name in Profile.__slots__ if type(getattr(JSONRPC, name)) is bool]
+SWITCHES: Final = [name for name in Profile.FIELDS if type(getattr(JSONRPC, name)) is bool]
 kinds = st.builds(Kinds, **{name: st.sampled_from(values) for name, values in DOMAIN.items()})
 profiles = st.builds(JSONRPC.replace, **{name: st.booleans() for name in SWITCHES})
 
@@ -132,7 +132,7 @@ def test_a_profile_that_fails_is_asked_again(impl: ModuleType) -> None:
             return True
 
     own = object.__new__(Own)
-    for name in Profile.__slots__:
+    for name in Profile.FIELDS:
         if name != "null_params":
             object.__setattr__(own, name, getattr(JSONRPC, name))
     text = b'{"jsonrpc":"2.0","id":1,"method":"m","params":null}'

@@ -215,13 +215,13 @@ def test_fields_of_the_presets() -> None:
         of_revisions = "".join([str(int(bool(getattr(PROFILES[name], code(field))))) for name in revisions])
         assert by_revision[mcp] == of_revisions, field
     documented = {code(row[0]) for row in rows}
-    assert documented == set(jsonrpc_fast.Profile.__slots__) - {"name", "big_ints", "floats", "limits"}
+    assert documented == set(jsonrpc_fast.Profile.FIELDS) - {"name", "big_ints", "floats", "limits"}
 
 
 def test_limits() -> None:
     rows = table_rows(PAGE, "limit", "default", "fault")
     limits = jsonrpc_fast.Limits(message_bytes=1)
-    assert {code(row[0]) for row in rows} == set(jsonrpc_fast.Limits.__slots__)
+    assert {code(row[0]) for row in rows} == set(jsonrpc_fast.Limits.FIELDS)
     for name, default, fault in rows:
         assert code(fault) in jsonrpc_fast.ParseErrorCode.__members__
         if code(name) != "message_bytes":
