@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
-from math import inf
+from math import inf, isfinite
 from typing import Any, Final
 
 MAX_PORT: Final = 65535
@@ -86,6 +86,21 @@ def check_count(
     if maximum is None or (maximum == sys.maxsize and value < minimum):
         raise ValueError(f"{name} must be {show(minimum)} or more")
     raise ValueError(f"{name} must be {show(minimum)} to {show(maximum)}")
+
+
+def check_number(name: str, value: object, *, may_be_none: bool = True) -> None:
+    """Check a number that is sent.
+
+    Raises:
+        TypeError: `value` is not a number.
+        ValueError: `value` is NaN or infinite, which JSON does not have.
+    """
+    if value is None and may_be_none:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number, not {type(value).__name__}")
+    if isinstance(value, float) and not isfinite(value):
+        raise ValueError(f"{name} must be finite")
 
 
 def check_type(name: str, value: object, *kinds: Any, may_be_none: bool = False) -> None:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ..._checks import check_number
 from .capabilities import Icon
 from .records import Record
 
@@ -41,13 +42,21 @@ class Prompt(Definition, frozen=True, kw_only=True, eq=False):
 
 
 class Annotations(Record, frozen=True, kw_only=True, eq=False):
-    """The intended audience of a resource and its importance, from 0 to 1."""
+    """The intended audience of a resource and its importance, from 0 to 1.
+
+    Raises:
+        TypeError, ValueError: `priority` is not a finite number.
+    """
 
     since: ClassVar[dict[str, str]] = {"lastModified": "2025-06-18"}
 
     audience: list[str] | UnsetType = UNSET
     priority: float | UnsetType = UNSET
     last_modified: str | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        if self.priority is not UNSET:
+            check_number("priority", self.priority)
 
 
 class Resource(Definition, frozen=True, kw_only=True, eq=False):

@@ -32,6 +32,19 @@ async def test_a_resource_that_is_not_listed_is_looked_for_in_every_server() -> 
         assert (await client.read_resource("hidden://a"))["contents"][0]["text"] == "hidden"
 
 
+@rows("uri", ["files://a/../b", "files://a/%00", "files:///etc/passwd"])
+async def test_a_server_decides_itself_about_unsafe_parts_of_its_uris(uri: str) -> None:
+    templates = [{"name": "file", "uriTemplate": "files://{+path}"}]
+    files = Scripted(
+        {
+            "resources/templates/list": {"resourceTemplates": templates},
+            "resources/read": {"contents": [{"uri": "files://x", "text": "of the server"}]},
+        }
+    )
+    async with client_of(Gateway({"one": Shop().server, "files": files})) as client:
+        assert (await client.read_resource(uri))["contents"][0]["text"] == "of the server"
+
+
 async def test_a_resource_that_a_lost_server_may_have() -> None:
     """The servers listed before and after it do not have the URI."""
     servers: Any = {"one": Shop().server, "lost": ["/nowhere/program"], "other": Shop("other").server}

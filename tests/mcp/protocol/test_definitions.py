@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
+
+import pytest
 
 from jsonrpc_fast.mcp.protocol.definitions import Annotations, Prompt, Resource, ResourceTemplate, Tool, ToolAnnotations
 from jsonrpc_fast.mcp.protocol.records import Record
@@ -46,3 +49,9 @@ def test_official_resources_round_trip(corpora: Path) -> None:
 
 def test_priority_may_be_written_as_an_integer() -> None:
     assert Annotations.from_dict({"priority": 1}).to_dict() == {"priority": 1}
+
+
+@rows("priority", [math.nan, math.inf])
+def test_a_priority_that_json_does_not_have_is_refused(priority: float) -> None:
+    with pytest.raises(ValueError, match="priority must be finite"):
+        Annotations(priority=priority)

@@ -87,10 +87,9 @@ class ThreadContext(Context):
         for future in [*self._waits]:
             future.cancel()
 
-    def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
-        """Report progress: see `Context.report_progress`."""
+    def _report_progress(self, progress: float, total: float | None, message: str | None) -> bool:
         # The session writes on the loop, because a transport is not thread-safe.
-        self._loop.call_soon_threadsafe(super().report_progress, progress, total, message)
+        self._loop.call_soon_threadsafe(super()._report_progress, progress, total, message)
         return self._rules.progress_token is not None
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
-from ...._checks import check_count
+from ...._checks import check_count, check_number
 from ....handlers.json_values import to_json
 from ....session import Destination
 from ....session.context import SessionContext
@@ -476,7 +476,15 @@ class Context:
 
         Returns:
             Whether the client asked for progress; if not, nothing is sent. A task sends none: its status has the text.
+
+        Raises:
+            TypeError, ValueError: `progress` or `total` is not a finite number.
         """
+        check_number("progress", progress, may_be_none=False)
+        check_number("total", total)
+        return self._report_progress(progress, total, message)
+
+    def _report_progress(self, progress: float, total: float | None, message: str | None) -> bool:
         if self._task is not None:
             if message is not None:
                 self._task.change(self._task.status, message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from datetime import date
 from typing import Any
 
@@ -84,6 +85,34 @@ async def test_progress_is_sent_only_to_clients_that_asked() -> None:
         await client.result("tools/call", params)
         progress = await client.notification("notifications/progress")
         assert progress["params"] == {"progressToken": 7, "progress": 1, "total": 1, "message": "working"}
+
+
+@rows(
+    ("numbers", "fault"),
+    [
+        ((math.nan,), "ValueError: progress must be finite"),
+        ((1, math.inf), "ValueError: total must be finite"),
+        (("1",), "TypeError: progress must be a number, not str"),
+        ((None,), "TypeError: progress must be a number, not NoneType"),
+        ((1, True), "TypeError: total must be a number, not bool"),
+    ],
+)
+@rows("thread", [False, True])
+async def test_progress_that_is_not_a_finite_number_is_refused(numbers: Any, fault: str, thread: bool) -> None:
+    server = Server("counts", "1")
+
+    @server.tool(thread=thread)
+    def count(context: Context) -> str:
+        try:
+            context.report_progress(*numbers)
+        except (TypeError, ValueError) as error:
+            return f"{type(error).__name__}: {error}"
+        return "sent"
+
+    async with converse(server, "2025-11-25") as client:
+        result = await client.result("tools/call", {"name": "count", "_meta": {"progressToken": 7}})
+        assert result["content"] == [{"type": "text", "text": fault}]
+        assert not client.notifications
 
 
 @rows("version", ["2025-11-25", "2026-07-28"])
